@@ -162,6 +162,7 @@ pub fn encode(pace: Pace, stop: &'static AtomicBool) -> io::Result<ExitCode> {
     Ok(progress.end(&Check { holds: fed == done && status.success(), says }))
 }
 
+//~ workloads: x264 encodes a generated film, and every frame is counted
 #[cfg(test)]
 mod tests {
     use super::*;

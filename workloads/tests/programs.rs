@@ -46,6 +46,7 @@ fn works(workload: &str, lines: &[Value]) {
 const LIMIT: Duration = Duration::from_secs(60);
 const PACE: [&str; 4] = ["--for", "300ms", "--every", "50ms"];
 
+//~ workloads: best-effort programs report their work each second and check their result
 #[test]
 fn best_effort_programs_say_what_they_do_and_check_it() {
     for (workload, program) in [
@@ -59,6 +60,7 @@ fn best_effort_programs_say_what_they_do_and_check_it() {
     }
 }
 
+//~ workloads: x264 encodes a generated film, and every frame is counted
 #[test]
 fn x264_encodes_what_is_made_up_for_it() {
     if !host::netlab::is_installed("x264") {
@@ -70,6 +72,7 @@ fn x264_encodes_what_is_made_up_for_it() {
     assert!(says.contains(" frames in, ") && says.ends_with("x264: exit status: 0"), "{says}");
 }
 
+//~ workloads: x264 encodes a generated film, and every frame is counted
 #[test]
 fn without_x264_and_where_it_ends_early_that_is_said() {
     let folder = TempDir::new("x264").expect("a folder");
@@ -86,6 +89,7 @@ fn without_x264_and_where_it_ends_early_that_is_said() {
     assert_eq!(failed(), (Some(2), early.to_owned()));
 }
 
+//~ workloads: x264 encodes a generated film, and every frame is counted
 #[test]
 fn x264_ends_with_whoever_feeds_it() {
     if !host::netlab::is_installed("x264") {
@@ -110,6 +114,7 @@ fn x264_ends_with_whoever_feeds_it() {
     }
 }
 
+//~ workloads: swaptions run with the Boehm collector
 #[test]
 fn swaptions_run_with_the_collectors_malloc() {
     let name = "swaptions_run_with_the_collectors_malloc";
@@ -140,6 +145,7 @@ fn swaptions_run_with_the_collectors_malloc() {
     assert!(log.contains("Complete collection took") || log.contains("world-stopped"), "{log}");
 }
 
+//~ workloads: best-effort programs report their work each second and check their result
 #[test]
 fn trees_of_the_go_program_outlive_its_collector() {
     let name = "trees_of_the_go_program_outlive_its_collector";
@@ -204,6 +210,7 @@ fn plan(classes: &[(&str, f64, u8, usize)], requests: u64) -> Plan {
     plan
 }
 
+//~ workloads: blocks read are those last written, encrypted; a changed block is detected
 #[test]
 fn blocks_are_served_over_tcp_and_none_is_lost() {
     use storage::Kind::{Read, Write};
@@ -227,6 +234,7 @@ fn blocks_are_served_over_tcp_and_none_is_lost() {
     }
 }
 
+//~ workloads: the consistency conditions of TPC-C §3.3.2 hold, and each violation is found
 #[test]
 fn transactions_over_tcp_leave_a_consistent_store() {
     let names = ["new-order", "payment", "order-status", "delivery", "stock-level"];

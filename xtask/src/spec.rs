@@ -20,10 +20,10 @@ use sources::{Promise, Site};
 /// Text of each file by its path.
 pub(crate) type Tree = BTreeMap<String, String>;
 
-const INDEX: &str = "docs/spec/README.md";
+const INDEX: &str = "SPEC.md";
 const FOLDER: &str = "docs/spec/";
 /// [`FOLDER`] in links of [`INDEX`].
-const LINKS: &str = "";
+const LINKS: &str = "docs/spec/";
 const BY_HAND: &str = "spec/by-hand.md";
 const COMMAND: &str = "cargo run -p xtask -- spec";
 

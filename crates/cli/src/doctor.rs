@@ -100,6 +100,7 @@ fn as_json(findings: &[Finding]) -> serde_json::Value {
 mod tests {
     use super::*;
 
+    //~ cli: one missing prerequisite is one line
     #[test]
     fn what_is_lacking_for_one_reason_is_one_line() {
         let finding = |what: &str, health, seen: &str, remedies: &[&str]| Finding {

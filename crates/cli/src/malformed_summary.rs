@@ -18,6 +18,7 @@ pub fn line(refused: &[u64; Malformed::ALL.len()]) -> Option<String> {
     (!met.is_empty()).then(|| format!("frames dropped as malformed: {text}"))
 }
 
+//~ input: malformed packets are summarized with a remedy
 #[cfg(test)]
 mod tests {
     use super::*;

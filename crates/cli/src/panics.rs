@@ -72,6 +72,7 @@ mod tests {
         assert!(expected.iter().all(|part| said.contains(part)) && !said.contains('\n'), "{said}");
     }
 
+    //~ input: a panic is reported with thread, place and reason
     #[test]
     fn whose_thread_panicked_is_told_where_and_why() {
         watch();

@@ -94,6 +94,7 @@ fn has_goals(name: &str, text: &str, goals: &[&str]) {
     assert_eq!(claims.count(), goals.len(), "{compared}");
 }
 
+//~ cli: `bench guard` and `bench sched` measure within their bounds and leave nothing when interrupted
 #[cfg(feature = "bpf")]
 #[test]
 fn the_guards_three_figures_are_measured_and_said() {

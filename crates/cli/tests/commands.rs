@@ -26,6 +26,7 @@ fn refused(args: &[&str], expected: &str) {
     assert!(out.stdout.is_empty(), "{args:?} printed a result");
 }
 
+//~ input: invalid addresses, devices and flags give one line and exit 2
 #[test]
 fn bad_arguments_are_one_line_and_exit_2() {
     refused(&["frobnicate"], "frobnicate");
@@ -45,6 +46,7 @@ fn bad_arguments_are_one_line_and_exit_2() {
     refused(&["guard", "model", "--mu1", "9k", "--mu2", "1k", "--lambda", "5k..2k"], "with FROM below TO");
 }
 
+//~ cli: `doctor` reports for each mechanism whether it works, the reason if not, and a remedy
 #[test]
 fn the_doctor_says_of_each_mechanism_whether_why_and_what_to_try() {
     let out = greenwave(&["doctor", "--json"]);
@@ -79,6 +81,8 @@ fn the_model_shows_the_paper_s_line_and_what_shedding_keeps() {
     assert!(at(11, "served_shedding") > 0.98 * at(1, "served_shedding"));
 }
 
+//~ cli: `calibrate` writes the cost of every step
+//~ input: unwritable results and closed pipes cause no panic
 #[test]
 fn a_result_that_could_not_be_written_is_refused_before_it_is_measured() {
     refused(&["demo", "--out", "no/such/folder/report.html"], "no/such/folder/report.html: No such file");
@@ -86,6 +90,7 @@ fn a_result_that_could_not_be_written_is_refused_before_it_is_measured() {
     refused(&["calibrate", "--out", "no/such/folder/model.toml"], "no/such/folder/model.toml: No such file");
 }
 
+//~ cli: `load` refuses a target without a listener at once
 #[test]
 fn a_target_where_nobody_listens_is_refused_at_once() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("there is a free port");
@@ -94,6 +99,7 @@ fn a_target_where_nobody_listens_is_refused_at_once() {
     refused(&["load", "--target", &target, "--rate", "10"], "Connection refused");
 }
 
+//~ input: unwritable results and closed pipes cause no panic
 #[test]
 fn a_pipe_that_nobody_reads_ends_the_command_without_a_word() {
     let (reader, writer) = std::io::pipe().expect("there are pipes");
@@ -104,6 +110,7 @@ fn a_pipe_that_nobody_reads_ends_the_command_without_a_word() {
     assert_eq!(String::from_utf8_lossy(&stderr), "");
 }
 
+//~ input: unwritable results and closed pipes cause no panic
 #[test]
 fn a_result_that_cannot_be_printed_is_an_error_and_no_panic() {
     let full = std::fs::File::create("/dev/full").expect("Linux has /dev/full");
@@ -114,6 +121,8 @@ fn a_result_that_cannot_be_printed_is_an_error_and_no_panic() {
     assert_eq!(String::from_utf8_lossy(&out.stderr), "error: stdout: No space left on device\n");
 }
 
+//~ cli: `serve` takes address, host address and port, and prints its summary as JSON
+//~ input: invalid addresses, devices and flags give one line and exit 2
 #[test]
 fn a_server_that_cannot_be_is_refused_before_anything_is_made() {
     let serve = |more: &[&str], expected: &str| {
@@ -131,6 +140,7 @@ fn a_server_that_cannot_be_is_refused_before_anything_is_made() {
     );
 }
 
+//~ cli: an invalid policy is refused with its line
 #[test]
 fn a_policy_that_the_mode_never_asks_is_refused() {
     let rule =
@@ -164,6 +174,7 @@ fn dispatch_and_steering_that_cannot_be_are_refused() {
     );
 }
 
+//~ cli: `serve --guard` counts by class and reason; invalid settings are refused
 #[test]
 fn a_guard_that_cannot_be_is_refused_before_anything_is_made() {
     let serve = |more: &[&str], expected: &str| {
@@ -211,6 +222,8 @@ fn help_names_every_dispatch_policy() {
     }
 }
 
+//~ cli: an invalid policy is refused with its line
+//~ cli: `check` accepts policies, tasks and configuration files, and shows what each command gets
 #[test]
 fn a_bad_policy_is_refused_with_its_line() {
     let policy = Scratch::new(
@@ -221,6 +234,7 @@ fn a_bad_policy_is_refused_with_its_line() {
     refused(&["check", "no-such-file.toml"], "no-such-file.toml");
 }
 
+//~ cli: `check` accepts policies, tasks and configuration files, and shows what each command gets
 #[test]
 fn a_good_policy_is_shown_rule_by_rule() {
     let policy = Scratch::new(
@@ -238,6 +252,7 @@ fn a_good_policy_is_shown_rule_by_rule() {
     assert_eq!((&rules["default"], &rules["rules"][0]["rule"]), (&serde_json::Value::Null, &"web".into()));
 }
 
+//~ cli: `check` accepts policies, tasks and configuration files, and shows what each command gets
 #[test]
 fn one_check_is_for_every_file() {
     let tasks = "include = [\"check-more.toml\"]\n[[tasks]]\nname = \"a\"\nclass = \"LC\"\npid = 1\n";
@@ -277,6 +292,7 @@ fn explained(name: &str, arguments: &[&str]) -> String {
     String::from_utf8_lossy(&out.stdout).into_owned()
 }
 
+//~ cli: `explain request` explains the rules for a request
 #[test]
 fn a_request_is_explained_rule_by_rule() {
     let pay = ["--http", "GET /pay?x=1", "--peer", "10.0.0.9:4000"];
@@ -316,6 +332,7 @@ fn a_request_that_fits_no_packet_is_refused() {
     }
 }
 
+//~ cli: `explain request` explains the rules for a request
 #[test]
 fn a_request_is_explained_to_programs_too() {
     let bytes = Scratch::new("requests.resp", "SET a b\r\nGET a\r\n");
@@ -328,6 +345,7 @@ fn a_request_is_explained_to_programs_too() {
     assert_eq!(requests[0]["tried"][2]["missed"]["given"], "SET a");
 }
 
+//~ cli: `explain request` explains the rules for a request
 #[test]
 fn a_request_that_is_none_is_refused() {
     let policy = Scratch::new("any.toml", "default = 5\n");
@@ -359,6 +377,7 @@ fn fabrics_are_measured_with_both_transports() {
     }
 }
 
+//~ fabric: a thousand hosts are simulated to the last flow
 /// The large network completes, with very few flows.
 #[test]
 fn a_thousand_hosts_are_measured_to_the_last_flow() {
@@ -388,6 +407,7 @@ fn ten_thousand_connections_idle_in_one_process() {
     }
 }
 
+//~ cli: every command has a man page and completions
 #[test]
 fn every_command_has_a_man_page_and_completions() {
     let folder = std::env::temp_dir().join(format!("greenwave-man-{}", std::process::id()));

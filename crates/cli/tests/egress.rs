@@ -42,6 +42,7 @@ const TINY: Tiny = Tiny(
 "#,
 );
 
+//~ egress: an experiment on an egress queue times every flow
 #[test]
 fn an_experiment_on_an_egress_times_every_flow() {
     if let Some(why) = NetLab::unavailable() {

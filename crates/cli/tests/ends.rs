@@ -4,6 +4,8 @@
 //! command without a row here, a row without a command, a flag that names a file and is in no row,
 //! and a reference to a test that does not exist.
 
+//~ cli: every command and cause of its end has an exit status and a message
+
 mod common;
 
 use std::collections::BTreeSet;

@@ -77,6 +77,7 @@ fn a_seed_replays_a_run_and_another_does_not() {
     assert_ne!(first["figures"], other["figures"]);
 }
 
+//~ cli: `exp run` exits 0 if all claims hold, 1 if one fails, 2 if it could not run
 #[test]
 fn a_claim_that_fails_is_exit_1_and_a_file_that_is_wrong_exit_2() {
     let folder = std::env::temp_dir().join(format!("greenwave-exp-{}", std::process::id()));
@@ -112,6 +113,7 @@ fn nothing_that_runs_is_no_success() {
     assert!(said.contains("none of adps/e5 runs in world sim"), "{said}");
 }
 
+//~ results: `exp table` writes a folder of results as one table
 #[test]
 fn a_folder_of_results_is_one_table() {
     let folder = std::env::temp_dir().join(format!("greenwave-table-{}", std::process::id()));
@@ -182,6 +184,7 @@ const LONG: Tiny = Tiny(
 "#,
 );
 
+//~ cli: an interrupted simulation of `exp run --out` resumes to the same figures
 #[test]
 fn a_simulation_that_is_killed_goes_on_where_it_was() {
     let file = LONG.file("long", "long");
@@ -218,6 +221,7 @@ fn a_simulation_that_is_killed_goes_on_where_it_was() {
     }
 }
 
+//~ cli: `exp run --resume` keeps results of the same program, file, scale and seed only
 #[test]
 fn with_resume_only_what_the_same_program_gave_for_the_same_file_scale_and_seed_is_kept() {
     let one = LONG.file("runs = 10", "runs = 1");

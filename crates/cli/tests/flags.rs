@@ -57,6 +57,7 @@ fn words(line: &str) -> Vec<&str> {
 
 const DEMO: [&str; 9] = ["demo", "--seconds", "1", "--rounds", "1", "--modes", "none", "--burst", "50/10ms"];
 
+//~ cli: `demo` takes seed, spacing and service time
 #[test]
 fn a_demo_takes_the_seed_spacing_and_service_that_it_is_told() {
     let page = Scratch::new("demo.html");
@@ -106,6 +107,7 @@ fn a_terminal_sees_a_bar_and_the_table_has_its_columns() {
     assert!(!text.contains(" of about "), "{text}");
 }
 
+//~ cli: `exp run` ends with a table of claims
 #[test]
 fn an_experiment_ends_with_a_table_of_its_claims() {
     let text = printed(&["exp", "run", "overload/e3"]);
@@ -130,6 +132,7 @@ fn an_experiment_ends_with_a_table_of_its_claims() {
     );
 }
 
+//~ cli: `calibrate` writes the cost of every step
 #[test]
 fn a_calibration_prints_and_writes_what_every_step_costs() {
     let file = Scratch::new("model.toml");
@@ -202,6 +205,7 @@ impl Drop for Ends<'_> {
     }
 }
 
+//~ cli: `load` sends bursts over the given connections, path and lengths
 #[test]
 fn a_load_of_http_comes_in_bursts_by_so_many_connections_to_one_path() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("there is a free port");

@@ -1,5 +1,8 @@
 //! `greenwave guard` in front of a kernel TCP server, between two namespaces: new connections are
 //! shed, established ones are not, and nothing is left after any end of its controller.
+
+//~ xdp-guard: attach, detach and status work; a second guard, another XDP program or a missing listener is refused
+
 #![cfg_attr(not(feature = "bpf"), allow(dead_code))]
 
 #[cfg(feature = "bpf")]
@@ -142,6 +145,7 @@ fn ended(mut child: Child) -> String {
     said
 }
 
+//~ xdp-guard: new connections are shed while a running download completes
 #[cfg(feature = "bpf")]
 #[test]
 fn who_is_new_is_shed_and_a_running_download_completes() {
@@ -182,6 +186,7 @@ fn who_is_new_is_shed_and_a_running_download_completes() {
     assert!((0..8).all(|_| rig.connect().is_some()), "all are admitted again");
 }
 
+//~ xdp-guard: a killed controller leaves nothing behind; a stalled one admits everything
 #[cfg(feature = "bpf")]
 #[test]
 fn a_killed_controller_leaves_nothing_behind() {
@@ -199,6 +204,7 @@ fn a_killed_controller_leaves_nothing_behind() {
     drop(rig.attach(&[]));
 }
 
+//~ xdp-guard: a killed controller leaves nothing behind; a stalled one admits everything
 #[cfg(feature = "bpf")]
 #[test]
 fn a_controller_that_hangs_lets_everybody_in() {
@@ -217,6 +223,8 @@ fn a_controller_that_hangs_lets_everybody_in() {
     assert!((0..8).any(|_| rig.connect().is_none()), "and holds to a limit");
 }
 
+//~ cli: a guard or device removed by another program is a failure, one's own detach is not
+//~ faults: a second guard, scheduler, fabric attachment or view is refused and changes nothing
 #[cfg(feature = "bpf")]
 #[test]
 fn a_second_guard_is_refused_and_the_first_can_be_taken_off() {
@@ -238,6 +246,7 @@ fn a_second_guard_is_refused_and_the_first_can_be_taken_off() {
     rig.refused(&["detach", "eth0"], "no guard is attached");
 }
 
+//~ xdp-guard: a dry run counts; connections by SYN cookies count like others
 #[cfg(feature = "bpf")]
 #[test]
 fn a_dry_run_counts_whom_it_would_have_shed() {
@@ -252,6 +261,7 @@ fn a_dry_run_counts_whom_it_would_have_shed() {
     assert!(ended(controller).contains("would have been shed"));
 }
 
+//~ xdp-guard: a shed client receives a valid RST if configured
 #[cfg(feature = "bpf")]
 #[test]
 fn who_is_shed_hears_a_reset_if_told_to() {
@@ -278,6 +288,7 @@ fn who_is_shed_hears_a_reset_if_told_to() {
     }
 }
 
+//~ xdp-guard: the oldest wait is measured per listener, also with SO_REUSEPORT
 #[cfg(feature = "bpf")]
 #[test]
 fn every_policy_holds_at_any_period_and_says_which_listener_is_late() {
@@ -305,6 +316,7 @@ fn every_policy_holds_at_any_period_and_says_which_listener_is_late() {
     }
 }
 
+//~ xdp-guard: a dry run counts; connections by SYN cookies count like others
 #[cfg(feature = "bpf")]
 #[test]
 fn connections_by_syn_cookies_are_seen_and_served_like_others() {
@@ -318,6 +330,7 @@ fn connections_by_syn_cookies_are_seen_and_served_like_others() {
     rig.until("all are served", |status| number(&status["served"]) == 5 && number(&status["delay_ns"]) == 0);
 }
 
+//~ faults: another XDP program keeps its place
 #[cfg(feature = "bpf")]
 #[test]
 fn another_program_keeps_its_place_and_a_driver_without_says_so() {

@@ -1,5 +1,7 @@
 //! Experiments on real services: properties that hold on any machine.
 
+//~ d2p: runners on real services replay the simulator's trace and write its rows
+
 mod common;
 #[path = "common/schema.rs"]
 mod schema;
@@ -151,6 +153,7 @@ fn no_sharing(workloads: &[&str]) -> Option<String> {
     })
 }
 
+//~ sched: memcached, storage and TPC-C share a core with best-effort work, and both are measured
 #[test]
 fn programs_share_a_core_and_both_are_told_of() {
     let test = "programs_share_a_core_and_both_are_told_of";
@@ -177,6 +180,7 @@ fn programs_share_a_core_and_both_are_told_of() {
     }
 }
 
+//~ sched: memcached, storage and TPC-C share a core with best-effort work, and both are measured
 #[test]
 fn a_program_on_our_runtime_shares_its_core_by_what_it_tells() {
     let test = "a_program_on_our_runtime_shares_its_core_by_what_it_tells";

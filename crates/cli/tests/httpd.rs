@@ -1,5 +1,7 @@
 //! World `httpd`: properties of its experiments that hold on any machine.
 
+//~ guard: every visit to a real server ends in one of seven counted results
+
 mod common;
 #[path = "common/scratch.rs"]
 mod scratch;
@@ -94,6 +96,7 @@ fn every_visit_to_apache_meets_a_fate() {
     every_visit_meets_a_fate("apache", "apache2");
 }
 
+//~ guard: an interrupted experiment leaves no process, namespace, control group or folder
 #[test]
 fn an_interrupted_experiment_leaves_nothing() {
     if !can_run("an_interrupted_experiment_leaves_nothing", "nginx") {

@@ -1,5 +1,7 @@
 //! Output of `greenwave report` for people and scripts.
 
+//~ results: `report` writes one self-contained page for any result
+
 mod common;
 #[path = "common/schema.rs"]
 mod schema;
@@ -112,6 +114,7 @@ fn a_folder_is_one_page_that_leads_to_each_run_and_passes_over_what_is_not_ours(
     }
 }
 
+//~ results: `report --compare` exits 1 if a claim that held fails
 #[test]
 fn a_claim_that_held_and_fails_is_exit_1_and_one_that_holds_is_exit_0() {
     let folder = Folder::new("compare");
@@ -133,6 +136,7 @@ fn a_claim_that_held_and_fails_is_exit_1_and_one_that_holds_is_exit_0() {
     assert!(read(&page).contains("now FAILS"), "{text}");
 }
 
+//~ results: a full disk leaves the existing page; invalid input gives one line
 #[test]
 fn what_cannot_be_shown_is_one_line_with_what_to_do() {
     let folder = Folder::new("refused");
@@ -196,6 +200,7 @@ fn check_on_a_full_disk(test: &str, args: &[&str]) {
     );
 }
 
+//~ results: a full disk leaves the existing page; invalid input gives one line
 #[test]
 fn a_full_disk_leaves_the_page_that_was_there() {
     let test = "a_full_disk_leaves_the_page_that_was_there";

@@ -116,6 +116,8 @@ fn daemon(test: &str, program: &Program) -> (Program, Scratch) {
     (daemon, config)
 }
 
+//~ sched: a killed scheduler leaves nothing changed
+//~ faults: a killed scheduler, also without its guardian, leaves nothing changed
 #[test]
 fn a_scheduler_that_is_killed_leaves_nothing_changed() {
     if !proc::may_schedule() {
@@ -131,6 +133,8 @@ fn a_scheduler_that_is_killed_leaves_nothing_changed() {
     until("no journal is left", no_journal);
 }
 
+//~ sched: a killed scheduler leaves nothing changed
+//~ faults: a killed scheduler, also without its guardian, leaves nothing changed
 #[test]
 fn a_scheduler_that_is_killed_with_its_guardian_is_made_good_by_the_next_start() {
     if !proc::may_schedule() {
@@ -156,6 +160,8 @@ fn a_scheduler_that_is_killed_with_its_guardian_is_made_good_by_the_next_start()
     assert_eq!(String::from_utf8_lossy(&out.stdout), "nothing to restore\n");
 }
 
+//~ sched: a killed scheduler leaves nothing changed
+//~ faults: a second guard, scheduler, fabric attachment or view is refused and changes nothing
 #[test]
 fn ctrl_c_ends_commands_and_puts_others_back_and_cores_are_managed_once() {
     if !proc::may_schedule() {
@@ -196,6 +202,7 @@ fn shared(test: &str, config: &str, lasts: &str) -> Vec<Value> {
         .collect()
 }
 
+//~ sched: `greenwave sched` manages commands, processes and cgroups and reports its mechanism and limits
 #[test]
 fn commands_share_and_what_was_chosen_is_said() {
     let config = format!(
@@ -215,6 +222,7 @@ fn commands_share_and_what_was_chosen_is_said() {
     assert!(last["restored"].as_str().unwrap().contains("restored "), "{last}");
 }
 
+//~ sched: `greenwave sched` manages commands, processes and cgroups and reports its mechanism and limits
 #[test]
 fn a_scheduler_ends_when_no_task_is_left() {
     let config = "[[tasks]]\nname = \"lc\"\nclass = \"LC\"\ncommand = [\"true\"]\n\
@@ -224,6 +232,7 @@ fn a_scheduler_ends_when_no_task_is_left() {
     assert!(last["event"] == "end" && last["at_s"].as_f64().unwrap() < 40.0, "{last}");
 }
 
+//~ sched: C8: interference that lasts raises a condition for log, metric and hook
 #[test]
 fn lc_that_waits_with_no_core_left_raises_a_condition_for_log_metric_and_hook() {
     let (told, metrics) = (Scratch::new("hook.txt", ""), Scratch::new("metrics.prom", ""));
@@ -277,6 +286,7 @@ fn is_limited(told: &str, limit: &str) {
     assert!(told.contains(&format!("\nlimit: {limit}")), "{limit:?} is not in {told}");
 }
 
+//~ sched: latency-critical threads are real-time while they sleep; missing capabilities are reported
 #[test]
 fn without_the_capability_to_schedule_it_says_what_is_lost() {
     let test = "without_the_capability_to_schedule_it_says_what_is_lost";
@@ -296,6 +306,7 @@ fn without_the_capability_to_schedule_it_says_what_is_lost() {
     }
 }
 
+//~ sched: latency-critical threads are real-time while they sleep; missing capabilities are reported
 #[test]
 fn without_the_capability_to_look_into_others_it_says_that_pulses_are_not_read() {
     let test = "without_the_capability_to_look_into_others_it_says_that_pulses_are_not_read";
@@ -321,6 +332,7 @@ fn without_the_capability_to_look_into_others_it_says_that_pulses_are_not_read()
     }
 }
 
+//~ sched: an invalid configuration is refused before any task starts
 #[test]
 fn what_cannot_be_is_refused_before_anything_is_started() {
     let check = |name: &str, text: &str, says: &str| {

@@ -124,6 +124,7 @@ fn get(place: &Namespace, port: u16, path: &str) -> String {
 
 const GREETING: &str = "greenwave: who goes next?\n";
 
+//~ cli: `serve` takes address, host address and port, and prints its summary as JSON
 #[test]
 fn a_server_listens_where_it_is_told_to_and_ends_with_json() {
     let Some(place) = place("a_server_listens_where_it_is_told_to_and_ends_with_json") else { return };
@@ -138,6 +139,7 @@ fn a_server_listens_where_it_is_told_to_and_ends_with_json() {
     assert_eq!((&shards[0]["connections"], &shards[0]["responses"]), (&3.into(), &3.into()), "{result}");
 }
 
+//~ cli: `serve` works in every mode with and without workers, and through a gateway
 #[test]
 fn other_subnets_are_reached_by_the_gateway_that_is_told() {
     let test = "other_subnets_are_reached_by_the_gateway_that_is_told";
@@ -159,6 +161,7 @@ fn other_subnets_are_reached_by_the_gateway_that_is_told() {
     server.stop();
 }
 
+//~ cli: `serve` works in every mode with and without workers, and through a gateway
 #[test]
 fn every_mode_serves_with_and_without_workers() {
     let Some(place) = place("every_mode_serves_with_and_without_workers") else { return };
@@ -194,6 +197,7 @@ fn requests(result: &Value, name: &str) -> u64 {
     class.map_or(0, |class| class["requests"].as_u64().expect("a count"))
 }
 
+//~ cli: `load` sends bursts over the given connections, path and lengths
 #[test]
 fn a_load_of_the_synthetic_protocol_is_what_its_flags_say() {
     let Some(place) = place("a_load_of_the_synthetic_protocol_is_what_its_flags_say") else { return };
@@ -237,6 +241,7 @@ fn refused(place: &Namespace, args: &[&str], says: &str) {
     assert!(advice.starts_with("  try: "), "{said}");
 }
 
+//~ faults: a second server of one address on one interface is refused
 #[test]
 fn an_address_on_an_interface_is_served_once() {
     let test = "an_address_on_an_interface_is_served_once";
@@ -262,6 +267,7 @@ fn an_address_on_an_interface_is_served_once() {
     second.stop();
 }
 
+//~ faults: a server continues on an interface that was down
 #[test]
 fn an_interface_that_is_down_for_a_while_is_served_on() {
     let Some(place) = place("an_interface_that_is_down_for_a_while_is_served_on") else { return };
@@ -275,6 +281,7 @@ fn an_interface_that_is_down_for_a_while_is_served_on() {
     server.stop();
 }
 
+//~ faults: a removed interface ends `serve` and `run` with a line and exit 2
 #[test]
 fn an_interface_that_is_taken_away_ends_the_server() {
     let Some(place) = place("an_interface_that_is_taken_away_ends_the_server") else { return };
@@ -288,6 +295,7 @@ fn an_interface_that_is_taken_away_ends_the_server() {
     }
 }
 
+//~ faults: a killed `serve` leaves no device, and the next one starts
 #[test]
 fn a_server_that_is_killed_leaves_no_device() {
     let Some(place) = place("a_server_that_is_killed_leaves_no_device") else { return };

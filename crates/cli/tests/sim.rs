@@ -1,5 +1,7 @@
 //! `greenwave sim`: output, files, and refused arguments.
 
+//~ cli: `sim fabric` compares schedulers over seeds in one table and replays
+
 mod common;
 #[path = "common/schema.rs"]
 mod schema;
@@ -59,6 +61,7 @@ fn schedulers_are_compared_over_seeds_in_one_table_of_80_columns() {
     assert_eq!(text(&fabric(&args)), printed, "seeds replay");
 }
 
+//~ fabric: a run on 1, 2 or 3 threads gives the same flows, counters and events
 #[test]
 fn one_run_on_several_threads_prints_what_it_prints_on_one() {
     let args = ["--seeds", "1..2", "--workload", MIX, "--count", "60", "--set", "transport.kind=modern"];
@@ -103,6 +106,7 @@ fn json_has_what_the_table_has() {
     assert_eq!(found["world"], "sim");
 }
 
+//~ cli: `sim fabric --flows --csv` replays a list of flows and writes each
 #[test]
 fn a_list_of_flows_is_replayed_and_each_flow_is_in_the_csv() {
     let flows = Scratch::new(
@@ -136,6 +140,7 @@ fn a_list_of_flows_is_replayed_and_each_flow_is_in_the_csv() {
     assert!(page.contains("<svg"), "the page has plots");
 }
 
+//~ cli: `sim fabric --parquet` writes the columns of the CSV
 #[test]
 fn the_parquet_file_says_what_the_csv_says() {
     let (csv, parquet) = (Scratch::new("both.csv", ""), Scratch::new("both.parquet", ""));
@@ -191,12 +196,14 @@ fn a_run_in_which_no_flow_is_done_says_so() {
     assert!(!printed.contains("none times"), "{printed}");
 }
 
+//~ cli: `sim thresholds` reports where one level is best
 #[test]
 fn flows_that_no_threshold_makes_faster_have_none() {
     let printed = text(&greenwave(&["sim", "thresholds", "--workload", "list 1000"]));
     assert!(printed.starts_with("one level: no threshold"), "{printed}");
 }
 
+//~ cli: `sim fabric` refuses invalid settings with value and remedy before it runs
 #[test]
 fn what_cannot_be_is_refused_with_its_value_before_anything_runs() {
     let fabric = |args: &[&str], expected: &str| refused(&[&["sim", "fabric"], args].concat(), expected);
@@ -249,6 +256,8 @@ fn what_cannot_be_is_refused_with_its_value_before_anything_runs() {
     refused(&["sim", "thresholds", "--levels", "9"], "9");
 }
 
+//~ fabric: computed thresholds equal the best found by trying all, and are no worse than published ones
+//~ cli: `sim thresholds` finds thresholds at least as good as published ones
 #[test]
 fn thresholds_are_at_least_as_good_as_those_that_were_published() {
     for (workload, load) in [("websearch", "0.8"), ("websearch", "0.5"), ("datamining", "0.8")] {

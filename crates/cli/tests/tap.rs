@@ -33,6 +33,8 @@ fn is_there(program: &str) -> bool {
 }
 
 //~ mechanisms: M8: the kernel's TCP, curl and wrk are served unchanged over a TAP device
+//~ cli: `serve` answers curl and wrk and ends with exit 0 on ctrl-C
+//~ input: a device name or address in use gives one line and exit 2
 #[test]
 fn the_kernels_tcp_is_served_over_a_tap_device() {
     if std::env::var_os(INSIDE).is_some() {
@@ -181,6 +183,7 @@ fn inside() {
     without_permission_it_says_so();
 }
 
+//~ views: a daemon is shown until it ends, and the end still counts everything
 /// The view takes histograms from serving shards; none is lost.
 fn what_is_served_is_shown_live_and_the_end_still_counts_it_all() {
     if !is_there("ip") {
@@ -339,6 +342,7 @@ fn shards_serve_side_by_side(device: &str) {
     assert_eq!(summary.matches("(0 dropped)").count(), 2, "{summary}");
 }
 
+//~ cli: `serve --guard` counts by class and reason; invalid settings are refused
 fn a_guard_counts_who_comes_and_the_end_says_so() {
     let server = Server::start(&["--app", "http", "--guard", "queue-delay", "--target-delay", "500ms"]);
     curl(&[URL]);

@@ -79,6 +79,7 @@ fn can_run(test: &str) -> bool {
     why.is_none()
 }
 
+//~ platform: label and budget travel with every request through three services
 #[test]
 fn label_and_budget_go_with_every_request_through_three_services() {
     if !can_run("label_and_budget_go_with_every_request_through_three_services") {
@@ -106,6 +107,7 @@ fn label_and_budget_go_with_every_request_through_three_services() {
     }
 }
 
+//~ platform: a late request is sent on one level more urgent
 #[test]
 fn who_is_behind_goes_to_the_workers_a_level_more_urgent() {
     if !can_run("who_is_behind_goes_to_the_workers_a_level_more_urgent") {
@@ -128,6 +130,7 @@ fn who_is_behind_goes_to_the_workers_a_level_more_urgent() {
     assert!(first("worker-1") > 0.0 && first("worker-2") > 0.0, "{json}");
 }
 
+//~ platform: a request that can bear two losses drops a level and costs no other of its level
 #[test]
 fn who_can_bear_a_loss_goes_to_the_workers_a_level_less_urgent() {
     if !can_run("who_can_bear_a_loss_goes_to_the_workers_a_level_less_urgent") {
@@ -152,6 +155,7 @@ fn who_can_bear_a_loss_goes_to_the_workers_a_level_less_urgent() {
     }
 }
 
+//~ platform: an interrupted experiment of services leaves no program, control group or folder
 #[test]
 fn an_interrupted_experiment_of_services_leaves_nothing() {
     if !can_run("an_interrupted_experiment_of_services_leaves_nothing") {

@@ -2,6 +2,10 @@
 //!
 //! Needs root, `ip` and `curl`; prints missing requirements.
 
+//~ views: the stages of a request follow each other without a gap
+//~ views: traces are OTLP/JSON, and a `traceparent` is kept
+//~ cli: `serve --traces` writes slow requests
+
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::process::{Child, Command, Stdio};
 

@@ -3,6 +3,9 @@
 //! Has no requirements; uses Debian's chromium and tmux if present. Tests that need a network
 //! namespace are in `ui/inside.rs`; those of `serve --ui` in `tap.rs`.
 
+//~ views: `serve`, `run`, `sched` and `guard attach` are shown on a page, in a terminal and to Prometheus
+//~ views: `top` keeps the last figures when its daemon ends, and continues when it returns
+
 mod common;
 #[path = "ui/inside.rs"]
 mod inside;
@@ -124,6 +127,7 @@ impl Drop for Shown {
     }
 }
 
+//~ faults: a view keeps the last figures when its program ends
 #[test]
 fn what_runs_is_shown_on_a_page_on_a_terminal_and_to_prometheus_until_it_ends() {
     let (shown, _config) = scheduler();
@@ -168,6 +172,8 @@ fn top_prints_tables(place: &str) {
     assert_eq!(said, expected);
 }
 
+//~ views: a second view at one address is refused
+//~ faults: a second guard, scheduler, fabric attachment or view is refused and changes nothing
 fn another_view_in_the_same_place_is_refused(place: &str) {
     let refused = |ui: &[&str], expected: &str| {
         let serve = ["serve", "--device", "tap:gw0", "--addr", "10.77.0.2/24"];

@@ -68,6 +68,7 @@ mod tests {
         Priority::new(n).expect("a level")
     }
 
+    //~ platform: a request that can bear two losses drops a level and costs no other of its level
     #[test]
     fn who_can_bear_two_losses_is_ahead_and_who_has_less_than_twice_the_rest_behind() {
         let us = Span::from_micros;
@@ -88,6 +89,7 @@ mod tests {
         assert_eq!(slack(15, rest, Some(Span::ZERO)), Slack::Behind, "low slack takes precedence");
     }
 
+    //~ platform: a request that can bear two losses drops a level and costs no other of its level
     #[test]
     fn levels_move_by_one_within_those_of_data() {
         for (level, [behind, on_time, ahead]) in

@@ -27,6 +27,7 @@ fn grpc_timeout(text: &str) -> Received<'_> {
     Received { grpc_timeout: Some(text), ..Received::default() }
 }
 
+//~ deadlines: a missing or invalid budget becomes the default and is counted; a budget of 0 is late at once
 #[test]
 fn who_sends_nothing_usable_gets_the_default_and_is_counted() {
     let default = Budget::new(LIMITS.default);
@@ -48,6 +49,7 @@ fn who_sends_nothing_usable_gets_the_default_and_is_counted() {
     }
 }
 
+//~ deadlines: a missing or invalid budget becomes the default and is counted; a budget of 0 is late at once
 #[test]
 fn a_budget_of_zero_is_believed_and_missed_at_once() {
     for received in [field("expected=0, remaining=0"), grpc_timeout("0m")] {
@@ -71,6 +73,7 @@ fn the_shortest_of_several_timeouts_rules() {
 }
 
 proptest! {
+    //~ deadlines: an untrusted peer can shorten a budget and never lengthen it
     #[test]
     fn an_untrusted_peer_may_shorten_its_time_and_never_lengthen_it(
         (expected_us, elapsed_us) in (0..10_u64.pow(9), 0..10_u64.pow(9)),
@@ -101,6 +104,7 @@ proptest! {
     }
 }
 
+//~ deadlines: only a trusted peer's expectation of its parts is used
 #[test]
 fn only_a_trusted_peer_is_believed_what_it_says_of_its_parts() {
     let sent = field("expected=200000, remaining=195000, split=5000, takes=1, slowest=1");

@@ -34,6 +34,7 @@ fn elapsed(hops: &[Hop]) -> Span {
 }
 
 proptest! {
+    //~ deadlines: delays in series add up by (2) and (3), by stage, whatever the machines' clocks show
     #[test]
     fn delays_in_series_add_whatever_the_clocks_say(
         hops in prop::collection::vec((0..5_000_u64, 0..50_000_u64, 0..50_000_u64), 1..12),
@@ -52,6 +53,7 @@ proptest! {
         }
     }
 
+    //~ deadlines: a fan-out keeps a reserve; the aggregator continues from the slowest worker, (4) and (5)
     #[test]
     fn the_aggregator_counts_on_from_the_slowest_worker(
         before in (0..5_000_u64, 0..50_000_u64, 0..50_000_u64),
@@ -74,6 +76,7 @@ proptest! {
         prop_assert!(joined.budget().is_split());
     }
 
+    //~ deadlines: a fan-out keeps a reserve; the aggregator continues from the slowest worker, (4) and (5)
     #[test]
     fn a_sub_request_never_has_more_than_the_whole(expected in 0..1_000_u64, gone in 0..1_000_u64, reserve in 0..2_000_u64, cap in 0..2_000_u64) {
         let whole = Budget::restored(us(expected), us(gone), &[]);
@@ -83,6 +86,7 @@ proptest! {
         prop_assert!(part.capped(us(cap)).remaining().left() <= us(cap).min(part.remaining().left()));
     }
 
+    //~ deadlines: network delay is learned from spans of both ends, never from clocks
     #[test]
     fn the_network_delay_is_half_of_what_neither_end_had(c in 0..10_000_u64, held in 0..100_000_u64, n in 1..50_usize) {
         let mut delay = NetworkDelay::default();

@@ -192,6 +192,7 @@ fn requests(n: usize) -> impl Strategy<Value = Vec<Request>> {
 }
 
 proptest! {
+    //~ deadlines: the queue loses nothing, drops exactly expired, infeasible and cancelled requests, and keeps its order
     #[test]
     fn nothing_is_lost_and_exactly_the_hopeless_are_dropped(steps in steps()) {
         for (_, order) in ORDERS {
@@ -201,6 +202,7 @@ proptest! {
         }
     }
 
+    //~ deadlines: EDF meets all deadlines whenever any order does; with one deadline it is FIFO
     /// Jackson 1955: if any order meets all deadlines, earliest deadline first does.
     #[test]
     fn edf_is_on_time_whenever_any_order_is(requests in requests(6)) {
@@ -238,6 +240,7 @@ proptest! {
         prop_assert!(served.is_sorted() || now >= at(600), "{served:?}");
     }
 
+    //~ deadlines: EDF meets all deadlines whenever any order does; with one deadline it is FIFO
     /// With equal relative deadlines, deadline order is order of arrival.
     #[test]
     fn edf_is_fifo_under_one_deadline(gaps in prop::collection::vec(0..50_u64, 1..12)) {
@@ -271,6 +274,7 @@ fn order_of(mut queue: DeadlineQueue<Request>) -> Vec<usize> {
         .collect()
 }
 
+//~ deadlines: the queue loses nothing, drops exactly expired, infeasible and cancelled requests, and keeps its order
 #[test]
 fn each_order_serves_as_its_name_says() {
     for (order, expected) in [
@@ -319,6 +323,7 @@ fn sizes_are_known_by_kind_and_new_kinds_are_average() {
     assert!(sizes.expected(&"short") > Span::from_micros(29), "it follows a change");
 }
 
+//~ deadlines: requests without a deadline are served within the maximum wait, while urgent ones keep arriving
 #[test]
 fn who_has_waited_for_the_patience_has_every_ninth_turn() {
     let latest_first = |_: Time, request: &Request| 100 - request.number as u64;
@@ -336,6 +341,7 @@ fn who_has_waited_for_the_patience_has_every_ninth_turn() {
     assert_eq!(dequeued.collect::<Vec<_>>(), [0, 11, 10, 9, 8, 7, 6, 5, 4, 1, 3, 2]);
 }
 
+//~ deadlines: requests without a deadline are served within the maximum wait, while urgent ones keep arriving
 #[test]
 fn who_has_no_deadline_is_served_though_urgent_requests_keep_coming() {
     for (name, order) in ORDERS {
@@ -358,6 +364,7 @@ fn who_has_no_deadline_is_served_though_urgent_requests_keep_coming() {
     }
 }
 
+//~ deadlines: expected service times are learned by quantile and follow a change
 #[test]
 fn a_history_knows_its_quantiles_and_follows_a_change() {
     let mut history = History::new(2);

@@ -1,5 +1,7 @@
 //! Text formats against the test vectors shared with the Java implementation.
 
+//~ deadlines: budget headers read and write as the shared vectors have them
+
 use deadline::codec::{ParseError, envoy, field, grpc};
 use deadline::{Budget, Stage, SubrequestEstimate};
 use proptest::prelude::{any, prop, proptest};
@@ -65,6 +67,7 @@ fn envoys_header_follows_the_vectors() {
     check(format, |vector| us(&vector["us"]), envoy::parse, |&left| envoy::write(left));
 }
 
+//~ deadlines: no header text breaks a parser, a megabyte is not read, and no hop adds time
 #[test]
 fn a_megabyte_of_garbage_is_not_looked_at() {
     for unit in ["(", "a=1,", "9", "\"", "expected=1, remaining=1, "] {
@@ -76,11 +79,13 @@ fn a_megabyte_of_garbage_is_not_looked_at() {
 }
 
 proptest! {
+    //~ deadlines: no header text breaks a parser, a megabyte is not read, and no hop adds time
     #[test]
     fn no_text_breaks_a_parser(text in ".*") {
         let _ = (field::parse(&text), grpc::parse(&text), envoy::parse(&text));
     }
 
+    //~ deadlines: no header text breaks a parser, a megabyte is not read, and no hop adds time
     #[test]
     fn what_is_written_reads_as_it_was_and_never_gives_time(
         (expected_us, elapsed_us) in (0..10_u64.pow(12), 0..10_u64.pow(12)),

@@ -259,6 +259,7 @@ impl CombinedSignals {
     }
 }
 
+//~ guard: the application queue reports waits by class
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

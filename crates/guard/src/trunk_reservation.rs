@@ -63,6 +63,7 @@ const BURST_MIN: f64 = 4.0;
 /// Minimum reservation.
 const RESERVED_MIN: f64 = 8.0;
 
+//~ guard: classes get decreasing shares of a limit, none more than the class before it
 #[cfg(test)]
 mod tests {
     use proptest::prelude::{prop_assert, prop_assert_eq, proptest};

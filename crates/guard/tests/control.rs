@@ -121,6 +121,7 @@ fn seconds(s: u64) -> Span {
 proptest! {
     #![proptest_config(proptest::test_runner::Config::with_cases(48))]
 
+    //~ guard: `queue-delay` sheds no request below its target
     /// A server below its capacity sheds nothing, whatever its speed.
     #[test]
     fn below_the_target_nobody_is_shed(per_s in 2_000.0..50_000.0_f64, load in 0.1..0.8_f64, seed in 0..1_000_u64) {
@@ -130,6 +131,7 @@ proptest! {
         prop_assert!(observed.shed == [0, 0], "{:?} of {}", observed.shed, observed.offered);
     }
 
+    //~ guard: overload costs neither throughput nor response time
     /// In overload the server runs at its full rate. After two seconds the delay stays below
     /// three targets: no oscillation.
     #[test]
@@ -143,6 +145,7 @@ proptest! {
         prop_assert!(*worst < Params::default().delay_target * 3, "{worst}");
     }
 
+    //~ guard: admission recovers within a second of the overload's end and learns a changed capacity
     /// A second after load has fallen nothing is shed.
     #[test]
     fn it_recovers_within_a_second(per_s in 2_000.0..30_000.0_f64, times in 2.0..20.0_f64, seed in 0..1_000_u64) {
@@ -153,6 +156,7 @@ proptest! {
         prop_assert!(observed.shed == [0, 0], "{:?} of {}", observed.shed, observed.offered);
     }
 
+    //~ guard: admission recovers within a second of the overload's end and learns a changed capacity
     /// Three seconds after a change of the service rate the new rate is used.
     #[test]
     fn it_learns_what_a_server_can_do_now(per_s in 1_000.0..20_000.0_f64, change in 0.3..3.0_f64, seed in 0..1_000_u64) {
@@ -166,6 +170,7 @@ proptest! {
         prop_assert!(observed.delays.iter().all(|&delay| delay < Params::default().delay_target * 3));
     }
 
+    //~ guard: the last class is shed first
     /// A first class that fits the service rate is admitted, whatever the load of the second.
     #[test]
     fn the_last_class_is_shed_first(per_s in 1_000.0..30_000.0_f64, first in 0.1..0.7_f64, times in 2.0..20.0_f64, seed in 0..1_000_u64) {
@@ -181,6 +186,7 @@ proptest! {
 proptest! {
     #![proptest_config(proptest::test_runner::Config::with_cases(48))]
 
+    //~ guard: a class that is served first is not shed for the classes behind it
     /// With the first class served first, the second may wait for long; the first is not shed
     /// for that.
     #[test]
@@ -202,6 +208,7 @@ fn tick(policy: &mut dyn Policy, ms: u64, signals: Signals) -> Limit {
     policy.tick(Time::ZERO + Span::from_millis(ms), &signals)
 }
 
+//~ guard: the paper's rule, the memory rule and the gradient have hysteresis
 #[test]
 fn the_papers_rule_wants_both_and_lets_go_below_nine_tenths() {
     let mut policy = by_name("syn-paper", &Params::default()).unwrap();
@@ -221,6 +228,7 @@ fn the_papers_rule_wants_both_and_lets_go_below_nine_tenths() {
     }
 }
 
+//~ guard: the paper's rule, the memory rule and the gradient have hysteresis
 #[test]
 fn memory_closes_above_its_share_and_opens_below_nine_tenths_of_it() {
     let mut policy = by_name("memory", &Params::default()).unwrap();
@@ -231,6 +239,7 @@ fn memory_closes_above_its_share_and_opens_below_nine_tenths_of_it() {
     assert_eq!(limits, [Open, Closed, Closed, Closed, Open, Open]);
 }
 
+//~ guard: the paper's rule, the memory rule and the gradient have hysteresis
 #[test]
 fn a_gradient_lets_in_fewer_while_answers_are_slow_and_more_while_they_are_not() {
     let mut policy = by_name("gradient", &Params::default()).unwrap();
@@ -252,6 +261,7 @@ fn a_gradient_lets_in_fewer_while_answers_are_slow_and_more_while_they_are_not()
     assert!(settles(10, 20_000) > 4 * slow, "as fast as at first");
 }
 
+//~ guard: a request budget shorter than the target becomes the target
 #[test]
 fn one_who_can_spare_less_than_the_target_is_the_target() {
     let late_after = |delay, budget| {
@@ -265,6 +275,7 @@ fn one_who_can_spare_less_than_the_target_is_the_target() {
     assert!(!late_after(Span::from_millis(1), Some(Span::ZERO)), "a budget of zero sets no limit");
 }
 
+//~ guard: a dry run admits everything and counts
 #[test]
 fn a_door_that_watches_lets_everybody_in_and_counts() {
     let mut admission = AdmissionController::new(1).dry_run();

@@ -1,5 +1,7 @@
 //! Layer in front of a service with concurrency one, in paused time.
 
+//~ guard: tower: at twice its rate a service keeps its throughput, and sheds nothing below it
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -91,6 +93,7 @@ async fn in_overload_as_much_is_served_as_can_be_and_soon() {
     assert!(counts.offered > 5_000 && counts.shed > counts.offered / 3, "{counts:?}");
 }
 
+//~ guard: tower: a request that would be too late inside is shed at admission
 /// With a budget of 12 ms and a service time of 2, requests are late after 10 ms, below the
 /// target of 20. A guard that knows the budget sheds those that the queue would drop later.
 #[tokio::test(start_paused = true)]
@@ -109,6 +112,7 @@ async fn who_would_be_too_late_inside_is_shed_at_the_door() {
     assert!(refused[1] * 4 < refused[0], "inside, alone and joined: {refused:?}");
 }
 
+//~ guard: tower: an informed admission layer sheds before the service
 /// The layer sheds nothing and publishes its queue; an outer admission controller, which sees
 /// nothing else, admits as much as is served.
 #[tokio::test(start_paused = true)]
@@ -194,6 +198,7 @@ async fn a_cancelled_request_leaves_the_service() {
     assert_eq!((one, two), (StatusCode::OK, StatusCode::SERVICE_UNAVAILABLE));
 }
 
+//~ platform: a service reports at once that a request is late
 /// Two requests with 5 ms each for 2 ms of work: the second has 3 ms left at dequeue.
 #[tokio::test(start_paused = true)]
 async fn that_somebody_is_behind_is_told_at_once_and_as_soon_as_nobody_is() {

@@ -132,6 +132,7 @@ fn who(socket: impl AsFd) -> io::Result<Who> {
     Ok(Who { user: found.uid, process: found.pid.unsigned_abs() })
 }
 
+//~ operations: a control name is unique in a network namespace and leaves nothing behind
 #[cfg(test)]
 mod tests {
     use std::io::{ErrorKind, Read, Write};

@@ -119,6 +119,7 @@ impl BufferPool {
     }
 }
 
+//~ guard: G2: frames need no buffer; waiting data takes one of two pooled sizes
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -72,6 +72,7 @@ impl Pair {
     }
 }
 
+//~ recovery: DCTCP's α follows RFC 8257 §3.3 as worked out by hand
 /// RFC 8257 §3.3, computed by hand. α starts at 1. An observation window ends with the first
 /// acknowledgement of data sent after its begin.
 #[test]

@@ -2,6 +2,8 @@
 //! duplicated, lengths and ages are right, and the starvation bound holds for any
 //! arrivals.
 
+//~ fabric: disciplines for flows lose and duplicate nothing and keep their bound of waiting
+
 use std::collections::BTreeMap;
 
 use proptest::collection::vec;

@@ -19,6 +19,7 @@ fn fish(capacity: usize) -> Strict<FairQueue<Packet>> {
     Strict::new(capacity, |_| FairQueue::new(capacity))
 }
 
+//~ fabric: packets depart in the order of the paper's Fig. 3
 /// FISH, Fig. 3: the large flow is demoted after five packets, the small one has two.
 #[test]
 fn packets_depart_in_the_order_of_the_papers_figure() {
@@ -32,6 +33,7 @@ fn packets_depart_in_the_order_of_the_papers_figure() {
     assert_eq!(drain(&mut queue), [1, 6, 2, 7, 3, 4, 5, 8, 9, 10]);
 }
 
+//~ fabric: the most urgent level is checked again whenever a packet arrives there
 #[test]
 fn the_most_urgent_level_is_asked_again_whenever_something_arrives_there() {
     let mut queue = fish(9);
@@ -41,6 +43,7 @@ fn the_most_urgent_level_is_asked_again_whenever_something_arrives_there() {
     assert_eq!(drain(&mut queue), [2, 1]);
 }
 
+//~ fabric: turns are fair by packets, and by bytes within a quantum and a packet
 #[test]
 fn turns_by_bytes_give_every_flow_the_same_bytes_whatever_its_packets() {
     let quantum = 1500;
@@ -58,6 +61,7 @@ fn turns_by_bytes_give_every_flow_the_same_bytes_whatever_its_packets() {
     }
 }
 
+//~ fabric: a new flow waits one turn of each flow, not for their queues
 #[test]
 fn a_flow_that_appears_waits_one_turn_of_each_and_not_for_their_queues() {
     let mut queue = FairQueue::new(1_000);
@@ -88,6 +92,7 @@ fn a_full_queue_evicts_the_newest_of_the_flow_with_most_service() {
     assert_eq!(drain(&mut queue), [0, 3, 4, 1]);
 }
 
+//~ fabric: push-out drops from the least urgent level, and there from the largest flow
 #[test]
 fn the_least_urgent_level_gives_up_room_first_and_in_it_the_greediest_flow() {
     let mut queue = Strict::new(4, |_| FairQueue::new(4).with_push_out()).with_push_out();
@@ -100,6 +105,7 @@ fn the_least_urgent_level_gives_up_room_first_and_in_it_the_greediest_flow() {
 }
 
 proptest! {
+    //~ fabric: FISH with one flow per level is PIAS; without thresholds it takes turns
     /// With one flow per level, round robin is order of arrival: FISH equals PIAS.
     #[test]
     fn with_one_flow_a_level_fish_is_pias(steps in vec((0..8_u8, 0..3_u8), 1..300)) {
@@ -115,6 +121,7 @@ proptest! {
         prop_assert_eq!(drain(&mut pias), drain(&mut fish));
     }
 
+    //~ fabric: turns are fair by packets, and by bytes within a quantum and a packet
     /// Flows that are backlogged together are served equally often, each in order.
     #[test]
     fn who_waits_is_served_as_often_as_everybody_else(lens in vec(1..40_usize, 2..9)) {
@@ -134,6 +141,7 @@ proptest! {
         prop_assert_eq!(served, lens);
     }
 
+    //~ fabric: push-out drops from the least urgent level, and there from the largest flow
     /// With push-out, a flow loses an entry only to a flow with less attained and
     /// queued service, and no entry is refused that could have one.
     #[test]
@@ -169,6 +177,7 @@ proptest! {
         }
     }
 
+    //~ fabric: flows sink as their bytes pass thresholds; a pause resets a flow; memory is bounded
     /// The level is the number of thresholds below the flow's bytes so far.
     #[test]
     fn a_flow_sinks_as_its_bytes_pass_the_thresholds(
@@ -187,6 +196,7 @@ proptest! {
     }
 }
 
+//~ fabric: flows sink as their bytes pass thresholds; a pause resets a flow; memory is bounded
 #[test]
 fn a_pause_starts_a_flow_anew_and_the_longest_paused_is_forgotten() {
     let idle = Span::from_micros(500);
@@ -202,6 +212,7 @@ fn a_pause_starts_a_flow_anew_and_the_longest_paused_is_forgotten() {
     assert_eq!(mlfq.flows(), 2);
 }
 
+//~ fabric: flows sink as their bytes pass thresholds; a pause resets a flow; memory is bounded
 #[test]
 fn thresholds_that_cannot_be_are_refused_with_their_value() {
     assert_eq!(thresholds(&[5, 7, 7]), Err(ThresholdsError::NotIncreasing { threshold: Bytes::new(7) }));

@@ -39,6 +39,7 @@ fn max_min_agrees_with_examples() {
 }
 
 proptest! {
+    //~ fabric: turns by bytes are fair within a quantum and a packet, and max-min fair
     /// Flows that are backlogged together have been served equal bytes, within a
     /// quantum and a packet.
     #[test]
@@ -61,6 +62,7 @@ proptest! {
         }
     }
 
+    //~ fabric: turns by bytes are fair within a quantum and a packet, and max-min fair
     /// Flows with steady rates through a slower link get max-min fair shares.
     #[test]
     fn turns_of_bytes_are_max_min_fair(rates in vec(0..4_000_u64, 2..7), sizes in vec(200..=MTU, 6)) {
@@ -93,6 +95,7 @@ proptest! {
         }
     }
 
+    //~ fabric: SRPT has the least mean of all orders and keeps each flow's order
     /// On a link of one packet per tick, with all packets of a flow queued at once,
     /// no order of flows has a lower mean than shortest remaining first.
     #[test]
@@ -112,6 +115,7 @@ proptest! {
         }
     }
 
+    //~ fabric: an arrival is marked exactly when the queue with it exceeds the threshold
     /// DCTCP's rule, in both units.
     #[test]
     fn an_arrival_is_marked_exactly_when_more_than_the_threshold_waits_with_it(
@@ -171,6 +175,7 @@ fn mean_time(flows: &[(usize, usize)], queue: &mut (impl Discipline<Packet> + ?S
     unreachable!("every tick serves a packet")
 }
 
+//~ fabric: SRPT has the least mean of all orders and keeps each flow's order
 #[test]
 fn the_flow_of_least_rank_goes_first_and_keeps_its_order() {
     let left = |number, flow, bytes| Packet { bytes, ..packet(number, flow) };
@@ -182,6 +187,7 @@ fn the_flow_of_least_rank_goes_first_and_keeps_its_order() {
     assert_eq!(drain(&mut las), [0, 2, 4, 1, 3], "equals take turns");
 }
 
+//~ fabric: SRPT has the least mean of all orders and keeps each flow's order
 #[test]
 fn the_flow_of_greatest_rank_gives_up_its_newest() {
     let left = |number, flow, bytes| Packet { bytes, ..packet(number, flow) };
@@ -195,6 +201,7 @@ fn the_flow_of_greatest_rank_gives_up_its_newest() {
     assert_eq!(drain(&mut queue), [7, 8, 2, 3]);
 }
 
+//~ fabric: weighted levels share the bytes, and flows share their level
 /// DRR between levels, round robin between the flows of each.
 #[test]
 fn levels_share_the_bytes_and_flows_share_their_level() {
@@ -215,6 +222,7 @@ fn levels_share_the_bytes_and_flows_share_their_level() {
     }
 }
 
+//~ fabric: weighted levels share the bytes, and flows share their level
 #[test]
 fn a_level_that_others_would_starve_has_its_share_and_they_have_the_rest() {
     let shares = DrrConfig::by_bytes([8, 1, 1, 1, 1, 1, 1, 1], Bytes::new(MTU), Span::MAX);
@@ -228,6 +236,7 @@ fn a_level_that_others_would_starve_has_its_share_and_they_have_the_rest() {
     assert_eq!(low, 50, "one in nine");
 }
 
+//~ fabric: FQ-CoDel serves new flows first, and CoDel marks only the flow that waits
 /// RFC 8290 §4.2.
 #[test]
 fn a_new_flow_goes_first_and_one_that_pauses_does_not() {
@@ -243,6 +252,7 @@ fn a_new_flow_goes_first_and_one_that_pauses_does_not() {
     assert_eq!(drain(&mut queue), [21, 2, 12, 3, 13]);
 }
 
+//~ fabric: FQ-CoDel serves new flows first, and CoDel marks only the flow that waits
 /// New flows precede the others at every turn, so the others' turns never come.
 #[test]
 fn flows_of_one_packet_in_lasting_overload_leave_no_queue_behind() {
@@ -278,6 +288,7 @@ proptest! {
     }
 }
 
+//~ fabric: FQ-CoDel serves new flows first, and CoDel marks only the flow that waits
 /// Each flow's wait counts for that flow alone. Entries that are not ECN-capable
 /// are returned to be dropped, and do not use their flow's turn.
 #[test]

@@ -6,6 +6,8 @@
 //! Source: the overload paper §3.2: 7 of 12 packets of an exchange are small (58.3 %), and 92 % of
 //! small buffers came from its pool.
 
+//~ guard: G2: frames need no buffer; waiting data takes one of two pooled sizes
+
 use std::sync::Arc;
 
 use net::device::memory::pair;

@@ -4,6 +4,8 @@
 //! stack has seen it.
 //! Source: the overload paper §3.1 (G1).
 
+//~ guard: G1: a shed SYN allocates nothing and returns its frame before the next
+
 use std::sync::Arc;
 
 use guard::{Limit, Policy, Signals};

@@ -1,6 +1,8 @@
 //! Stack under overload: the guard at the driver stage of a real shard, and the share of time
 //! for receiving.
 
+//~ guard: the stack under `queue-delay`: nothing shed below the target, nine tenths of goodput in overload
+
 use proptest::prelude::{prop_assert, proptest};
 use proptest::test_runner::Config as Cases;
 use queueing::Span;
@@ -63,6 +65,7 @@ proptest! {
         prop_assert!(outcome.in_time == outcome.offered, "{} of {}", outcome.in_time, outcome.offered);
     }
 
+    //~ guard: G4: receiving takes no more than its share while requests wait
     /// Receiving with priority stays within its share while requests wait, under any load.
     #[test]
     fn receiving_is_bounded_under_a_flood(percent in 2_u8..30, load in 20.0..40.0_f64, seed in 0..1_000_u64) {
@@ -75,6 +78,7 @@ proptest! {
     }
 }
 
+//~ guard: G4: receiving takes no more than its share while requests wait
 #[test]
 fn without_a_bound_a_flood_takes_the_core_from_the_requests() {
     let flood = |more: &str| {
@@ -90,6 +94,7 @@ fn without_a_bound_a_flood_takes_the_core_from_the_requests() {
     assert!(bounded > 0.8 * capacity, "{bounded} of {capacity}");
 }
 
+//~ guard: G3: a SYN flood takes no frame from established connections
 /// A dropped frame is resent a second later, passes the guard, and causes work for a client
 /// that has left.
 #[test]
@@ -104,6 +109,7 @@ fn a_flood_out_of_nowhere_takes_no_frame_from_those_who_came_in() {
     assert!(lost("none") > 1_000, "without a guard many are");
 }
 
+//~ guard: where receiving goes first, throughput falls on the line of (7)
 /// The paper's (7), with the costs of the stack's steps: a line of slope −µ2/µ1.
 #[test]
 fn where_receiving_goes_first_less_is_served_the_more_come_as_the_line_says() {
@@ -150,6 +156,7 @@ fn without_a_guard_everybody_is_served_too_late() {
     assert!(goodput(&config, &outcome) < 0.05);
 }
 
+//~ guard: simulated clients take as many addresses as they need
 /// Closed connections keep their slots until the server acknowledges, which a flood delays.
 #[test]
 fn callers_take_as_many_addresses_as_they_need_and_more_are_an_error() {

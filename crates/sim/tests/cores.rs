@@ -8,6 +8,7 @@ fn outcome(text: &str) -> Outcome {
     run(&Config::from_toml(text).unwrap_or_else(|error| panic!("{error}")))
 }
 
+//~ cores: the simulated machine agrees with M/M/c and with the model of interference
 #[test]
 fn lanes_of_their_own_are_the_servers_of_mmc() {
     let found = outcome(
@@ -59,6 +60,7 @@ const HALVED: &str = r#"
     ]
 "#;
 
+//~ cores: the simulated machine agrees with M/M/c and with the model of interference
 #[test]
 fn every_10_us_at_half_the_service_rate_add_5_us_of_queueing_delay() {
     let max = |lasts: &str| outcome(&format!("lasts = \"{lasts}\"\n{HALVED}")).tasks[0].latency.max();
@@ -68,6 +70,7 @@ fn every_10_us_at_half_the_service_rate_add_5_us_of_queueing_delay() {
     assert!(early.as_micros_f64() > 950.0 && early.as_micros_f64() < 1_050.0, "{early}");
 }
 
+//~ cores: loads change at the configured times
 #[test]
 fn loads_change_when_they_are_told_to() {
     let served = |changes: &str| {
@@ -153,6 +156,7 @@ fn what_lc_leaves_be_has() {
     assert!(be > 0.7 * (8.0 - lc), "{be}");
 }
 
+//~ cores: impossible guarantees are refused with both numbers
 #[test]
 fn what_cannot_be_is_refused_with_what_would_be_valid() {
     for (text, says) in [

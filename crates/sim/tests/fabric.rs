@@ -1,5 +1,7 @@
 //! Fabric against invariants and hand-calculated cases.
 
+//~ fabric: the simulated fabric's times and bounds are exact for single packets, trains and windows
+
 use proptest::prelude::{Strategy, any, prop_assert, prop_assert_eq, proptest};
 use proptest::sample::select;
 use queueing::{Span, Time};
@@ -77,6 +79,7 @@ fn two_flows_of_one_host_share_its_line_in_turns_or_wait_for_each_other() {
     assert_eq!(took("flows"), [one + segment * 48, one + segment * 50], "in turns");
 }
 
+//~ fabric: an urgent packet waits only for the one on the line; no line is idle while packets wait
 /// The second flow starts 20 µs after the first, whose seventeenth segment occupies the line
 /// for another 0.4 µs. It meets that segment at no later hop, since it follows directly behind
 /// it.
@@ -93,6 +96,7 @@ fn an_urgent_packet_waits_for_the_one_on_the_line_and_for_nothing_else() {
     assert_eq!(took("fifo"), one + Span::from_nanos(400) + line(SEGMENT_BYTES, 10) * 53);
 }
 
+//~ fabric: an urgent packet waits only for the one on the line; no line is idle while packets wait
 /// Senders enqueue everything at once, so that idle time would show: the last byte leaves when
 /// all bytes have had the line, in any order.
 #[test]
@@ -109,6 +113,7 @@ fn a_line_is_never_idle_while_something_waits() {
     }
 }
 
+//~ fabric: levels counted at switches are those that senders count
 /// Without losses and pauses, ports count the same bytes as senders.
 #[test]
 fn switches_tell_the_levels_that_senders_would() {
@@ -128,6 +133,7 @@ fn switches_tell_the_levels_that_senders_would() {
     }
 }
 
+//~ fabric: limits by packets or bytes, per port, level or switch, and marks by port, level or flow agree
 /// In the direction of the data only full segments are queued.
 #[test]
 fn room_in_bytes_is_room_in_packets_where_all_are_alike() {
@@ -143,6 +149,7 @@ fn room_in_bytes_is_room_in_packets_where_all_are_alike() {
     }
 }
 
+//~ fabric: limits by packets or bytes, per port, level or switch, and marks by port, level or flow agree
 #[test]
 fn a_flow_alone_is_marked_alike_by_what_waits_at_the_port_at_its_level_and_of_itself() {
     let outcome = |scheduler: &str, marking: &str| {
@@ -157,6 +164,7 @@ fn a_flow_alone_is_marked_alike_by_what_waits_at_the_port_at_its_level_and_of_it
     }
 }
 
+//~ fabric: limits by packets or bytes, per port, level or switch, and marks by port, level or flow agree
 #[test]
 fn ports_of_a_switch_share_its_room() {
     let outcome = |senders: &str, buffer: &str| {
@@ -169,6 +177,7 @@ fn ports_of_a_switch_share_its_room() {
     assert_eq!(outcome("first", "switch"), outcome("first", "port"));
 }
 
+//~ fabric: a flow alone is exactly as fast as its ideal
 #[test]
 fn a_flow_alone_is_as_fast_as_its_ideal() {
     for topology in [STAR, LEAF_SPINE] {
@@ -185,6 +194,7 @@ fn a_flow_alone_is_as_fast_as_its_ideal() {
     }
 }
 
+//~ fabric: planned flows start when and where the plan says
 #[test]
 fn planned_flows_begin_when_and_where_they_are_planned() {
     let mut config = config(
@@ -206,6 +216,7 @@ fn planned_flows_begin_when_and_where_they_are_planned() {
     assert!(config.check().unwrap_err().to_string().contains("planned, 2"));
 }
 
+//~ fabric: load is the share of a host's line that segments take
 #[test]
 fn load_is_the_share_of_a_hosts_line_that_segments_take() {
     let load = |senders: &str, sizes: &str, arrivals: &str| {
@@ -223,6 +234,7 @@ fn load_is_the_share_of_a_hosts_line_that_segments_take() {
     }
 }
 
+//~ fabric: sampling of queue lengths changes nothing
 #[test]
 fn what_waits_where_is_seen_when_asked_and_changes_nothing() {
     let more = format!("{LEVELS}\noccupancy = true");
@@ -270,6 +282,7 @@ fn done(flow: &Flow) -> bool {
 proptest! {
     #![proptest_config(proptest::test_runner::Config::with_cases(24))]
 
+    //~ fabric: every packet is delivered, dropped or still queued, and nothing is faster than its line
     #[test]
     fn every_packet_is_delivered_dropped_or_still_there_and_every_flow_arrives(
         scheduler in schedulers(),
@@ -307,6 +320,7 @@ proptest! {
         prop_assert_eq!(&run(&config), &outcome, "a seed replays");
     }
 
+    //~ fabric: FISH with one flow per level is PIAS; without thresholds it takes turns
     /// Without thresholds there is one level, hence levels have no effect.
     #[test]
     fn without_thresholds_fish_takes_turns_and_pias_is_order_of_arrival(
@@ -319,6 +333,7 @@ proptest! {
     }
 }
 
+//~ fabric: schedulers agree where no two flows meet
 #[test]
 fn schedulers_agree_where_no_two_flows_meet() {
     let flows = SCHEDULERS.map(|(scheduler, _)| {
@@ -330,6 +345,7 @@ fn schedulers_agree_where_no_two_flows_meet() {
     assert!(flows.windows(2).all(|pair| pair[0] == pair[1]), "{flows:?}");
 }
 
+//~ fabric: invalid settings are refused with their value
 #[test]
 fn settings_that_cannot_be_are_refused_with_their_value() {
     let good = "topology = { kind = \"star\", hosts = 2, host = { gbps = 10, delay = \"1us\" } }\nscheduler = \"fish\"\n\

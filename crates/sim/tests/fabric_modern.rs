@@ -1,5 +1,7 @@
 //! Fabrics with `net`'s TCP against hand-calculated cases and models of DCTCP and Reno.
 
+//~ fabric: hosts with the stack's TCP complete flows over all schedulers and paths
+
 use proptest::prelude::{any, prop_assert, prop_assert_eq, proptest};
 use proptest::sample::select;
 use queueing::Span;
@@ -61,6 +63,7 @@ fn a_segment_and_a_train_take_a_handshake_and_their_lines_and_so_does_the_last_a
     assert_eq!(alone(9).counters.sent, 2 + 10 + 10);
 }
 
+//~ fabric: on an open connection a train takes its lines alone, and a lost tail is found in a few round trips
 #[test]
 fn on_a_connection_that_is_open_a_train_takes_its_lines_alone() {
     let took = |segments| took(&together(1, segments, ", established = true", "room = 1000").flows[0]);
@@ -79,6 +82,7 @@ fn on_a_connection_that_is_open_what_was_on_its_way_when_a_millisecond_ended_is_
     assert!(slowest < (line(FULL) + DELAY * 2) * 3, "{slowest}, where a timeout takes 5 ms");
 }
 
+//~ fabric: on an open connection a train takes its lines alone, and a lost tail is found in a few round trips
 #[test]
 fn on_a_connection_that_is_open_a_lost_tail_is_found_in_a_few_round_trips() {
     // The last four of ten segments sent at once are dropped.
@@ -164,6 +168,7 @@ fn steady(flows: u32, segments: [u32; 2], transport: &str, more: &str) -> Steady
     }
 }
 
+//~ fabric: DCTCP marks as its model predicts and keeps the queue within K + 2N + 2 packets
 /// SIGCOMM '10 §3.3: N synchronised flows have α ≈ √(2/W*) with W* = (C·RTT + K)/N, and α
 /// estimates the share of marks. The queue never exceeds K + N, and is never empty if K >
 /// C·RTT/7.
@@ -186,6 +191,7 @@ fn dctcp_marks_what_its_model_says_and_keeps_the_queue_within_it() {
     }
 }
 
+//~ fabric: NewReno's throughput follows √(3/2)/√p within 10 %
 /// Mathis et al., CCR '97: a window that halves on each loss sends √(3/2)/√p segments per round
 /// trip.
 #[test]

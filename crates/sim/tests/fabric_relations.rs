@@ -44,6 +44,7 @@ fn many_flows(seed: u64, hosts: u32, count: usize) -> Vec<TraceFlow> {
     times.take(count).map(flow).collect()
 }
 
+//~ fabric: turns by bytes on a dumbbell give flows of unequal paths their max-min shares
 /// Five flows share one host's line of 10 Gbit/s: four cross a core of 16 Gbit/s, one starts
 /// beside the receiver. A sixth crosses the core to another host. The host's line gives each of
 /// the five 2 Gbit/s, which leaves the sixth 8 of the core.
@@ -66,6 +67,7 @@ fn turns_of_bytes_on_a_dumbbell_give_flows_of_unequal_ways_their_max_min_shares(
     }
 }
 
+//~ fabric: ns-2's transport retransmits a timeout after the last answer, to the nanosecond
 #[test]
 fn what_was_lost_is_sent_again_a_timeout_after_the_last_answer_to_the_ns() {
     let took_of = |segments, room: u32| {
@@ -85,6 +87,7 @@ fn schedulers() -> impl Strategy<Value = &'static str> {
 proptest! {
     #![proptest_config(proptest::test_runner::Config::with_cases(24))]
 
+    //~ fabric: half the speed takes twice as long; host names do not matter; more buffer loses no more
     /// Only lines, delays and the timer have a time scale.
     #[test]
     fn a_fabric_at_half_the_speed_takes_twice_as_long(scheduler in schedulers(), seed in 0..1_000_u64) {
@@ -110,6 +113,7 @@ proptest! {
         }
     }
 
+    //~ fabric: half the speed takes twice as long; host names do not matter; more buffer loses no more
     #[test]
     fn hosts_that_change_names_change_nothing(scheduler in schedulers(), shift in 1..6_u32, seed in 0..1_000_u64) {
         let renamed = |shift| {
@@ -123,6 +127,7 @@ proptest! {
         prop_assert_eq!(renamed(0), renamed(shift));
     }
 
+    //~ fabric: half the speed takes twice as long; host names do not matter; more buffer loses no more
     /// Open loop: lost segments are not resent before the end. One queue: with two in series, a
     /// larger first buffer can cost more drops in the second.
     #[test]

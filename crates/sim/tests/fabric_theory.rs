@@ -5,6 +5,8 @@
 //! window, so that the first port is the queue. The theoretical mean must lie within the 99 %
 //! interval of batch means, which must be narrow.
 
+//~ fabric: queues under open-loop sources agree with M/M/1, M/D/1, M/G/1, processor sharing and priorities
+
 use std::sync::Arc;
 
 use queueing::theory::{feedback, mg1, mm1};

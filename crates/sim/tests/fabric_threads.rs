@@ -1,5 +1,8 @@
 //! A fabric has the same outcome on any number of threads.
 
+//~ fabric: on an open connection a train takes its lines alone, and a lost tail is found in a few round trips
+//~ fabric: a run on 1, 2 or 3 threads gives the same flows, counters and events
+
 use proptest::prelude::{any, prop_assert_eq, proptest};
 use proptest::sample::select;
 use sim::fabric::{Config, Outcome, SCHEDULERS, run, run_on};

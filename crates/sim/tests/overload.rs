@@ -22,6 +22,7 @@ fn served_per_s(outcome: &Outcome) -> f64 {
     (outcome.in_time + outcome.in_vain) as f64 / outcome.arriving.as_secs_f64()
 }
 
+//~ guard: throughput of a simulated server agrees with (1) to (7) within 5 %
 #[test]
 fn throughput_is_what_the_model_says_within_five_percent() {
     for rate_per_s in [1_000.0, 2_000.0, 2_700.0, 3_500.0, 6_000.0, 15_000.0, 25_000.0] {
@@ -41,6 +42,7 @@ fn shedding_keeps_throughput_near_its_peak_where_it_fell_to_a_quarter() {
     assert!(served_per_s(&guarded) > 0.9 * peak, "{} of {peak}", served_per_s(&guarded));
 }
 
+//~ guard: at ten times capacity a delay-based policy keeps goodput where a long queue serves in vain
 /// Ten times capacity, client timeout of 100 ms, capacity for 511 requests.
 #[test]
 fn a_policy_that_looks_at_delay_keeps_goodput_where_much_room_serves_in_vain() {

@@ -72,6 +72,7 @@ const ALL: [&str; 12] = [
     "all",
 ];
 
+//~ platform: every request is answered, refused, dropped or pending, with any mechanisms on
 #[test]
 fn every_request_is_answered_refused_dropped_or_under_way_whatever_is_on() {
     let mut request_counts = Vec::new();
@@ -102,6 +103,7 @@ fn every_request_is_answered_refused_dropped_or_under_way_whatever_is_on() {
     assert!(request_counts[0].iter().all(|&requests| requests > 20), "{request_counts:?}");
 }
 
+//~ platform: a seed replays a run; one core alone is an M/G/1 queue
 #[test]
 fn a_seed_replays_a_run_and_another_does_not() {
     let of = |seed: u64| {
@@ -114,6 +116,7 @@ fn a_seed_replays_a_run_and_another_does_not() {
     assert_ne!(of(1), of(2));
 }
 
+//~ platform: a client that claims more urgency than granted gains nothing
 #[test]
 fn who_claims_to_be_more_urgent_than_was_granted_gains_nothing() {
     let of = |level: &str| {
@@ -127,6 +130,7 @@ fn who_claims_to_be_more_urgent_than_was_granted_gains_nothing() {
     assert_ne!(of("level = 1"), modest, "to be granted it is another matter");
 }
 
+//~ platform: each switch changes its own mechanism only
 #[test]
 fn without_disturbance_or_overload_no_switch_changes_what_is_answered() {
     let quiet = |mechanisms: &str| {
@@ -185,6 +189,7 @@ fn alone(service: &str, rate_per_s: u64) -> Outcome {
     run(&config.unwrap_or_else(|error| panic!("{error}")))
 }
 
+//~ platform: a seed replays a run; one core alone is an M/G/1 queue
 #[test]
 fn one_core_without_anything_around_it_is_an_m_g_1_queue() {
     for service in ["exp 10us", "10us", "bimodal 5us 50us 0.1"] {
@@ -218,6 +223,7 @@ fn what_cannot_be_built_is_refused_with_its_value() {
     refused("physical = 2", "physical = 0", "");
 }
 
+//~ platform: a request that can bear two losses drops a level and costs no other of its level
 #[test]
 fn who_can_bear_a_loss_loses_nobody_of_his_level_who_cannot() {
     // Users with a long objective at once, at the level of those with a short one, and ports

@@ -144,6 +144,7 @@ fn a_small_ring_drops_and_tcp_repairs() {
     assert_eq!(answered, 20_000);
 }
 
+//~ input: an invalid world is refused with what would be valid
 #[test]
 fn a_bad_world_is_refused_with_what_would_be_valid() {
     let refused = |from: &str, to: &str| {

@@ -1,6 +1,8 @@
 //! Services simulation against queueing theory, and equivalences between policies, request by
 //! request.
 
+//~ d2p: the world of services agrees with M/M/1, Burke's theorem and the maximum of exponentials
+
 use deadline::{ORDERS, SHEDDINGS};
 use queueing::{Span, theory};
 use sim::world::services::{Config, Outcome, Record, Trace, run};

@@ -1,5 +1,7 @@
 //! Runner `testbed search` over a small generated corpus, and the same partitions over HTTP.
 
+//~ d2p: a search fans out to real workers: index, Redis, partial answers (`make test-search`)
+
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Command, Stdio};

@@ -1,5 +1,7 @@
 //! Runner `testbed series`, driven by the protocol of `spec/testbed.md`.
 
+//~ d2p: runners on real services replay the simulator's trace and write its rows
+
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::process::{Child, Command, Output, Stdio};

@@ -1,5 +1,7 @@
 //! Services as processes: `testbed tier`, called by `testbed calls`.
 
+//~ platform: a service of the testbed forwards label and budget
+
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdout, Command, Stdio};
 

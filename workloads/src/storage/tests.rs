@@ -1,5 +1,7 @@
 //! A read returns the written contents or an error.
 
+//~ workloads: blocks read are those last written, encrypted; a changed block is detected
+
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;

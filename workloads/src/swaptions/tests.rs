@@ -1,5 +1,7 @@
 //! Simulation and formula against each other, and against known values.
 
+//~ workloads: a simulated swaption agrees with its formula
+
 use super::*;
 
 fn estimate(swaption: Swaption, paths: u64) -> Estimate {

@@ -1,5 +1,7 @@
 //! The store stays consistent under any transactions, and violations are detected.
 
+//~ workloads: the consistency conditions of TPC-C §3.3.2 hold, and each violation is found
+
 use proptest::prelude::*;
 
 use super::draw::{NewOrder, Payment, Who};

@@ -1,5 +1,7 @@
 //! Packages of a placeholder program: contents, paths, and owners.
 
+//~ gates: `xtask dist` builds a Debian package and a tarball, alike from the same tree
+
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};

@@ -65,6 +65,7 @@ fn a_wrong_promise_or_entry_is_found_at_its_line() {
     assert_eq!(findings.iter().map(|finding| finding.line).collect::<Vec<_>>(), [1, 3]);
 }
 
+//~ gates: the index of promises is what the comments above tests say
 #[test]
 fn a_page_that_differs_or_has_no_source_is_stale() {
     let mut tree = tree(&[("a.rs", "//~ tcp: x is so\nfn x() {}\n")]);

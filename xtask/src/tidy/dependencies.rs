@@ -131,6 +131,7 @@ mod tests {
         }
     }
 
+    //~ gates: dependencies between crates are those that ARCHITECTURE.md lists
     #[test]
     fn listed_dependencies_are_the_dependencies() {
         let list = "- queueing → –\n- `net`, `sched` → queueing\n- cli → all";
@@ -139,6 +140,7 @@ mod tests {
         found(list, &crates, &[]);
     }
 
+    //~ gates: dependencies between crates are those that ARCHITECTURE.md lists
     #[test]
     fn a_dependency_must_be_listed_and_a_listed_dependency_must_exist() {
         let crates: [(&str, &[&str]); 3] = [("net", &["sched"]), ("queueing", &[]), ("sched", &[])];

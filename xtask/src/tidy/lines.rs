@@ -150,6 +150,7 @@ mod tests {
 
     const HEAD: &str = "//! Idea.\n";
 
+    //~ gates: only two crates hold unsafe code; every file opens with its idea
     #[test]
     fn a_source_opens_with_its_idea() {
         found("crates/net/src/x.rs", "use std::fmt;\n", &[1]);
@@ -157,6 +158,7 @@ mod tests {
         found("docs/x.rs", "use std::fmt;\n", &[]);
     }
 
+    //~ gates: only two crates hold unsafe code; every file opens with its idea
     #[test]
     fn only_two_rooms_may_be_unsafe() {
         found("crates/net/src/lib.rs", HEAD, &[1]);
@@ -188,6 +190,7 @@ mod tests {
         }
     }
 
+    //~ gates: tests do not sleep
     #[test]
     fn tests_do_not_sleep() {
         let (sleep, _) = NEVER_IN_TESTS[0];

@@ -96,6 +96,7 @@ mod tests {
         assert!(check("crates/queueing/README.md", text).is_empty(), "not Rust");
     }
 
+    //~ gates: comments keep the rules of plain words
     #[test]
     fn a_paragraph_of_a_doc_comment_begins_with_a_noun() {
         found("/// Whether it is full.\nfn x()", &[1]);
@@ -108,6 +109,7 @@ mod tests {
         found("/// However long it is.\nfn x()", &[]);
     }
 
+    //~ gates: comments keep the rules of plain words
     #[test]
     fn a_metaphor_is_found_in_any_comment_and_not_in_code() {
         found("let x = 1; // the crew", &[1]);

@@ -117,6 +117,7 @@ impl fmt::Display for Cidr {
 mod tests {
     use super::*;
 
+    //~ cli: `serve` takes address, host address and port, and prints its summary as JSON
     #[test]
     fn the_kernels_end_gets_the_first_other_address() {
         let other = |text: &str| text.parse::<Cidr>().map(|c| c.first_other().to_string());
@@ -128,6 +129,7 @@ mod tests {
         assert_eq!(other("fd00::1/126"), Ok("fd00::2".to_owned()));
     }
 
+    //~ input: invalid addresses, devices and flags give one line and exit 2
     #[test]
     fn addresses_no_host_can_have_are_refused() {
         let texts = ["10.77.0.0/24", "10.77.0.255/24", "10.77.0.2", "10.77.0.2/0", "10.77.0.2/31"];

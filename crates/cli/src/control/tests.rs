@@ -1,6 +1,8 @@
 //! Bounds of the control socket: every client gets an outcome in time. Real sockets, simulated
 //! clock.
 
+//~ operations: unknown words, long lines and silent clients of the control socket are bounded
+
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::AtomicU32;
@@ -102,6 +104,7 @@ fn of_another(rig: &Rig, user: u32, bytes: &'static [u8]) -> Option<Asks> {
     })
 }
 
+//~ operations: only root and the daemon's users can control it
 #[test]
 fn another_user_is_told_who_may_ask_and_nothing_is_done() {
     let mut rig = Rig::new();
@@ -166,6 +169,7 @@ fn who_says_nothing_is_told_so_and_who_leaves_is_forgotten() {
     assert!(rig.control.clients.is_empty());
 }
 
+//~ operations: a reload is answered by its own result
 #[test]
 fn a_reload_is_answered_by_its_own_outcome() {
     let mut rig = Rig::new();

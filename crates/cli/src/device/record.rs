@@ -155,6 +155,7 @@ mod tests {
         frames
     }
 
+    //~ cli: a capture that cannot be written ends with a whole frame; `--pcap-max` bounds it
     #[test]
     fn a_capture_has_whole_frames_up_to_its_bound() {
         let path = scratch("bound");

@@ -123,6 +123,7 @@ fn parse(name: &str, text: &str) -> Result<Policy, Error> {
     Ok(policy)
 }
 
+//~ egress: invalid policies and rates are refused with value and remedy
 #[cfg(test)]
 mod tests {
     use super::*;

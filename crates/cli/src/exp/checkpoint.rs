@@ -125,6 +125,7 @@ fn json(line: &impl Serialize) -> String {
     serde_json::to_string(line).expect("texts and whole numbers are JSON") + "\n"
 }
 
+//~ cli: an interrupted simulation of `exp run --out` resumes to the same figures
 #[cfg(test)]
 mod tests {
     use super::*;

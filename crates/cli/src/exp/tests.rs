@@ -41,6 +41,7 @@ fn every_printed_number_exists() {
     });
 }
 
+//~ input: unwritable results and closed pipes cause no panic
 #[test]
 fn an_unknown_experiment_lists_those_there_are() {
     let error = registry::find("adps/fig9").unwrap_err().to_string();

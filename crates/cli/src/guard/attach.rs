@@ -343,6 +343,7 @@ fn greeting(args: &Args) -> String {
 mod tests {
     use super::*;
 
+    //~ cli: a guard or device removed by another program is a failure, one's own detach is not
     #[test]
     fn only_an_end_that_was_asked_for_is_a_success() {
         for end in [None, Some(End::Detached)] {

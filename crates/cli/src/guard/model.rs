@@ -191,6 +191,7 @@ fn page(args: &Args, points: &[Point]) -> String {
     report::page("A server under overload", &sections)
 }
 
+//~ guard: `guard model` plots throughput over load with and without shedding
 #[cfg(test)]
 mod tests {
     use super::*;

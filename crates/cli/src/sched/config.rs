@@ -381,5 +381,6 @@ impl Task {
     }
 }
 
+//~ sched: an invalid configuration is refused before any task starts
 #[cfg(test)]
 mod tests;

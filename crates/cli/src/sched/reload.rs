@@ -95,6 +95,7 @@ fn changed(config: &Config, next: &Config) -> Option<String> {
     other.map(|(task, _)| format!("the identity of task {}", task.name))
 }
 
+//~ operations: SIGHUP reloads targets of `guard attach` and thresholds of `sched`
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,5 +1,8 @@
 //! Trace lines follow the OTLP mapping, and a full file ends nothing.
 
+//~ views: traces are OTLP/JSON, and a `traceparent` is kept
+//~ views: a full disk or slow writer costs counted traces, not the server
+
 use std::collections::BTreeSet;
 
 use queueing::{Label, Priority};
@@ -117,6 +120,7 @@ fn a_line_is_one_trace_whose_stages_follow_each_other_and_fill_the_whole() {
     assert_eq!(attribute(&stages[3], "greenwave.app_ns"), "390");
 }
 
+//~ views: requests that a program sends become client spans that name the server
 #[test]
 fn a_call_is_a_clients_span_that_names_its_server_and_is_sent_before_it_is_served() {
     let side = Side::Called("10.77.0.9:8080".parse().unwrap());

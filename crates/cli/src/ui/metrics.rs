@@ -347,5 +347,6 @@ pub fn text(figures: &[Figure], sums: &[Buckets]) -> String {
     text
 }
 
+//~ views: `/metrics` passes a strict parser and matches the guide and the Grafana dashboard
 #[cfg(test)]
 mod tests;

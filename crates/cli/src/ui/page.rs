@@ -165,5 +165,6 @@ const fn class_of(place: usize) -> &'static str {
     ["c0", "c1", "c2", "c3", "c4", "c5"][place % 6]
 }
 
+//~ views: the page is self-contained and escapes names; slow or invalid clients block no other
 #[cfg(test)]
 mod tests;

@@ -243,5 +243,6 @@ fn is_ours(host: &[u8]) -> bool {
     name.eq_ignore_ascii_case("localhost") || bare.parse::<IpAddr>().is_ok()
 }
 
+//~ views: the page is self-contained and escapes names; slow or invalid clients block no other
 #[cfg(test)]
 mod tests;

@@ -1,5 +1,7 @@
 //! One file for all commands: the resulting arguments, and refused files.
 
+//~ operations: one configuration file serves all commands; the command line wins; errors name the line
+
 use std::process::Output;
 
 use serde_json::{Value, json};
@@ -57,6 +59,7 @@ fn one_file_is_for_all_commands_and_the_command_line_goes_before_it() {
     assert!(says(&out).starts_with("error: no/such/file.toml: "), "{}", says(&out));
 }
 
+//~ cli: `check` accepts policies, tasks and configuration files, and shows what each command gets
 #[test]
 fn check_says_what_each_command_gets() {
     let tasks =
@@ -139,6 +142,7 @@ fn says_of(out: &Output) -> String {
     says(out).lines().next().unwrap_or_default().to_owned()
 }
 
+//~ cli: `check` refuses what a start refuses, with the same words
 #[test]
 fn check_refuses_what_a_start_refuses_with_the_same_words() {
     let wrong = Scratch::new("alike-wrong-policy.toml", "[[rule]]\nname = \"a\"\npriority = 9\n");
@@ -234,6 +238,7 @@ fn check_refuses_what_a_start_refuses_with_the_same_words() {
     }
 }
 
+//~ cli: `check` refuses what a start refuses, with the same words
 /// Covers the files of `sched` and `run`, and programs that do not exist.
 #[test]
 fn check_of_tasks_refuses_what_sched_refuses_with_the_same_words() {
@@ -282,6 +287,7 @@ fn check_of_tasks_refuses_what_sched_refuses_with_the_same_words() {
     }
 }
 
+//~ cli: `check` refuses what a start refuses, with the same words
 /// `check` accepts missing arguments that a command line supplies, and ignores resources in use.
 #[test]
 fn check_takes_what_a_start_takes_with_a_command_line() {

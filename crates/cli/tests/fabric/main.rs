@@ -128,6 +128,7 @@ impl Drop for PolicyFile {
     }
 }
 
+//~ egress: every packet of real traffic is counted at its level and sent, dropped or queued
 #[test]
 fn every_packet_is_counted_at_its_level_and_sent_dropped_or_waiting() {
     let Some(pair) = pair("every_packet_is_counted_at_its_level_and_sent_dropped_or_waiting") else { return };
@@ -155,6 +156,7 @@ fn every_packet_is_counted_at_its_level_and_sent_dropped_or_waiting() {
     done(&pair[0], &["detach", "eth0"]);
 }
 
+//~ egress: senders can pin the level of their packets; a paused flow starts again at the top
 #[test]
 fn a_sender_can_say_the_level_of_its_packets() {
     let Some(pair) = pair("a_sender_can_say_the_level_of_its_packets") else { return };
@@ -169,6 +171,7 @@ fn a_sender_can_say_the_level_of_its_packets() {
     assert_eq!(number(&status["levels"][2]["came"]["packets"]), 0, "{status}");
 }
 
+//~ egress: detach restores the previous qdiscs; a second attach is refused
 #[test]
 fn detach_puts_back_what_was_there() {
     let Some([a, _b]) = pair("detach_puts_back_what_was_there") else { return };
@@ -207,6 +210,7 @@ fn detach_puts_back_what_was_there() {
     ]);
 }
 
+//~ egress: detach restores the previous qdiscs; a second attach is refused
 #[test]
 fn what_cannot_be_put_back_is_not_taken_down() {
     let Some([a, _b]) = pair("what_cannot_be_put_back_is_not_taken_down") else { return };
@@ -218,6 +222,8 @@ fn what_cannot_be_put_back_is_not_taken_down() {
     assert_eq!(shown(&a), before);
 }
 
+//~ egress: detach restores the previous qdiscs; a second attach is refused
+//~ faults: a second guard, scheduler, fabric attachment or view is refused and changes nothing
 #[test]
 fn a_second_attach_is_refused_and_changes_nothing() {
     let Some([a, _b]) = pair("a_second_attach_is_refused_and_changes_nothing") else { return };
@@ -259,6 +265,7 @@ impl Drop for FalseTc {
     }
 }
 
+//~ egress: attach and detach killed at any step leave what detach restores
 #[test]
 fn killed_at_any_step_attach_and_detach_leave_what_detach_takes_away() {
     let test = "killed_at_any_step_attach_and_detach_leave_what_detach_takes_away";
@@ -300,6 +307,7 @@ fn killed_at_any_step_attach_and_detach_leave_what_detach_takes_away() {
     assert!(calls[0] > 5 && calls[1] >= 4, "{calls:?}");
 }
 
+//~ egress: attach and detach killed at any step leave what detach restores
 #[test]
 fn an_attach_that_fails_half_way_leaves_nothing() {
     let Some([a, _b]) = pair("an_attach_that_fails_half_way_leaves_nothing") else { return };
@@ -326,6 +334,7 @@ fn an_attach_that_fails_half_way_leaves_nothing() {
     }
 }
 
+//~ egress: invalid policies and rates are refused with value and remedy
 #[test]
 fn what_cannot_be_attached_is_said_with_what_could() {
     let here = |args: &[&str]| Command::new(GREENWAVE).arg("fabric").args(args).output().unwrap();

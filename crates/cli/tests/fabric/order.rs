@@ -163,6 +163,7 @@ fn mixed(seed: u64) -> Vec<Packet> {
     .collect()
 }
 
+//~ egress: packets leave Linux level by level and turn by turn as in the simulator
 #[test]
 fn what_waits_leaves_level_by_level_and_turn_by_turn_as_in_the_simulator() {
     let test = "what_waits_leaves_level_by_level_and_turn_by_turn_as_in_the_simulator";

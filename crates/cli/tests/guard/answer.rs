@@ -1,5 +1,7 @@
 //! A server that accepts at once, as threads do, guarded by its unanswered connections.
 
+//~ xdp-guard: `--until answer` protects a server whose threads accept at once
+
 use std::io::Write;
 use std::net::TcpStream;
 

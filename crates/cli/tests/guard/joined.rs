@@ -1,5 +1,7 @@
 //! A service that accepts at once and queues internally, guarded by its queue report.
 
+//~ xdp-guard: `--joined` sheds SYNs by the service's queue; half a second of silence admits everything
+
 use std::collections::VecDeque;
 use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;

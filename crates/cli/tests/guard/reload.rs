@@ -1,5 +1,7 @@
 //! SIGHUP and `control reload`: a controller applies another target delay, and nothing else.
 
+//~ operations: SIGHUP reloads targets of `guard attach` and thresholds of `sched`
+
 use std::fs::File;
 use std::process::Stdio;
 use std::time::Instant;

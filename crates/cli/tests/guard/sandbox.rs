@@ -6,6 +6,7 @@ use super::*;
 /// CAP_BPF, bit 39.
 const BPF: &str = "0000008000000000";
 
+//~ operations: `run` and `guard attach` drop the privileges that they do not need
 #[test]
 fn a_controller_keeps_what_it_looks_with_and_no_more() {
     let Some(rig) = Rig::new("a_controller_keeps_what_it_looks_with_and_no_more") else { return };

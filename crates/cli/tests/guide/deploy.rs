@@ -62,6 +62,7 @@ fn the_flags_that_units_and_their_samples_use_exist() {
     assert!(seen >= 4, "only {seen} flags were found");
 }
 
+//~ operations: one configuration file serves all commands; the command line wins; errors name the line
 /// Each unit that reads the common file finds its section in the sample.
 #[test]
 fn the_sample_of_the_one_file_is_right_and_is_what_units_take() {

@@ -50,6 +50,7 @@ pub fn commands(line: &str) -> impl Iterator<Item = Vec<&str>> {
     })
 }
 
+//~ gates: every flag used in README and guide exists
 #[test]
 fn the_flags_that_the_readme_and_the_guide_use_exist() {
     let mut help = Help::default();

@@ -179,6 +179,7 @@ fn commands_stand_where_they_are_run() {
     }
 }
 
+//~ gates: excerpts on pages of the guide are in their files
 #[test]
 fn what_a_page_shows_of_a_file_is_in_that_file() {
     let mut shown = 0;
@@ -207,6 +208,7 @@ fn what_a_page_has_make_do_is_in_the_makefile() {
 }
 
 //~ classifiers: the guide's policies for the six scenarios are valid
+//~ gates: policies of the guide are valid
 /// The policies on the pages; the pages check saved ones themselves.
 #[test]
 fn the_guides_policies_are_valid() {

@@ -175,6 +175,7 @@ fn an_interface_is_shared_with_the_kernel_and_given_back() {
 }
 
 //~ devices: a killed server leaves no program, route or device, and the next one starts
+//~ faults: a killed `serve` leaves no device, and the next one starts
 #[test]
 fn a_server_that_is_killed_leaves_nothing_and_the_next_one_starts() {
     let Some(cable) = Cable::new("a_server_that_is_killed_leaves_nothing_and_the_next_one_starts") else {

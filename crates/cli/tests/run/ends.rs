@@ -1,6 +1,7 @@
 //! Ends of servers, clients and the command, by any cause: nothing is left.
 
 //~ run: a killed program or worker ends its connections, and the next worker serves
+//~ faults: a killed `run`, program or worker leaves no connection behind
 
 use super::servers::{lighttpd, nginx};
 use super::threads::{NONE, statuses};
@@ -28,6 +29,7 @@ fn a_program_that_is_killed_ends_its_connections_and_the_run() {
     assert_eq!(code, Some(128 + 9), "{said}");
 }
 
+//~ faults: a removed interface ends `serve` and `run` with a line and exit 2
 #[test]
 fn an_interface_that_is_taken_away_ends_the_program_and_the_run() {
     let test = "an_interface_that_is_taken_away_ends_the_program_and_the_run";
@@ -126,6 +128,7 @@ fn when_we_are_killed_the_program_ends_and_no_device_is_left() {
     assert!(!world.ours.run("ip", &["-brief", "link"]).unwrap().contains("gwr0"));
 }
 
+//~ operations: `run` and `guard attach` drop the privileges that they do not need
 #[test]
 fn a_run_gives_up_what_it_does_not_need_and_its_program_nothing() {
     let test = "a_run_gives_up_what_it_does_not_need_and_its_program_nothing";

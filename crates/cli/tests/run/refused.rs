@@ -62,6 +62,7 @@ fn a_library_of_another_build_is_refused_and_ends_a_program_that_has_it() {
     assert_eq!((program.status.code(), &*said), (Some(2), &*format!("error: {OTHER_BUILD}\n")));
 }
 
+//~ cli: `doctor` reports for each mechanism whether it works, the reason if not, and a remedy
 #[test]
 fn the_doctor_tries_the_library_on_a_program() {
     let doctor =

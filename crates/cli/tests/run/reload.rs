@@ -1,5 +1,7 @@
 //! SIGHUP and `control reload`: another policy for a running program.
 
+//~ operations: SIGHUP reloads configuration and policy of `serve` and `run` without dropping a connection
+
 use std::io::ErrorKind;
 
 use super::servers::lighttpd;

@@ -1,5 +1,7 @@
 //! Slow requests of unmodified programs, read as a collector would.
 
+//~ views: requests of an unmodified server become traces with stages
+
 use std::net::TcpListener;
 
 use serde_json::Value;
@@ -7,6 +9,7 @@ use serde_json::Value;
 use super::servers::lighttpd;
 use super::*;
 
+//~ cli: `run --traces` writes stages that add up
 #[test]
 fn requests_of_an_unmodified_server_are_written_with_stages_that_add_up() {
     let test = "requests_of_an_unmodified_server_are_written_with_stages_that_add_up";
@@ -31,6 +34,7 @@ fn requests_of_an_unmodified_server_are_written_with_stages_that_add_up() {
     }
 }
 
+//~ views: requests that a program sends become client spans that name the server
 #[test]
 fn requests_of_an_unmodified_client_are_written_as_its_own() {
     let Some(world) = World::new("requests_of_an_unmodified_client_are_written_as_its_own", "curl") else {

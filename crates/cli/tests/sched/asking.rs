@@ -5,6 +5,7 @@ use guard::app_queue::QueueReport;
 
 use super::*;
 
+//~ sched: a service with late requests has a core until they are done or its reports stop
 #[test]
 fn who_is_behind_has_a_core_until_he_is_not_or_is_heard_no_more() {
     if !proc::may_schedule() {

@@ -78,6 +78,7 @@ fn marked(mark: &str) -> usize {
     proc::processes().filter(has).count()
 }
 
+//~ sched: every end of the scheduler restores class, nice, cores and cgroups and ends its commands
 #[test]
 fn however_a_daemon_ends_all_is_as_before_and_what_it_started_has_ended() {
     let test = "however_a_daemon_ends_all_is_as_before_and_what_it_started_has_ended";
@@ -119,6 +120,7 @@ fn however_a_daemon_ends_all_is_as_before_and_what_it_started_has_ended() {
     }
 }
 
+//~ sched: every end of the scheduler restores class, nice, cores and cgroups and ends its commands
 #[test]
 fn restore_says_and_ends_what_a_killed_daemon_had_started() {
     let test = "restore_says_and_ends_what_a_killed_daemon_had_started";
@@ -156,6 +158,7 @@ fn restore_says_and_ends_what_a_killed_daemon_had_started() {
     assert_eq!(String::from_utf8_lossy(&again.stdout), "nothing to restore\n");
 }
 
+//~ sched: a stale journal, a zombie or a reused process number is not mistaken for a scheduler
 #[test]
 fn a_zombie_daemon_has_ended() {
     if !proc::may_schedule() {
@@ -188,6 +191,7 @@ fn as_other(args: &[&str], environment: &[(&str, &str)]) -> std::process::Output
 /// User id of `nobody`.
 const OTHER: u32 = 65_534;
 
+//~ sched: journals in a folder of another user are neither read nor written
 #[test]
 fn a_folder_of_journals_that_another_user_prepared_is_refused() {
     use std::os::unix::fs::{PermissionsExt as _, symlink};

@@ -17,6 +17,7 @@ fn unavailable() -> Option<&'static str> {
     one.or_else(|| (!proc::may_schedule()).then_some("no CAP_SYS_NICE"))
 }
 
+//~ cli: `bench guard` and `bench sched` measure within their bounds and leave nothing when interrupted
 #[test]
 fn handing_a_core_over_is_measured_within_its_bounds() {
     if let Some(why) = unavailable() {
@@ -50,6 +51,8 @@ fn handing_a_core_over_is_measured_within_its_bounds() {
     assert_eq!(json["holds"].as_bool(), Some(out.status.code() == Some(0)));
 }
 
+//~ cli: `bench guard` and `bench sched` measure within their bounds and leave nothing when interrupted
+//~ cli: an interrupted measurement is marked partial and exits 130
 #[test]
 fn a_measurement_that_is_interrupted_leaves_nothing() {
     let test = "a_measurement_that_is_interrupted_leaves_nothing";

@@ -1,5 +1,7 @@
 //! SIGHUP and `control reload`: a scheduler applies other thresholds, and nothing else.
 
+//~ operations: SIGHUP reloads targets of `guard attach` and thresholds of `sched`
+
 use std::fs::File;
 
 use super::*;

@@ -1,6 +1,8 @@
 //! `greenwave sched` and a program on our runtime: the reports of its workers are read, they leave
 //! their cores on request, and after any kind of end no request remains.
 
+//~ sched: a program on the runtime continues when its scheduler ends, hangs or is killed
+
 use std::process::{Command, Stdio};
 
 use host::signal_page::SharedPage;

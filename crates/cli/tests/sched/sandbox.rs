@@ -19,6 +19,7 @@ fn shown(said: &Scratch) -> String {
     answer
 }
 
+//~ operations: the view of `sched` runs without privileges
 #[test]
 fn the_view_of_a_scheduler_gives_up_what_the_scheduler_needs() {
     let text =

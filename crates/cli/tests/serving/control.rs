@@ -1,5 +1,7 @@
 //! Control socket of a server: permitted users, and outcomes.
 
+//~ operations: `control` reports state, reloads with the result, and ends a daemon
+
 use std::io::{BufRead as _, BufReader, Write as _};
 
 use rustix::process::Uid;
@@ -92,6 +94,7 @@ fn as_user(place: &Namespace, user: u32, line: &str) -> Value {
     })
 }
 
+//~ operations: only root and the daemon's users can control it
 #[test]
 fn root_and_a_servers_user_may_ask_it_and_nobody_else() {
     let Some(place) = place("root_and_a_servers_user_may_ask_it_and_nobody_else") else { return };

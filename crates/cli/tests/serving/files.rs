@@ -15,6 +15,7 @@ fn is_whole(place: &Namespace, capture: &Path) {
     assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
 }
 
+//~ cli: a capture that cannot be written ends with a whole frame; `--pcap-max` bounds it
 #[test]
 fn a_capture_that_cannot_be_written_on_is_whole_and_the_server_goes_on_and_says_so() {
     let Some(place) = place("a_capture_that_cannot_be_written_on_is_whole_and_…") else { return };
@@ -38,6 +39,7 @@ fn a_capture_that_cannot_be_written_on_is_whole_and_the_server_goes_on_and_says_
     is_whole(&place, &path);
 }
 
+//~ cli: a capture that cannot be written ends with a whole frame; `--pcap-max` bounds it
 #[test]
 fn a_capture_has_a_bound_that_is_said_when_it_is_reached() {
     let Some(place) = place("a_capture_has_a_bound_that_is_said_when_it_is_reached") else { return };
@@ -86,6 +88,7 @@ fn files_that_cannot_be_written_are_refused_before_a_device_is_made() {
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }
 
+//~ cli: an interrupted measurement is marked partial and exits 130
 #[test]
 fn a_load_that_is_interrupted_says_that_its_figures_are_partial() {
     let Some(place) = place("a_load_that_is_interrupted_says_that_its_figures_are_partial") else { return };

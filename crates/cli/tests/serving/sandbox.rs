@@ -1,5 +1,7 @@
 //! Privileges that a server drops once it listens, seen from outside, while it continues to work.
 
+//~ operations: `serve` drops its capabilities and filters its system calls
+
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt as _;
@@ -145,6 +147,7 @@ fn below(folder: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
+//~ operations: created files are not writable by others whatever the umask
 #[test]
 fn nothing_that_is_made_may_be_written_by_others_whatever_the_umask_allows() {
     let test = "nothing_that_is_made_may_be_written_by_others_whatever_the_umask_allows";

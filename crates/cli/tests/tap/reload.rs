@@ -1,5 +1,7 @@
 //! SIGHUP: settings that a server reloads, and those that it refuses.
 
+//~ operations: SIGHUP reloads configuration and policy of `serve` and `run` without dropping a connection
+
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::process::Stdio;

@@ -34,6 +34,7 @@ fn is_shown_everywhere(shown: &Shown, namespace: &Namespace, command: &str, abou
     assert!(text.starts_with(&format!("greenwave {command}, ")) && text.contains(about), "{text}");
 }
 
+//~ views: a daemon is shown until it ends, and the end still counts everything
 #[test]
 fn a_program_on_our_stack_is_shown_until_it_ends() {
     let test = "a_program_on_our_stack_is_shown_until_it_ends";
@@ -63,6 +64,7 @@ fn a_program_on_our_stack_is_shown_until_it_ends() {
     shown.end();
 }
 
+//~ views: a daemon is shown until it ends, and the end still counts everything
 #[cfg(feature = "bpf")]
 #[test]
 fn a_guard_is_shown_until_it_is_taken_off() {

@@ -1,5 +1,7 @@
 //! Cancelled requests release their queue entries and permits.
 
+//~ deadlines: tower: cancelled clients and panicking handlers leave nothing behind
+
 use std::sync::Arc;
 
 use axum::Router;

@@ -77,6 +77,7 @@ async fn chain() -> Chain {
     Chain { manual, layers, held, entrance, second }
 }
 
+//~ deadlines: tower: one budget covers three services (axum, tonic) and the queue between them
 #[tokio::test]
 async fn a_budget_is_counted_across_three_services_and_the_queue_between() {
     let Chain { manual, layers, held, entrance, second } = chain().await;
@@ -97,6 +98,7 @@ async fn a_budget_is_counted_across_three_services_and_the_queue_between() {
     assert_eq!(layers[1].counts().served, 2);
 }
 
+//~ deadlines: tower: a call with no budget left is not sent
 #[tokio::test]
 async fn what_is_used_up_on_the_way_is_not_sent_on() {
     let Chain { layers, entrance, second, .. } = chain().await;
@@ -110,6 +112,7 @@ async fn what_is_used_up_on_the_way_is_not_sent_on() {
     assert_eq!(refused.status(), StatusCode::GATEWAY_TIMEOUT);
 }
 
+//~ deadlines: tower: infeasible requests and a full queue are refused before the handler runs
 #[tokio::test]
 async fn a_tonic_server_refuses_what_cannot_make_it_before_its_handler_runs() {
     let manual = ManualClock::default();
@@ -137,6 +140,7 @@ async fn a_tonic_server_refuses_what_cannot_make_it_before_its_handler_runs() {
     assert_eq!((layer.counts().served, layer.counts().infeasible), (16, 1));
 }
 
+//~ deadlines: tower: a call can opt out; without a budget nothing is added
 #[tokio::test]
 async fn a_call_can_opt_out_and_peers_without_headers_get_the_default() {
     let layer = DeadlineLayer::new(settings(8));

@@ -1,5 +1,7 @@
 //! Client layer: headers, timeouts, network-delay estimates.
 
+//~ deadlines: tower: calls carry the remaining budget less the learned network delay
+
 use std::sync::{Arc, Mutex};
 
 use axum::Router;
@@ -54,6 +56,7 @@ async fn requests_carry_the_remaining_budget() {
     assert_eq!(sent(Some(ms(80)), call(Some("5m"))).await[grpc::HEADER], "5m", "the caller's own, shorter");
 }
 
+//~ deadlines: tower: Envoy's timeout header is written on request and never exceeds what was received
 #[tokio::test(start_paused = true)]
 async fn envoy_is_told_when_asked_for_and_never_more_than_it_said() {
     let layer = PropagateLayer::new().for_envoy();
@@ -72,6 +75,7 @@ async fn envoy_is_told_when_asked_for_and_never_more_than_it_said() {
     assert!(!sent(Some(ms(80)), get("http://peer/")).await.contains_key(envoy::HEADER), "only when asked");
 }
 
+//~ deadlines: tower: an advisory budget is sent and holds back no call
 #[tokio::test(start_paused = true)]
 async fn advice_is_sent_and_holds_no_call_back() {
     let layer = PropagateLayer::new().advisory();
@@ -87,6 +91,7 @@ async fn advice_is_sent_and_holds_no_call_back() {
     assert!(scope(Budget::new(ms(70)), layer.layer(slow).oneshot(get("http://peer/"))).await.is_ok());
 }
 
+//~ deadlines: tower: a call can opt out; without a budget nothing is added
 #[tokio::test(start_paused = true)]
 async fn nothing_is_added_without_a_budget_or_when_the_call_opts_out() {
     assert_eq!(sent(None, get("http://peer/")).await, HeaderMap::new());

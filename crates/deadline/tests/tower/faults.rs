@@ -1,5 +1,7 @@
 //! Faults: workers that die in a fan-out, clocks that are not synchronized.
 
+//~ deadlines: tower: a worker that dies or stalls in a fan-out costs its part only
+
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,5 +1,7 @@
 //! Malformed, oversized and excessive budgets from peers.
 
+//~ deadlines: tower: oversized, invalid, zero and yearlong budgets are handled and counted
+
 use axum::Router;
 use axum::body::Body;
 use axum::http::StatusCode;

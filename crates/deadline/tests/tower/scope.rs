@@ -1,5 +1,7 @@
 //! Task-local budget: queries, and inheritance by spawned tasks.
 
+//~ deadlines: tower: handlers read their remaining budget and share it with spawned tasks
+
 use deadline::tower::{budget, parts, priority, remaining, scope, spawn, spawn_parallel};
 use deadline::{Budget, Remaining};
 use queueing::Priority;

@@ -29,6 +29,7 @@ fn slow(layer: &DeadlineLayer, takes: Span) -> (Router, Arc<AtomicUsize>) {
     (Router::new().route("/", route(handler)).layer(layer.clone()), ran)
 }
 
+//~ deadlines: tower: infeasible requests and a full queue are refused before the handler runs
 #[tokio::test(start_paused = true)]
 async fn what_cannot_make_it_is_refused_before_the_handler_runs() {
     let layer = DeadlineLayer::new(settings(4));
@@ -52,6 +53,7 @@ async fn what_cannot_make_it_is_refused_before_the_handler_runs() {
     assert_eq!((ran.load(Ordering::Relaxed), layer.counts().infeasible), (16, 2));
 }
 
+//~ platform: a late request is sent on one level more urgent
 #[tokio::test(start_paused = true)]
 async fn how_a_request_stands_is_by_what_is_left_and_what_the_rest_takes() {
     let layer = DeadlineLayer::new(settings(4));
@@ -88,6 +90,7 @@ async fn how_a_request_stands_is_by_what_is_left_and_what_the_rest_takes() {
     assert_eq!(slack(Some(ms(200))), OnTime, "outside of a request");
 }
 
+//~ platform: a service reports at once that a request is late
 #[tokio::test(start_paused = true)]
 async fn a_layer_knows_whether_somebody_is_behind_who_waits_or_works() {
     let layer = DeadlineLayer::new(settings(1));
@@ -118,6 +121,7 @@ async fn a_layer_knows_whether_somebody_is_behind_who_waits_or_works() {
     assert_eq!(waits.await.unwrap().unwrap().status(), StatusCode::OK);
 }
 
+//~ deadlines: tower: a method that was slow once is tried again
 #[tokio::test(start_paused = true)]
 async fn what_was_slow_once_is_tried_again() {
     let layer = DeadlineLayer::new(settings(1));
@@ -192,12 +196,14 @@ async fn served(order: Order, budgets_ms: [u64; 3]) -> Vec<String> {
     log.lock().unwrap().clone()
 }
 
+//~ deadlines: tower: under a limit of one, service follows the order of deadlines
 #[tokio::test(start_paused = true)]
 async fn the_order_of_service_is_the_order_of_deadlines() {
     assert_eq!(served(Order::Edf, [900, 300, 600]).await, ["first", "300", "600", "900"]);
     assert_eq!(served(Order::Fifo, [900, 300, 600]).await, ["first", "900", "300", "600"]);
 }
 
+//~ deadlines: tower: the wait in front of the concurrency limit counts and is reported in the response
 #[tokio::test(start_paused = true)]
 async fn the_wait_counts_and_the_answer_says_so() {
     let layer = DeadlineLayer::new(settings(1));
@@ -217,6 +223,7 @@ async fn the_wait_counts_and_the_answer_says_so() {
     assert_eq!(text(second).await, ms(170).to_string());
 }
 
+//~ deadlines: tower: a request that cannot be in time is refused as soon as that is certain
 #[tokio::test(start_paused = true)]
 async fn who_waits_in_vain_is_told_when_that_is_certain() {
     let layer = DeadlineLayer::new(settings(1));
@@ -232,6 +239,7 @@ async fn who_waits_in_vain_is_told_when_that_is_certain() {
     assert_eq!(ran.load(Ordering::Relaxed), 1);
 }
 
+//~ deadlines: tower: infeasible requests and a full queue are refused before the handler runs
 #[tokio::test(start_paused = true)]
 async fn a_full_queue_refuses_and_the_user_says_how() {
     let full = settings(1);

@@ -1,5 +1,7 @@
 //! Early release of permits: the limit is for local work, not for waiting on other services.
 
+//~ deadlines: tower: a handler releases its place before it waits for other services
+
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 

@@ -1,6 +1,8 @@
 //! Server that accepts at once and queues requests itself, guarded at its accept queue by its
 //! queue reports.
 
+//~ guard: a service that reports its own queue is protected before it; at least 93 % of its capacity is served
+
 use std::collections::{BTreeMap, VecDeque};
 
 use guard::app_queue::{CombinedSignals, QueueReport, STALE_AFTER};

@@ -4,6 +4,8 @@
 //! `syn-paper` and `memory` are tested on arbitrary sequences of their signals. The paper's rule
 //! bounds neither delay nor queue length, so its effect on a server is not tested.
 
+//~ guard: every policy sheds nothing below its signal's bound, moves in bounded steps, and recovers within a second
+
 use guard::{Limit, Params, Signals, by_name};
 use proptest::prelude::{any, prop, prop_assert, prop_assert_eq, proptest};
 use proptest::test_runner::Config as Cases;

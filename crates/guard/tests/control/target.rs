@@ -1,5 +1,7 @@
 //! Change of the target delay at run time.
 
+//~ operations: SIGHUP reloads targets of `guard attach` and thresholds of `sched`
+
 use super::*;
 
 #[test]

@@ -1,6 +1,8 @@
 //! Server whose threads accept at once and share a core: requests wait outside of its accept
 //! queue. Guarded by time to response and by time to accept.
 
+//~ guard: until-answer: at least 93 % of a thread-per-connection server's capacity is served
+
 use std::collections::VecDeque;
 
 use guard::{AdmissionController, Class, Params, Policy, Signals, WaitEnd, by_name};

@@ -76,6 +76,7 @@ fn set(layout: &Layout, cores: impl Iterator<Item = usize>) -> Option<CpuSet> {
     (set.count() > 0).then_some(set)
 }
 
+//~ sched: best-effort threads leave the cores of latency-critical ones, and every setting is restored
 #[cfg(test)]
 mod tests {
     use queueing::CoreId;

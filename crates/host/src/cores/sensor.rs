@@ -216,6 +216,7 @@ impl Sensor for Probe {
     }
 }
 
+//~ sched: DRAM load is estimated by memory latency without hardware counters
 #[cfg(test)]
 mod tests {
     use queueing::Rng;

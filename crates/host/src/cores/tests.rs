@@ -88,6 +88,7 @@ fn manager(test: &str, lc: &Program, be: &Program, real_time: bool) -> (TempDir,
     (folder, Affinity::new(setup, now).unwrap(), cores)
 }
 
+//~ sched: best-effort threads leave the cores of latency-critical ones, and every setting is restored
 #[test]
 fn be_leaves_the_core_that_lc_holds_and_everything_is_put_back() {
     let (lc, be) = (Program::start(), Program::start());
@@ -121,6 +122,7 @@ fn be_leaves_the_core_that_lc_holds_and_everything_is_put_back() {
     assert_eq!([(lc.class(), lc.cores()), (be.class(), be.cores())], before);
 }
 
+//~ sched: latency-critical threads are real-time while they sleep; missing capabilities are reported
 #[test]
 fn lc_is_real_time_while_it_sleeps_now_and_then_and_has_its_class_again() {
     let sleeps = Program(Command::new("sleep").arg("60").spawn().unwrap());
@@ -155,6 +157,7 @@ fn lc_is_real_time_while_it_sleeps_now_and_then_and_has_its_class_again() {
     }
 }
 
+//~ sched: forked processes belong to their task, and ended ones are noticed
 #[test]
 fn a_task_s_time_is_counted_its_end_is_noticed_and_its_forks_belong_to_it() {
     let lc = Program::start();
@@ -209,6 +212,7 @@ fn who_is_not_there_is_refused_and_told_what_would_be_valid() {
     assert_eq!(TaskSelector::Process(std::process::id()).check(true), Ok(()));
 }
 
+//~ sched: a cgroup frozen by an operator stays frozen
 #[test]
 fn a_group_that_an_operator_has_frozen_is_neither_thawed_nor_parked() {
     let test = "a_group_that_an_operator_has_frozen_is_neither_thawed_nor_parked";

@@ -177,6 +177,7 @@ fn burst(rate: Rate, frame: u64) -> u64 {
     (rate.bits_per_sec() / 8 / 2_000).max(4 * frame)
 }
 
+//~ egress: qdiscs that the kernel lacks are named with their replacement
 #[cfg(test)]
 mod tests {
     use super::super::policy::tests::policy;

@@ -208,6 +208,7 @@ fn full() -> Policy {
     }
 }
 
+//~ egress: the BPF program assigns levels as its model does, for any mix of frames
 #[test]
 fn the_kernel_levels_flows_as_the_model_does() {
     let flat = Policy { thresholds: vec![], buckets: 1, ..policy() };
@@ -221,6 +222,7 @@ fn the_kernel_levels_flows_as_the_model_does() {
     }
 }
 
+//~ egress: senders can pin the level of their packets; a paused flow starts again at the top
 #[test]
 fn a_sender_that_says_the_level_is_believed_and_not_counted() {
     let policy = full();
@@ -242,6 +244,7 @@ fn a_sender_that_says_the_level_is_believed_and_not_counted() {
     check(&tcp(0), 7, 3);
 }
 
+//~ egress: the BPF program assigns levels as its model does, for any mix of frames
 #[test]
 fn arp_goes_first_and_what_is_no_ip_sinks_like_a_flow() {
     let policy = policy();
@@ -270,6 +273,7 @@ fn a_packet_counts_for_what_it_is_on_the_wire() {
     assert_eq!(sent[..8], 4_602_u64.to_ne_bytes());
 }
 
+//~ egress: senders can pin the level of their packets; a paused flow starts again at the top
 #[test]
 fn who_paused_for_long_starts_anew() {
     let policy = Policy { idle: Span::from_secs(2), ..policy() };
@@ -293,6 +297,7 @@ fn who_paused_for_long_starts_anew() {
     assert_eq!(loaded.run(&policy, &frame, 0, 100, 0).level, 3);
 }
 
+//~ egress: the BPF program assigns levels as its model does, for any mix of frames
 #[test]
 fn any_mix_of_flows_is_levelled_alike_by_model_and_kernel() {
     let policy = full();

@@ -1,5 +1,7 @@
 //! Files of another user in a directory writable by all, and our own files.
 
+//~ cli: files that another user placed in a shared folder are neither followed, written nor read
+
 use std::fs::{self, Permissions};
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};

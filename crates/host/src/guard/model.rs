@@ -186,6 +186,7 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
+        //~ xdp-guard: the BPF program's model admits as many as the admission controller
         /// The model counts time where `AdmissionController` counts requests; both agree up to a
         /// nanosecond per request.
         #[test]

@@ -68,6 +68,7 @@ impl QueueReports {
     }
 }
 
+//~ xdp-guard: partial and foreign queue reports are rejected
 #[cfg(test)]
 mod tests {
     use guard::app_queue::QueueReport;

@@ -70,6 +70,7 @@ const HOPS: u8 = 64;
 const RST: u8 = 4;
 const ACK: u8 = 16;
 
+//~ xdp-guard: a shed client receives a valid RST if configured
 #[cfg(test)]
 mod tests {
     use net::wire::ethernet::Frame;

@@ -195,6 +195,7 @@ fn states() -> Vec<(&'static str, Time, LimitInForce, Time, u64)> {
     ]
 }
 
+//~ xdp-guard: the BPF program decides, counts and answers as its model in Rust, frame by frame
 #[test]
 fn the_kernel_sheds_whom_the_model_sheds() {
     let (sent, redirected) = (Some(Way::Driver), Some(Way::Redirect));
@@ -212,6 +213,7 @@ fn the_kernel_sheds_whom_the_model_sheds() {
     }
 }
 
+//~ xdp-guard: the BPF program decides, counts and answers as its model in Rust, frame by frame
 #[test]
 fn any_frames_are_judged_alike_by_model_and_kernel() {
     let test = "any_frames_are_judged_alike_by_model_and_kernel";
@@ -249,6 +251,7 @@ fn syn_of(source: SocketAddr) -> Vec<u8> {
     frame
 }
 
+//~ xdp-guard: established connections and forwarded SYNs pass; earlier connections are counted
 #[test]
 fn a_connection_is_left_alone_and_what_is_left_of_an_old_one_is_not() {
     let test = "a_connection_is_left_alone_and_what_is_left_of_an_old_one_is_not";
@@ -273,6 +276,7 @@ fn a_connection_is_left_alone_and_what_is_left_of_an_old_one_is_not() {
     });
 }
 
+//~ xdp-guard: the oldest wait is measured per listener, also with SO_REUSEPORT
 #[test]
 fn arrivals_at_guarded_ports_of_the_namespace_are_remembered() {
     let test = "arrivals_at_guarded_ports_of_the_namespace_are_remembered";
@@ -304,6 +308,7 @@ fn arrivals_at_guarded_ports_of_the_namespace_are_remembered() {
     assert_eq!(maps.connections().unwrap()[0], 4);
 }
 
+//~ xdp-guard: until-answer: a connection counts as waiting until its first response byte
 #[test]
 fn who_has_asked_waits_until_it_is_sent_its_first_byte() {
     use std::io::{Read, Write};
@@ -359,6 +364,7 @@ fn who_has_asked_waits_until_it_is_sent_its_first_byte() {
     });
 }
 
+//~ xdp-guard: established connections and forwarded SYNs pass; earlier connections are counted
 #[test]
 fn who_was_there_before_the_guard_is_among_those_present() {
     let Some(rig) = Rig::new("who_was_there_before_the_guard_is_among_those_present") else { return };
@@ -374,6 +380,7 @@ fn who_was_there_before_the_guard_is_among_those_present() {
     });
 }
 
+//~ xdp-guard: established connections and forwarded SYNs pass; earlier connections are counted
 #[test]
 fn a_host_that_forwards_judges_what_is_its_own() {
     let Some(rig) = Rig::new("a_host_that_forwards_judges_what_is_its_own") else { return };
@@ -405,6 +412,7 @@ fn listener(at: &str, shared: bool, device: Option<&str>) -> TcpListener {
     TcpListener::from(socket)
 }
 
+//~ xdp-guard: the oldest wait is measured per listener, also with SO_REUSEPORT
 #[test]
 fn of_several_listeners_each_tells_since_when_its_first_waits() {
     let test = "of_several_listeners_each_tells_since_when_its_first_waits";
@@ -432,6 +440,7 @@ fn of_several_listeners_each_tells_since_when_its_first_waits() {
     });
 }
 
+//~ xdp-guard: the oldest wait is measured per listener, also with SO_REUSEPORT
 #[test]
 fn a_listener_that_goes_and_one_that_comes_are_noticed() {
     let Some(rig) = Rig::new("a_listener_that_goes_and_one_that_comes_are_noticed") else { return };

@@ -72,6 +72,7 @@ impl Drop for IdleInhibitor {
 
 const NAME: &str = "awake";
 
+//~ guard: idle cores are kept awake during an experiment
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -102,6 +102,7 @@ fn what_a_crashed_run_left_is_ended_by_the_next() {
     assert!(other.try_wait().unwrap().is_none(), "programs of this run are kept");
 }
 
+//~ guard: an interrupted experiment leaves no process, namespace, control group or folder
 #[test]
 fn a_group_ends_with_all_that_runs_in_it() {
     if let Some(why) = NetLab::unavailable().or_else(Group::unavailable) {

@@ -2,6 +2,8 @@
 //!
 //! Each check runs in a copy of the test's process, since dropped privileges cannot be regained.
 
+//~ operations: `serve` drops its capabilities and filters its system calls
+
 use std::fs::File;
 use std::io::{ErrorKind, Write as _};
 use std::net::UdpSocket;
@@ -57,6 +59,7 @@ fn statuses<const N: usize>(keys: [&str; N]) -> Vec<[String; N]> {
     threads.map(of).collect()
 }
 
+//~ operations: a refused system call is reported once and kills nothing
 #[test]
 fn what_a_server_does_not_need_is_refused_and_told() {
     let check = || {

@@ -119,6 +119,7 @@ pub(super) fn hop_limits(settings: &[TcpSockopt]) -> [HopLimits; 2] {
     limits
 }
 
+//~ programs: IP_TOS and IPV6_TCLASS of a stream override the DSCP of its level
 #[cfg(test)]
 mod tests {
     use super::*;

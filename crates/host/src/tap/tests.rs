@@ -26,6 +26,7 @@ fn names_the_kernel_cannot_take_are_refused_before_asking() {
         .for_each(refused);
 }
 
+//~ input: an error of a TAP device is one line with a remedy
 #[test]
 fn every_error_is_one_line_and_most_say_what_helps() {
     let other = || io::Error::other("odd");

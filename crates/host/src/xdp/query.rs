@@ -164,6 +164,7 @@ mod tests {
         assert_eq!(Attachment { socket: closed, index: 1, program: 7 }.look(), Attached::Here, "no report");
     }
 
+    //~ cli: a guard or device removed by another program is a failure, one's own detach is not
     #[test]
     fn a_program_that_is_taken_off_and_an_interface_that_is_removed_are_seen_without_a_new_socket() {
         use crate::afxdp::{self, Claims};

@@ -115,6 +115,7 @@ fn http_responses_are_matched_in_order() {
     assert_eq!((report.answered(), report.garbled), (200, 0));
 }
 
+//~ load: memcached requests follow the USR mix and are matched in order
 #[test]
 fn memcached_is_asked_for_keys_and_answers_in_order() {
     let target = server(4, |stream| {
@@ -138,6 +139,7 @@ fn memcached_is_asked_for_keys_and_answers_in_order() {
     assert_eq!((report.answered(), report.garbled), (200, 0));
 }
 
+//~ load: memcached requests follow the USR mix and are matched in order
 #[test]
 fn bodies_are_a_text_where_they_mean_something() {
     let target = server(2, |mut stream| {

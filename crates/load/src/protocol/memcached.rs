@@ -103,6 +103,7 @@ fn value_len(line: &[u8]) -> Result<Option<usize>, ParseError> {
     length.filter(|&length| length <= VALUE_MAX).map(Some).ok_or(ParseError)
 }
 
+//~ load: memcached requests follow the USR mix and are matched in order
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

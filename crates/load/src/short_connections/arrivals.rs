@@ -157,6 +157,7 @@ impl ScheduledArrivals {
     }
 }
 
+//~ guard: every visit to a real server ends in one of seven counted results
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,5 +1,7 @@
 //! Short connections to a stack in this process, in virtual time.
 
+//~ guard: every visit to a real server ends in one of seven counted results
+
 use std::net::Ipv4Addr;
 
 use net::Stack;

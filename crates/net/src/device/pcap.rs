@@ -140,6 +140,7 @@ mod tests {
     use super::*;
     use crate::device::memory;
 
+    //~ cli: `--pcap` writes both directions with nanoseconds
     #[test]
     fn both_directions_are_written_with_nanoseconds() {
         let (a, mut b) = memory::pair(2, 64);

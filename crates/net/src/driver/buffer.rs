@@ -279,6 +279,7 @@ mod tests {
     }
 
     proptest! {
+        //~ mechanisms: a frame without a verdict takes its connection's last level; frames of a connection keep their order
         #[test]
         fn frames_that_go_by_one_connection_keep_their_order(
             capacity in 1usize..8,

@@ -317,6 +317,7 @@ mod tests {
         assert_eq!((queue.bytes.capacity(), pool.free.bytes()), (0, BufferPool::SMALL));
     }
 
+    //~ guard: G2: frames need no buffer; waiting data takes one of two pooled sizes
     #[test]
     fn short_requests_that_wait_hold_an_eighth_of_what_large_buffers_would() {
         let mut pool = Pool::default();

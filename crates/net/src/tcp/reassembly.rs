@@ -265,6 +265,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(128))]
         //~ stack: reassembly restores the stream from segments in any order
+        //~ input: overlapping segments keep the stream and its labels
         #[test]
         fn pieces_hold_the_stream_whatever_the_order(
             base in any::<u32>(),

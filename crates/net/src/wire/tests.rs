@@ -179,6 +179,7 @@ proptest! {
         prop_assert!(Segment::parse(&bytes, source, target, true).is_err());
     }
 
+    //~ input: random and damaged packets cause no panic in the wire formats
     #[test]
     fn random_bytes_never_panic(bytes in vec(any::<u8>(), 0..120)) {
         let any = Ipv4Addr::UNSPECIFIED;
@@ -191,6 +192,7 @@ proptest! {
         let _ = Segment::parse(&bytes, any, any, true);
     }
 
+    //~ input: random and damaged packets cause no panic in the wire formats
     #[test]
     fn truncated_and_flipped_packets_never_panic(mut segment in segment(), payload in vec(any::<u8>(), 0..60), len in any::<prop::sample::Index>(), flip in any::<prop::sample::Index>()) {
         let (source, target) = (Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(10, 0, 0, 2));
@@ -316,6 +318,7 @@ fn tcp_options_in_any_layout_are_read() {
     }
 }
 
+//~ input: malformed packets are counted by reason and dropped
 #[test]
 fn malformed_segments_say_why() {
     let any = Ipv4Addr::LOCALHOST;
@@ -344,6 +347,7 @@ fn malformed_segments_say_why() {
     check(&|b| b[12] = 0x60, Err(Malformed::BadOption));
 }
 
+//~ input: malformed packets are counted by reason and dropped
 #[test]
 fn every_reason_has_its_own_index_and_name() {
     for (i, reason) in Malformed::ALL.into_iter().enumerate() {

@@ -98,6 +98,7 @@ fn drivers_verdict_stands_unless_overruled() {
     assert_eq!(levels(&peer.events), [0, 0, 4]);
 }
 
+//~ input: a panicking classifier costs one verdict and is counted
 #[test]
 fn failing_classifier_costs_one_verdict_and_is_counted() {
     let (mut peer, conn) = Peer::established();
@@ -303,6 +304,7 @@ type Seen = Arc<Mutex<Vec<(u64, Vec<u8>, Verdict)>>>;
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
     //~ mechanisms: M2: the transport classifier sees each new piece of payload in stream order
+    //~ input: overlapping segments keep the stream and its labels
     #[test]
     fn bytes_get_their_requests_level_whatever_the_order_of_segments(
         requests in prop::collection::vec((0u8..8, 12usize..400), 1..12),

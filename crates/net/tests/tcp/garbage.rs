@@ -58,6 +58,7 @@ fn a_checksum_is_verified_unless_the_device_vouches_for_it() {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
+    //~ input: random segments in any state cause no panic or leak, and close once
     #[test]
     fn any_segments_in_any_state_do_no_harm(state in 0usize..8, seed in any::<u64>()) {
         let (mut peer, conn) = in_state(state);
@@ -100,6 +101,7 @@ proptest! {
         prop_assert_eq!(peer.closed().len(), accepted, "each was closed exactly once");
     }
 
+    //~ input: random segments in any state cause no panic or leak, and close once
     #[test]
     fn any_frame_does_no_harm(frames in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..200), 1..20)) {
         let mut stack = Stack::new(config(1));
@@ -116,6 +118,7 @@ proptest! {
         }
     }
 
+    //~ input: malformed packets are counted by reason and dropped
     #[test]
     fn damaged_segments_are_counted_and_dropped(at in 14usize..74, bit in 0u8..8) {
         let (mut peer, conn) = Peer::established();
@@ -160,6 +163,7 @@ fn spoil(frame: &mut Vec<u8>, reason: Malformed) {
     }
 }
 
+//~ input: malformed packets are counted by reason and dropped
 #[test]
 fn each_reason_is_counted() {
     for reason in Malformed::ALL {
@@ -243,6 +247,7 @@ fn ping_is_answered() {
     assert_eq!(icmp::Echo::parse(packet.payload), Ok(icmp::Echo { reply: true, ..ECHO }));
 }
 
+//~ input: replies to garbage are bounded
 #[test]
 fn replies_are_bounded() {
     let mut peer = Peer::new(config(1));

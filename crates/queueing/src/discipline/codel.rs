@@ -102,6 +102,7 @@ impl CoDel {
     }
 }
 
+//~ fabric: CoDel and RED follow their laws as worked out by hand (RFC 8289)
 #[cfg(test)]
 mod tests {
     use super::*;

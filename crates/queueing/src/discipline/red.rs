@@ -87,6 +87,7 @@ impl Red {
     }
 }
 
+//~ fabric: CoDel and RED follow their laws as worked out by hand (RFC 8289)
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -228,6 +228,7 @@ fn reneging_simulated(k: u32, rate_per_s: f64, service_mean: Span, patience_mean
     outcomes.map(|count| f64::from(count) / f64::from(arrived))
 }
 
+//~ guard: M/M/1/K with reneging agrees with Ancker and Gafarian; a long queue serves impatient clients in vain
 #[test]
 fn requests_that_lose_patience_end_as_ancker_and_gafarian_say() {
     let service = Span::from_millis(1);
@@ -244,6 +245,7 @@ fn requests_that_lose_patience_end_as_ancker_and_gafarian_say() {
     }
 }
 
+//~ guard: M/M/1/K with reneging agrees with Ancker and Gafarian; a long queue serves impatient clients in vain
 #[test]
 fn who_has_much_room_and_little_patience_is_served_in_vain() {
     let (rate_per_s, service, patience) =
@@ -327,6 +329,7 @@ fn one_level_is_first_come_first_served() {
     assert!((one - mean - wait.as_secs_f64()).abs() < 1e-6, "{one}");
 }
 
+//~ fabric: computed thresholds equal the best found by trying all, and are no worse than published ones
 #[test]
 fn the_best_thresholds_are_those_that_trying_all_finds() {
     let sizes = feedback::SizeDistribution::new(SIZES.to_vec()).expect("a distribution");

@@ -339,6 +339,7 @@ fn the_most_urgent_is_handed_over_first() {
     assert!(world.end(2).borrow().wanted);
 }
 
+//~ operations: SIGHUP reloads configuration and policy of `serve` and `run` without dropping a connection
 #[test]
 fn other_classifiers_hold_for_connections_that_are_open() {
     let mut world = World::new(100);

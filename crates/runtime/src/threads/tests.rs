@@ -189,6 +189,7 @@ fn broken(workers: Workers, shards: usize) -> (String, usize) {
     (why, there.load(Ordering::Relaxed))
 }
 
+//~ faults: a panic in a shard or worker ends `serve` and removes its devices
 #[test]
 fn a_shard_that_panics_ends_the_others_and_takes_its_device_with_it() {
     for shards in [1, 3] {
@@ -198,6 +199,7 @@ fn a_shard_that_panics_ends_the_others_and_takes_its_device_with_it() {
     }
 }
 
+//~ faults: a panic in a shard or worker ends `serve` and removes its devices
 #[test]
 fn a_worker_that_panics_ends_the_server() {
     let clock: SharedClock = Arc::new(Real(Instant::now()));
@@ -216,6 +218,7 @@ fn a_worker_that_panics_ends_the_server() {
     assert!(serving.join().is_err() && is_over, "the server must stop");
 }
 
+//~ operations: SIGHUP reloads configuration and policy of `serve` and `run` without dropping a connection
 #[test]
 fn classifiers_are_given_to_shards_that_run() {
     for workers in [Workers::Inline, Workers::Threads] {

@@ -252,6 +252,7 @@ fn a_worker_that_is_asked_to_leaves_its_core_and_tells_what_waits() {
     assert_eq!((counters[0].polls, board.page.signals(Time::ZERO).runnable), (1, 0));
 }
 
+//~ sched: a program on the runtime continues when its scheduler ends, hangs or is killed
 #[test]
 fn a_worker_whose_scheduler_has_died_goes_on_by_itself() {
     let board = Arc::new(Local { page: SignalPage::new(1), asleep: Default::default() });

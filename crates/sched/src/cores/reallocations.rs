@@ -113,6 +113,7 @@ fn reason(
     }
 }
 
+//~ views: core moves are shown with origin, destination and signals
 #[cfg(test)]
 mod tests {
     use super::super::{Action, Cores, Settings, TaskSpec, Topology, by_name};

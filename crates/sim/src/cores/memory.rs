@@ -71,6 +71,7 @@ pub fn cached_share(capacity: f64, footprints: f64) -> f64 {
     if footprints <= capacity { 1.0 } else { capacity / footprints }
 }
 
+//~ cores: the simulated machine agrees with M/M/c and with the model of interference
 #[cfg(test)]
 mod tests {
     use super::*;

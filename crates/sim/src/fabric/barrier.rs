@@ -62,6 +62,7 @@ impl Drop for Member<'_> {
     }
 }
 
+//~ fabric: a run on 1, 2 or 3 threads gives the same flows, counters and events
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -181,6 +181,7 @@ fn ns2_times(config: &Config) -> impl Iterator<Item = Time> + use<> {
     })
 }
 
+//~ fabric: flow lists, incast and all-to-all rounds start as defined
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -90,6 +90,7 @@ impl TraceFlow {
     }
 }
 
+//~ fabric: flow lists, incast and all-to-all rounds start as defined
 #[cfg(test)]
 mod tests {
     use super::*;

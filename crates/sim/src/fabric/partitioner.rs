@@ -69,6 +69,7 @@ fn by_switch(wiring: &Wiring, partitions: u32) -> Vec<u32> {
     (0..wiring.nodes).map(partition_of).collect()
 }
 
+//~ fabric: a run on 1, 2 or 3 threads gives the same flows, counters and events
 #[cfg(test)]
 mod tests {
     use super::super::topology::{Cable, Topology};

@@ -143,6 +143,7 @@ impl FromStr for Sizes {
     }
 }
 
+//~ fabric: flow sizes follow the published tables
 #[cfg(test)]
 mod tests {
     use queueing::Rng;

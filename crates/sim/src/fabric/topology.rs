@@ -298,6 +298,7 @@ mod tests {
         (1 + hops[0], counts.iter().sum())
     }
 
+    //~ fabric: every host of every topology reaches every other on all shortest paths
     #[test]
     fn every_host_reaches_every_other_on_all_shortest_ways() {
         let star = Topology::Star { hosts: 5, host: cable(10) }.wire();
@@ -336,6 +337,7 @@ mod tests {
         }
     }
 
+    //~ fabric: every host of every topology reaches every other on all shortest paths
     /// Every pod has as many uplinks as hosts: no oversubscription unless cables are slower.
     #[test]
     fn a_fat_tree_can_carry_what_its_hosts_send() {

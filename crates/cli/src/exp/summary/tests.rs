@@ -14,6 +14,7 @@ fn result(name: &str, holds: bool) -> Value {
     })
 }
 
+//~ cli: a failed claim is shown with its reason
 #[test]
 fn each_claim_is_a_row_and_a_failed_one_says_why() {
     let mut overview = Overview::default();
@@ -37,6 +38,7 @@ b/two       p999    2.00  3.00  0.100        1.50     <= 4     NO
     assert_eq!(overview.text(), expected);
 }
 
+//~ cli: a failed claim is shown with its reason
 #[test]
 fn why_is_what_the_experiment_s_file_says_today() {
     let mut overview = Overview::default();
@@ -47,6 +49,7 @@ fn why_is_what_the_experiment_s_file_says_today() {
     assert!(text.contains("platform/green tail-idle: a kernel that takes cores from BE at once"), "{text}");
 }
 
+//~ cli: `exp table --markdown` names date, seed and machine of each row
 #[test]
 fn a_page_says_where_each_row_comes_from() {
     let mut overview = Overview::default();
@@ -80,6 +83,7 @@ fn a_page_shows_the_figures_that_are_written_beside_it() {
     assert!(page.ends_with(figures), "{page}");
 }
 
+//~ results: experiments that are not run again keep their recorded rows
 #[test]
 fn what_is_not_run_again_stays_as_it_was_recorded() {
     let folder = std::env::temp_dir().join(format!("greenwave-record-{}", std::process::id()));

@@ -24,6 +24,7 @@ fn the_example_is_right_and_shows_the_defaults() {
     assert_eq!(told.tasks[0].spec(Mechanism::Scx).delay_max, tasks[0].spec(Mechanism::Affinity).delay_max);
 }
 
+//~ sched: latency-critical threads are real-time while they sleep; missing capabilities are reported
 #[test]
 fn a_wait_asks_for_a_core_when_the_mechanism_can_still_end_it() {
     let lc = "[[tasks]]\nname = \"a\"\nclass = \"LC\"\npid = 1\n";

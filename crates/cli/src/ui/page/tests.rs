@@ -37,6 +37,7 @@ fn a_core_s_time_is_cut_where_it_changed_hands() {
     assert_eq!(of(&snapshot.owners[1]), second);
 }
 
+//~ views: the slowest requests of the window show where they waited
 #[test]
 fn a_request_s_path_is_text() {
     let html = html(&serve(3).snapshot(at(3.0), 10), 10);

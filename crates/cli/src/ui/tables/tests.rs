@@ -59,6 +59,7 @@ fn the_highest_of_a_sparkline_is_the_tallest_and_the_latest_stands_last() {
     assert_eq!(sparkline([].into_iter(), 5), "");
 }
 
+//~ views: the slowest requests of the window show where they waited
 #[test]
 fn the_slowest_requests_of_the_window_say_where_they_waited() {
     let snapshot = serve(12).snapshot(at(12.0), 10);

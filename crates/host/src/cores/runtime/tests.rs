@@ -1,6 +1,8 @@
 //! Signals from a seed over synthetic signal pages: two real processes stand for the tasks, their
 //! workers are words in memory.
 
+//~ sched: workers of the runtime are parked and resumed by their signals; none is parked for good
+
 use queueing::{Clock, CoreId};
 use sched::cores::worker_signals::WorkerSignals;
 use sched::cores::{Allocator, Settings, TaskSpec, by_name};

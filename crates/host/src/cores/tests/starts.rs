@@ -1,6 +1,8 @@
 //! Children started after the takeover inherit our settings: their class and cores are restored all the
 //! same.
 
+//~ sched: best-effort threads leave the cores of latency-critical ones, and every setting is restored
+
 use super::*;
 
 /// Many times what anything here takes.

@@ -106,6 +106,7 @@ fn what_is_inherited_from_us_would_have_been_the_parent_s() {
     check(SchedPolicy::URGENT, SchedPolicy::URGENT, SchedPolicy::URGENT);
 }
 
+//~ sched: best-effort threads leave the cores of latency-critical ones, and every setting is restored
 #[test]
 fn a_journal_of_threads_that_come_and_go_stays_short_and_puts_everything_back() {
     let folder = scratch("churn");
@@ -185,6 +186,7 @@ fn written(folder: &Path, process: u32, lines: &str) -> PathBuf {
     path
 }
 
+//~ sched: a stale journal, a zombie or a reused process number is not mistaken for a scheduler
 #[test]
 fn a_daemon_is_alive_while_it_holds_its_journal_whatever_has_its_number() {
     let folder = scratch("alive");
@@ -213,6 +215,7 @@ fn a_daemon_is_alive_while_it_holds_its_journal_whatever_has_its_number() {
     fs::remove_dir(&folder).unwrap();
 }
 
+//~ sched: a stale journal, a zombie or a reused process number is not mistaken for a scheduler
 #[test]
 fn a_journal_of_an_earlier_boot_is_removed_and_changes_nothing() {
     let folder = scratch("boot");
@@ -230,6 +233,7 @@ fn a_journal_of_an_earlier_boot_is_removed_and_changes_nothing() {
     fs::remove_dir(&folder).unwrap();
 }
 
+//~ sched: every end of the scheduler restores class, nice, cores and cgroups and ends its commands
 #[test]
 fn programs_that_were_started_end_with_all_that_they_have_started_and_no_other_does() {
     use std::os::unix::process::CommandExt as _;
@@ -269,6 +273,7 @@ fn programs_that_were_started_end_with_all_that_they_have_started_and_no_other_d
     fs::remove_dir(&folder).unwrap();
 }
 
+//~ sched: journals in a folder of another user are neither read nor written
 #[test]
 fn a_journal_in_a_folder_of_others_is_neither_read_nor_written() {
     use std::os::unix::fs::PermissionsExt as _;

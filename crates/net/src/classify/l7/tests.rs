@@ -91,6 +91,7 @@ fn http_requests_follow_each_other_whatever_frames_their_bodies() {
     check(&Protocol::Http, upgrade, &["GET /ws 1"], 1);
 }
 
+//~ input: a stream cut anywhere is classified alike, in bounded memory
 #[test]
 fn http_that_servers_disagree_about_is_given_up() {
     let bad = |head: &str, why| refused(&Protocol::Http, head.as_bytes(), 0, why);
@@ -222,6 +223,7 @@ fn missing_bytes_are_noticed_and_seen_ones_not_counted_twice() {
     assert_eq!(told.begun.len(), 2, "two requests and no more");
 }
 
+//~ input: a stream cut anywhere is classified alike, in bounded memory
 #[test]
 fn all_that_waits_together_is_bounded() {
     let notes = Arc::new(Notes::default());
@@ -351,6 +353,7 @@ proptest! {
         prop_assert_eq!((told.begun, told.ended, why), (expected, bodies.len(), None));
     }
 
+    //~ input: a stream cut anywhere is classified alike, in bounded memory
     /// The expected result is that of the stream in one piece.
     #[test]
     fn where_a_stream_is_cut_changes_nothing(

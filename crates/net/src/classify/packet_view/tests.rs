@@ -109,6 +109,7 @@ proptest! {
         });
     }
 
+    //~ input: random bytes cause no panic in packet views, policies, HTTP and the synthetic protocol
     #[test]
     fn no_bytes_make_a_view_panic(frame in proptest::collection::vec(any::<u8>(), 0..100), at in any::<usize>()) {
         view(&frame, |v| {

@@ -25,6 +25,7 @@ fn check_text_refused(text: &str, line: usize, message: &str) {
 
 const DRIVER: &str = "layer = \"driver\"\npriority = 0\n";
 
+//~ input: invalid values in a policy are refused with line, value and valid values
 #[test]
 fn bad_values_are_refused_with_what_would_be_valid() {
     let check = |condition: &str, message: &str| check_refused(&format!("{DRIVER}{condition}"), 4, message);
@@ -85,6 +86,7 @@ fn bad_values_are_refused_with_what_would_be_valid() {
     );
 }
 
+//~ input: invalid values in a policy are refused with line, value and valid values
 #[test]
 fn bad_transport_conditions_are_refused() {
     let check = |condition: &str, message: &str| {
@@ -104,6 +106,7 @@ fn bad_transport_conditions_are_refused() {
     );
 }
 
+//~ input: invalid values in a policy are refused with line, value and valid values
 #[test]
 fn bad_frames_of_rules_are_refused() {
     check_refused(
@@ -150,6 +153,7 @@ fn check_reach(earlier: &str, later: &str, reachable: bool) {
     }
 }
 
+//~ input: an unreachable rule is refused
 #[test]
 fn a_rule_hidden_by_an_earlier_one_is_refused() {
     check_reach("", "port = 80", false);
@@ -385,6 +389,7 @@ proptest! {
         prop_assert_eq!(flow.segment(&classifier, &packet.payload), naive);
     }
 
+    //~ input: an unreachable rule is refused
     #[test]
     fn a_covered_rule_never_matches_alone(first in rule(), second in rule(), packet in Packet::any()) {
         let (first, second) = (first.0, second.0);
@@ -398,6 +403,7 @@ proptest! {
         }
     }
 
+    //~ input: random bytes cause no panic in packet views, policies, HTTP and the synthetic protocol
     #[test]
     fn no_text_makes_the_parser_panic(text in "(\\[\\[rule\\]\\]\n|layer = \"driver\"\n|default = [0-9]\n|port = \"?[0-9-]{0,3}\"?\n|[a-z]{1,4} = [{}\"a-z0-9µ ]{0,6}\n){0,6}") {
         let _ = Policy::parse(&text);

@@ -157,6 +157,7 @@ impl<B: ByteStore> World<B> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
+    //~ fabric: a connection that counts bytes behaves as one that stores them
     #[test]
     fn a_connection_that_counts_says_what_one_that_keeps_says(seed in any::<u64>(), ecn in any::<bool>()) {
         let ecn = if ecn { Ecn::Dctcp } else { Ecn::Off };

@@ -1,5 +1,7 @@
 //! Model against a seeded event simulation of the same server.
 
+//~ guard: throughput of a simulated server agrees with (1) to (7) within 5 %
+
 use proptest::prelude::{prop_assert, proptest};
 
 use super::*;
@@ -49,6 +51,7 @@ fn throughput_agrees_with_a_simulated_server_within_five_percent_of_its_peak() {
     }
 }
 
+//~ guard: in overload throughput falls on a line of slope -µ2/µ1
 #[test]
 fn in_overload_throughput_falls_on_a_line_of_slope_minus_mu2_over_mu1() {
     let at = |rate_per_s: f64| PAPER.outcome(rate_per_s).served * rate_per_s;
@@ -60,6 +63,7 @@ fn in_overload_throughput_falls_on_a_line_of_slope_minus_mu2_over_mu1() {
 }
 
 proptest! {
+    //~ guard: shedding pays when it is cheaper than receiving
     #[test]
     fn everybody_ends_in_one_way(
         rates in [10.0..1e6_f64, 10.0..1e6_f64, 10.0..1e7_f64],
@@ -77,6 +81,7 @@ proptest! {
         }
     }
 
+    //~ guard: shedding pays when it is cheaper than receiving
     /// In heavy overload, shedding pays if it costs less than receiving.
     #[test]
     fn shedding_pays_when_it_is_cheaper_than_receiving(times in 3.0..10.0_f64, cost in 0.0..0.8_f64) {
@@ -88,6 +93,7 @@ proptest! {
     }
 }
 
+//~ guard: shedding pays when it is cheaper than receiving
 #[test]
 fn without_need_nobody_is_shed_and_nothing_changes() {
     let free = Span::ZERO;

@@ -87,6 +87,7 @@ fn a_request_is_incomplete_until_its_body_is_there() {
 }
 
 proptest::proptest! {
+    //~ input: random bytes cause no panic in packet views, policies, HTTP and the synthetic protocol
     #[test]
     fn random_bytes_never_panic(bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 1..200)) {
         if let Framing::Complete { len } = Http.frame(&bytes) {

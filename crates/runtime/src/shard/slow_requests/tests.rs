@@ -1,5 +1,7 @@
 //! The log holds exactly the slowest requests, within its limits.
 
+//~ views: exactly the slow requests become OpenTelemetry spans, at a bounded rate
+
 use queueing::Rng;
 
 use super::*;
@@ -66,6 +68,7 @@ fn who_is_not_slow_is_never_looked_at() {
     assert_eq!((kept(&mut slowest), slowest.left_out()), (vec![1_000], 1));
 }
 
+//~ cli: traces can be limited to some levels
 #[test]
 fn of_other_levels_nobody_is_kept_or_left_out() {
     let urgent: PrioritySet = "high".parse().unwrap();

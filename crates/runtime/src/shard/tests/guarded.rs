@@ -1,5 +1,7 @@
 //! Guard at the driver stage, and the time share of receiving.
 
+//~ guard: G3: SYNs are shed at the driver stage by policy, class and limit; open connections continue
+
 use std::sync::Mutex;
 
 use guard::{Limit, Policy, Signals};
@@ -196,6 +198,7 @@ fn a_policy_is_told_what_waits_for_how_long_what_was_served_and_what_it_can_spar
     );
 }
 
+//~ guard: budgets of requests reach the admission policy
 #[test]
 fn budgets_of_requests_reach_the_policy_at_the_door() {
     let puppet = Puppet::default();
@@ -229,6 +232,7 @@ fn budgets_of_requests_reach_the_policy_at_the_door() {
 }
 
 proptest! {
+    //~ guard: G4: receiving takes no more than its share while requests wait
     /// For any sequence of work, receiving stays within its share while other work waits, apart
     /// from saved-up credit of 1 ms.
     #[test]

@@ -1,5 +1,7 @@
 //! Snapshots of a running shard.
 
+//~ views: an observed server loses no count and its thread never waits for the observer
+
 use super::*;
 
 #[test]

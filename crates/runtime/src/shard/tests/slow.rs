@@ -1,5 +1,7 @@
 //! Slow-request log.
 
+//~ views: the stages of a request follow each other without a gap
+
 use super::*;
 use crate::app::RequestAttributes;
 

@@ -108,6 +108,7 @@ fn check_known(mut world: World, first: [&str; 2], expected: [&str; 4]) {
     assert_eq!(world.serve_all(), expected, "after {first:?}");
 }
 
+//~ mechanisms: a frame without a verdict takes its connection's last level; frames of a connection keep their order
 #[test]
 fn a_frame_goes_by_what_is_known_of_its_connection() {
     // Only the transport classifies requests, and the dispatch policy is FCFS.
@@ -119,6 +120,7 @@ fn a_frame_goes_by_what_is_known_of_its_connection() {
     check_known(told(), ["bulk\n", "bulk\n"], IN_TURN);
 }
 
+//~ mechanisms: a frame without a verdict takes its connection's last level; frames of a connection keep their order
 #[test]
 fn what_is_known_of_a_connection_stands_before_a_default_and_behind_a_verdict() {
     let by = |verdict: fn(Option<u8>) -> Verdict| {
@@ -135,6 +137,7 @@ fn what_is_known_of_a_connection_stands_before_a_default_and_behind_a_verdict() 
     check_known(by(all_but_d), ["1 bulk\n", "0 urgent\n"], IN_TURN);
 }
 
+//~ mechanisms: a frame without a verdict takes its connection's last level; frames of a connection keep their order
 #[test]
 fn the_end_of_a_connection_that_was_urgent_does_not_overtake_its_data() {
     let mut world = driven();
@@ -158,6 +161,7 @@ fn a_new_connection_does_not_overtake_urgent_data() {
     assert_eq!(transported(&mut world), [true, false]);
 }
 
+//~ input: a panicking classifier costs one verdict and is counted
 #[test]
 fn what_the_driver_classifier_does_wrong_is_counted_and_the_stack_goes_on() {
     let driver: DriverClassifier = Arc::new(|packet| match packet.payload_byte(0) {
@@ -220,6 +224,7 @@ fn an_application_gives_one_connection_its_own_classifier_and_memory() {
     assert_eq!(world.serve_all(), ["7 busy\n", "3 guest\n", "5 member\n"]);
 }
 
+//~ classifiers: new rules apply from the next request; requests in progress keep theirs
 #[test]
 fn other_classifiers_hold_for_connections_that_are_open_and_what_waits_keeps_its_label() {
     let mut world = world(1, |_| {});

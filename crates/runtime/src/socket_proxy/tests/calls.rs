@@ -1,5 +1,7 @@
 //! Slow requests on connections that programs open.
 
+//~ views: requests that a program sends become client spans that name the server
+
 use net::stack::ListenOptions;
 use queueing::Span;
 

@@ -1,5 +1,7 @@
 //! Slow requests on accepted connections.
 
+//~ views: requests of an unmodified server become traces with stages
+
 use queueing::Span;
 
 use super::super::*;

@@ -13,6 +13,7 @@ fn be_has_what_lc_does_not_use() {
     assert_eq!(shown(&assignment), "bbbb");
 }
 
+//~ cores: C3: a queue older than the threshold takes one core per round, by the score of cores
 #[test]
 fn a_queue_older_than_the_threshold_takes_one_core_a_round() {
     let (mut assignment, mut caladan) = setup("caladan", (3, 2), &[LC, BE]);
@@ -33,6 +34,7 @@ fn a_queue_older_than_the_threshold_takes_one_core_a_round() {
     }
 }
 
+//~ cores: C3: a queue older than the threshold takes one core per round, by the score of cores
 #[test]
 fn idle_siblings_are_preferred_then_another_tasks_then_the_core_used_last() {
     let (mut assignment, mut caladan) = setup("caladan", (3, 2), &[LC, LC]);
@@ -47,6 +49,7 @@ fn idle_siblings_are_preferred_then_another_tasks_then_the_core_used_last() {
     assert_eq!(shown(&assignment), "aabaa.", "beside itself, the lower number of equals");
 }
 
+//~ cores: C3: a queue older than the threshold takes one core per round, by the score of cores
 #[test]
 fn be_never_takes_from_lc_but_takes_turns_with_be() {
     let (mut assignment, mut caladan) = setup("caladan", (1, 2), &[TaskSpec::critical(1), BE, BE]);
@@ -59,6 +62,7 @@ fn be_never_takes_from_lc_but_takes_turns_with_be() {
     }
 }
 
+//~ cores: C3: a queue older than the threshold takes one core per round, by the score of cores
 #[test]
 fn a_guarantee_takes_what_another_lc_has_beyond_its_own() {
     let (mut assignment, mut caladan) =
@@ -72,6 +76,7 @@ fn a_guarantee_takes_what_another_lc_has_beyond_its_own() {
     assert_eq!(shown(&assignment).matches('a').count(), 1, "and not more than that: {}", shown(&assignment));
 }
 
+//~ cores: a service with late requests takes a core before the longest wait
 #[test]
 fn who_is_behind_takes_a_core_whatever_waits_and_before_who_has_waited_longest() {
     for (delay_us, late, expected) in
@@ -108,6 +113,7 @@ fn saturate(
     }
 }
 
+//~ cores: C4: over the memory bandwidth the task with most misses loses one core per round
 #[test]
 fn over_the_bandwidth_the_task_with_most_misses_loses_its_worst_core_every_round() {
     let (mut assignment, mut caladan) = setup("caladan", (4, 1), &[TaskSpec::critical(1), BE]);
@@ -127,6 +133,7 @@ fn over_the_bandwidth_the_task_with_most_misses_loses_its_worst_core_every_round
     assert_eq!(shown(&assignment).matches('b').count(), 2, "one core is given back per round");
 }
 
+//~ cores: C4: over the memory bandwidth the task with most misses loses one core per round
 #[test]
 fn an_lc_task_that_floods_the_memory_loses_its_burst_too() {
     let (mut assignment, mut caladan) =
@@ -138,6 +145,7 @@ fn an_lc_task_that_floods_the_memory_loses_its_burst_too() {
     assert_eq!(shown(&assignment), "ab..");
 }
 
+//~ cores: C4: over the memory bandwidth the task with most misses loses one core per round
 #[test]
 fn disturbed_readings_count_for_nothing() {
     let (mut assignment, mut caladan) = setup("caladan", (2, 1), &[TaskSpec::critical(1), BE]);
@@ -150,6 +158,7 @@ fn disturbed_readings_count_for_nothing() {
     }
 }
 
+//~ cores: C4: over the memory bandwidth the task with most misses loses one core per round
 #[test]
 fn sockets_are_limited_one_by_one() {
     let tasks = vec![BE, BE];
@@ -169,6 +178,7 @@ fn sockets_are_limited_one_by_one() {
     assert!(shown(&assignment)[2..] != *"ab", "{}", shown(&assignment));
 }
 
+//~ cores: C5: a long request has its physical core alone until its queue grows
 #[test]
 fn a_long_request_has_its_physical_core_alone_until_it_ends() {
     let lc = TaskSpec { request_max: Some(Span::from_micros(40)), ..LC };
@@ -185,6 +195,7 @@ fn a_long_request_has_its_physical_core_alone_until_it_ends() {
     assert_eq!(shown(&assignment), "abbb", "the next request is young");
 }
 
+//~ cores: C5: a long request has its physical core alone until its queue grows
 #[test]
 fn of_two_long_requests_on_one_core_the_longer_stays() {
     let lc = TaskSpec { request_max: Some(Span::from_micros(40)), ..LC };
@@ -197,6 +208,7 @@ fn of_two_long_requests_on_one_core_the_longer_stays() {
     assert_eq!(shown(&assignment), "-a");
 }
 
+//~ cores: C5: a long request has its physical core alone until its queue grows
 #[test]
 fn a_growing_queue_lifts_the_ban() {
     let lc = TaskSpec { request_max: Some(Span::from_micros(40)), ..LC };

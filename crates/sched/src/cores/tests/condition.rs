@@ -1,5 +1,7 @@
 //! Lasting contention raises one alarm, which clears when it is over.
 
+//~ sched: C8: interference that lasts raises a condition for log, metric and hook
+
 use crate::cores::contention_alarm::{Change, Contention, ContentionAlarm};
 
 use super::*;

@@ -156,6 +156,7 @@ impl Cores for Script<'_> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
+    //~ cores: no core is assigned twice, and no guarantee is broken, under every policy
     #[test]
     fn no_core_is_given_twice_and_no_guarantee_is_broken(scenario in scenario()) {
         for entry in POLICIES {
@@ -212,6 +213,7 @@ proptest! {
         }
     }
 
+    //~ cores: a task with work gets a core within the stated bound
     #[test]
     fn nobody_with_work_starves_beyond_the_bound(
         scenario in scenario(),
@@ -251,6 +253,7 @@ proptest! {
     }
 }
 
+//~ cores: impossible guarantees are refused with both numbers
 #[test]
 fn more_guarantees_than_cores_are_refused_with_both_numbers() {
     let assignment =
@@ -263,6 +266,7 @@ fn more_guarantees_than_cores_are_refused_with_both_numbers() {
     assert!(assignment(&[]).is_err());
 }
 
+//~ cores: an unknown policy lists the known ones
 #[test]
 fn an_unknown_policy_lists_those_there_are() {
     let assignment =

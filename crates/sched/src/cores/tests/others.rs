@@ -29,6 +29,7 @@ fn elfen_keeps_be_from_the_siblings_of_lc() {
     assert_eq!(shown(&assignment), "a.a.a.", "the siblings are idle");
 }
 
+//~ cores: impossible guarantees are refused with both numbers
 #[test]
 fn elfen_refuses_more_guarantees_than_first_lanes() {
     let assignment =

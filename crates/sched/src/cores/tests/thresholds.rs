@@ -1,5 +1,7 @@
 //! Thresholds that change at run time.
 
+//~ operations: SIGHUP reloads targets of `guard attach` and thresholds of `sched`
+
 use super::*;
 
 #[test]

@@ -100,6 +100,7 @@ impl ParkPolicy {
     }
 }
 
+//~ sched: workers of the runtime are parked and resumed by their signals; none is parked for good
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

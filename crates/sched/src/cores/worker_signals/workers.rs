@@ -135,6 +135,7 @@ impl<B: SignalMemory> Workers<B> {
     }
 }
 
+//~ sched: workers of the runtime are parked and resumed by their signals; none is parked for good
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::AtomicU32;

@@ -45,6 +45,7 @@ fn packet(flow: u32, segment: u32, thresholds: &Thresholds) -> Packet {
 proptest! {
     #![proptest_config(proptest::test_runner::Config::with_cases(32))]
 
+    //~ fabric: under every scheduler a flow keeps its order and every waiting packet is served
     /// Levels only fall, so a flow stays in order across levels too.
     #[test]
     fn a_flow_keeps_its_order_and_whoever_waits_is_served(steps in vec((0..5_u32, 1..9_u32, 0..8_u32), 1..80)) {
@@ -83,6 +84,7 @@ proptest! {
 proptest! {
     #![proptest_config(proptest::test_runner::Config::with_cases(32))]
 
+    //~ fabric: a packet that may bypass an empty queue comes out unchanged
     /// Packets of several sizes at a line that is free from time to time.
     #[test]
     fn who_may_pass_would_come_out_as_it_went_in_and_leave_nothing_behind(

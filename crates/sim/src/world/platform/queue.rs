@@ -160,6 +160,7 @@ mod tests {
         (served, shed)
     }
 
+    //~ platform: each switch changes its own mechanism only
     #[test]
     fn each_switch_changes_its_own_part_of_the_order() {
         assert_eq!(order(false, false), (vec![1, 2, 3, 4], vec![]));

@@ -391,6 +391,7 @@ proptest! {
     }
 }
 
+//~ classifiers: new rules apply from the next request; requests in progress keep theirs
 #[test]
 fn rules_that_take_the_place_of_others_hold_from_the_next_request_on() {
     let rule = |path: &str| one(&format!("http = {{ method = \"POST\", path = \"{path}\" }}"));
@@ -413,6 +414,7 @@ fn rules_that_take_the_place_of_others_hold_from_the_next_request_on() {
     assert_eq!((counts(&old), counts(&new)), ((1, 0), (2, 0)));
 }
 
+//~ classifiers: new rules apply from the next request; requests in progress keep theirs
 #[test]
 fn a_head_that_is_cut_is_read_by_the_rules_that_see_its_end() {
     let ((old, first), (new, second)) =
@@ -427,6 +429,7 @@ fn a_head_that_is_cut_is_read_by_the_rules_that_see_its_end() {
     }
 }
 
+//~ classifiers: new rules apply from the next request; requests in progress keep theirs
 #[test]
 fn rules_that_missed_bytes_or_read_another_protocol_begin_anew() {
     let (_, http) = one("http = { path = \"/pay\" }");

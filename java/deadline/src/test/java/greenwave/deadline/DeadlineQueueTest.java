@@ -17,6 +17,7 @@ import java.util.TreeMap;
 import org.junit.jupiter.api.Test;
 
 /** Who is served, who is dropped, and what theory says of it. */
+//~ java: budgets, deadlines and queue follow the rules of the Rust side
 class DeadlineQueueTest {
     private record Request(int number, OptionalLong leftNanos, long serviceNanos) implements DeadlineQueue.Entry {
         static Request of(int number, long left, long service) {

@@ -10,6 +10,7 @@ import java.util.Optional;
 import org.junit.jupiter.api.Test;
 
 /** What a server expects of a method is what its answers took, and no verdict is for good. */
+//~ java: the expected time is the 95 % quantile; one infeasible request in 64 is tried
 class GateTest {
     private static final Limits LIMITS = new Limits(1_000_000, 60_000_000, true);
     private long now = 77;
@@ -69,6 +70,7 @@ class GateTest {
         }
     }
 
+    //~ java: only a trusted peer's expectation of its parts is used
     @Test
     void ofAPartIsExpectedWhatItsAggregatorSaysAndOnlyHere() {
         Gate gate = gate(Shedding.INFEASIBLE);

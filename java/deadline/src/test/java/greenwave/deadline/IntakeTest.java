@@ -16,6 +16,7 @@ import java.util.Random;
 import org.junit.jupiter.api.Test;
 
 /** What a server believes of a peer's budget: stated outcomes for peers that send nothing, too much, or nonsense. */
+//~ java: budgets, deadlines and queue follow the rules of the Rust side
 class IntakeTest {
     private static final long MS = 1_000_000;
     private static final Limits LIMITS = new Limits(500 * MS, 60_000 * MS, false);
@@ -87,6 +88,7 @@ class IntakeTest {
         }
     }
 
+    //~ java: only a trusted peer's expectation of its parts is used
     @Test
     void onlyATrustedPeerIsBelievedWhatItSaysOfItsParts() {
         Received sent = field("expected=200000, remaining=195000, split=5000, takes=1, slowest=2");

@@ -14,6 +14,7 @@ import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
 
 /** A request's journey over machines whose clocks agree on nothing: its budget equals the algebra on true delays. */
+//~ java: budgets, deadlines and queue follow the rules of the Rust side
 class JourneyTest {
     private static final long US = 1_000;
 

@@ -5,6 +5,7 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import org.junit.jupiter.api.Test;
 
 /** C to a peer is learned from its answers, and an estimate locks nobody out. */
+//~ java: network delay is learned from responses and deducted
 class PeersTest {
     private static final long MS = 1_000_000;
     private static final Budget SENT = Budget.of(1_000 * MS);

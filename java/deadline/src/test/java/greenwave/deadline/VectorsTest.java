@@ -21,6 +21,7 @@ import org.junit.jupiter.api.Test;
 
 /** What travels reads and writes the same in every language: the vectors that the Rust side is held to as well. */
 //~ fuzzing: budgets as text are read alike in Rust and Java, from one corpus
+//~ java: budget headers read and write as the shared vectors have them
 class VectorsTest {
     private interface Parser<T> {
         T parse(String text) throws BadBudget;

@@ -27,6 +27,7 @@ import org.junit.jupiter.api.Test;
 
 /** What a deadline does on its way through Dubbo: it is counted, kept, and served by. */
 class DubboTest extends OnLoopback {
+    //~ java: Dubbo: a budget covers all queues and hops of three services; stock Dubbo's does not
     @Test
     void aBudgetIsCountedOverAllQueuesAndHops() throws Exception {
         Node c = node();
@@ -66,6 +67,7 @@ class DubboTest extends OnLoopback {
     }
 
     /** Stock Dubbo starts to count when a thread takes the request up; the wait before is not in it. */
+    //~ java: Dubbo: a budget covers all queues and hops of three services; stock Dubbo's does not
     @Test
     void stockDubboDoesNotSeeTheWaitThatWeCount() throws Exception {
         Node server = node();
@@ -98,6 +100,7 @@ class DubboTest extends OnLoopback {
         assertTrue(stock >= 0 && stock <= sinceReleaseMs.get() + 1, stock + " ms by Dubbo's, which is the real one");
     }
 
+    //~ java: Dubbo: service follows deadlines; infeasible and expired requests get a timeout without their handler
     @Test
     void oneThreadServesByDeadline() throws Exception {
         Node server = node();
@@ -123,6 +126,7 @@ class DubboTest extends OnLoopback {
         assertEquals(List.of("17000 ms", "18000 ms", "19000 ms"), served);
     }
 
+    //~ java: Dubbo: service follows deadlines; infeasible and expired requests get a timeout without their handler
     @Test
     void whatCannotBeDoneInTimeIsAnsweredWithoutItsHandler() throws Exception {
         Node server = node();
@@ -149,6 +153,7 @@ class DubboTest extends OnLoopback {
         }
     }
 
+    //~ java: Dubbo: service follows deadlines; infeasible and expired requests get a timeout without their handler
     @Test
     void whatExpiresInTheQueueIsAnsweredWithoutItsHandler() throws Exception {
         Node server = node();
@@ -171,6 +176,7 @@ class DubboTest extends OnLoopback {
         assertEquals(0, handled.get());
     }
 
+    //~ java: Dubbo: a full queue answers without the handler
     @Test
     void whatFindsTheQueueFullIsAnsweredWithoutItsHandler() throws Exception {
         Node server = node();
@@ -193,6 +199,7 @@ class DubboTest extends OnLoopback {
         assertEquals(1, Servers.on(port).sheds(Shedding.Reason.FULL));
     }
 
+    //~ java: Dubbo: service follows deadlines; infeasible and expired requests get a timeout without their handler
     @Test
     void withNothingLeftACallIsNotSent() throws Exception {
         Node server = node();
@@ -210,6 +217,7 @@ class DubboTest extends OnLoopback {
         assertEquals(0, handled.get());
     }
 
+    //~ java: Dubbo: a deadline is kept across futures of other threads
     @Test
     void aDeadlineIsKeptAcrossFuturesThatOtherThreadsComplete() throws Exception {
         Node back = node();
@@ -248,6 +256,7 @@ class DubboTest extends OnLoopback {
         }
     }
 
+    //~ java: Dubbo: a deadline is kept across futures of other threads
     @Test
     void aHandlerThatAnswersLaterThroughDubbosContextIsCountedToItsAnswer() throws Exception {
         Node server = node();

@@ -21,6 +21,7 @@ import org.junit.jupiter.api.Test;
 
 /** Peers that know nothing of deadlines, send nonsense, cancel, or die: a stated outcome for each. */
 class PeersTest extends OnLoopback {
+    //~ java: Dubbo: old peers, cancelled calls, dying workers and invalid budgets are handled
     @Test
     void peersWithoutTheFilterAreServedByTheirTimeout() throws Exception {
         Node server = node();
@@ -33,6 +34,7 @@ class PeersTest extends OnLoopback {
         }
     }
 
+    //~ java: Dubbo: old peers, cancelled calls, dying workers and invalid budgets are handled
     @Test
     void serversWithoutUsServeAsEver() throws Exception {
         Node server = node();
@@ -41,6 +43,7 @@ class PeersTest extends OnLoopback {
         assertEquals("none", node().call(port, TIMEOUT_MS, null).go("x"));
     }
 
+    //~ java: Dubbo: old peers, cancelled calls, dying workers and invalid budgets are handled
     @Test
     void behindAStockPoolTheBudgetStillTravels() throws Exception {
         Node server = node();
@@ -51,6 +54,7 @@ class PeersTest extends OnLoopback {
         }
     }
 
+    //~ java: Dubbo: old peers, cancelled calls, dying workers and invalid budgets are handled
     @Test
     void aCallerThatCancelsHarmsNobody() throws Exception {
         Node server = node();
@@ -69,6 +73,7 @@ class PeersTest extends OnLoopback {
         assertEquals(2, handled.get(), "Dubbo has no cancellation on the wire: the work is done until its deadline");
     }
 
+    //~ java: Dubbo: old peers, cancelled calls, dying workers and invalid budgets are handled
     @Test
     void whatAPeerSendsInsteadOfABudgetIsCountedAndServed() throws Exception {
         Node server = node();
@@ -97,6 +102,7 @@ class PeersTest extends OnLoopback {
         }
     }
 
+    //~ java: Dubbo: old peers, cancelled calls, dying workers and invalid budgets are handled
     @Test
     void aHandlerThatDiesTakesNoThreadWithIt() throws Exception {
         Node server = node();
@@ -110,6 +116,7 @@ class PeersTest extends OnLoopback {
         assertEquals(TIMEOUT_MS + " ms", step.go("x"));
     }
 
+    //~ java: Dubbo: old peers, cancelled calls, dying workers and invalid budgets are handled
     @Test
     void aWorkerThatDiesMidCallFailsItsCallersAtOnce() throws Exception {
         Process worker = new ProcessBuilder(

@@ -34,6 +34,7 @@ import org.junit.jupiter.api.Test;
 
 /** What a deadline does on its way through gRPC: it is counted, kept, and served by. */
 class GrpcTest extends OnLoopback {
+    //~ java: grpc-java: a budget covers all queues and hops, and service follows deadlines
     @Test
     void aBudgetIsCountedOverAllQueuesAndHops() throws Exception {
         Node c = node();
@@ -75,6 +76,7 @@ class GrpcTest extends OnLoopback {
         assertTrue(left <= 19_670 * MS, "gRPC's own deadline, by the real clock, may have taken more: " + left);
     }
 
+    //~ java: grpc-java: a budget covers all queues and hops, and service follows deadlines
     @Test
     void oneThreadServesByDeadline() throws Exception {
         Node server = node();
@@ -100,6 +102,7 @@ class GrpcTest extends OnLoopback {
         assertEquals(List.of("30 s", "40 s", "50 s", "55 s"), served);
     }
 
+    //~ java: grpc-java: infeasible, expired and overflowing requests are refused without their handler
     @Test
     void whatCannotBeDoneInTimeIsAnsweredWithoutItsHandler() throws Exception {
         Node server = node();
@@ -126,6 +129,7 @@ class GrpcTest extends OnLoopback {
         }
     }
 
+    //~ java: grpc-java: infeasible, expired and overflowing requests are refused without their handler
     @Test
     void whatExpiresInTheQueueIsAnsweredWithoutItsHandler() throws Exception {
         Node server = node();
@@ -148,6 +152,7 @@ class GrpcTest extends OnLoopback {
         assertEquals(0, handled.get());
     }
 
+    //~ java: grpc-java: infeasible, expired and overflowing requests are refused without their handler
     @Test
     void whatFindsTheQueueFullIsAnsweredWithoutItsHandler() throws Exception {
         Node server = node(TRUSTED, 1);
@@ -167,6 +172,7 @@ class GrpcTest extends OnLoopback {
         assertEquals(1, handled.get());
     }
 
+    //~ java: grpc-java: infeasible, expired and overflowing requests are refused without their handler
     @Test
     void withNothingLeftACallIsNotSent() throws Exception {
         Node server = node();
@@ -182,6 +188,7 @@ class GrpcTest extends OnLoopback {
         }
     }
 
+    //~ java: grpc-java: a deadline is kept across futures; a stream is shed at its start or not at all
     @Test
     void aDeadlineIsKeptAcrossFuturesAndInGrpcsContext() throws Exception {
         Node back = node();
@@ -210,6 +217,7 @@ class GrpcTest extends OnLoopback {
         other.shutdown();
     }
 
+    //~ java: grpc-java: a deadline is kept across futures; a stream is shed at its start or not at all
     @Test
     void aStreamHasADeadlineAndIsNotShedOnceItHasBegun() throws Exception {
         Node server = node();

@@ -29,6 +29,7 @@ import java.util.concurrent.atomic.AtomicInteger;
 import org.junit.jupiter.api.Test;
 
 /** Peers that know nothing of deadlines, send nonsense, or cancel: a stated outcome for each. */
+//~ java: grpc-java: old peers, cancelled calls, dying handlers and invalid budgets are handled
 class PeersTest extends OnLoopback {
     private static final Limits UNTRUSTED = new Limits(500 * MS, 3_600_000 * MS, false);
 
@@ -116,6 +117,7 @@ class PeersTest extends OnLoopback {
         assertEquals(1, gate.sheds());
     }
 
+    //~ java: grpc-java: a deadline is kept across futures; a stream is shed at its start or not at all
     @Test
     void aStreamIsShedAtItsStart() throws Exception {
         Node server = node();

@@ -18,6 +18,7 @@ import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 
 /** Requests that are split over workers and joined again, with 50 ms kept for the answer. */
+//~ java: Storm: the aggregator answers in part at the deadline and counts late parts
 class AggregatorTest extends OnStorm {
     @BeforeEach
     void splitOverAllWorkers() {

@@ -10,6 +10,7 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
 /** A bolt that throws is Storm's to deal with: in a process of its own, since Storm ends that. */
+//~ java: Storm: a throwing bolt ends its worker; gathering for the same worker is refused
 class DyingTest {
     @TempDir
     Path folder;

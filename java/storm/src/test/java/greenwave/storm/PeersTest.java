@@ -18,6 +18,7 @@ import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 
 /** What others send in the field: nothing, garbage, too much; each has an outcome and is counted. */
+//~ java: Storm: missing, oversized, invalid and forged budgets are handled
 class PeersTest extends OnStorm {
     private static final Budget DEFAULT = Budget.of(Limits.DEFAULT.defaultNanos());
 

@@ -25,10 +25,12 @@ import org.apache.storm.utils.TupleUtils;
 import org.junit.jupiter.api.Test;
 
 /** What a bolt does with what waits for it: order, shedding, and Storm's promises kept. */
+//~ java: Storm: a shed tuple is failed, acked or answered exactly once
 class ServingTest extends OnStorm {
     /** So many service times are enough to go by. */
     private static final int SAMPLES = 16;
 
+    //~ java: Storm: an executor serves by deadline; ticks pass; a full queue holds the executor
     @Test
     void oneExecutorServesByDeadline() {
         List<Object> served = Collections.synchronizedList(new ArrayList<>());
@@ -46,6 +48,7 @@ class ServingTest extends OnStorm {
         assertEquals(List.of(ids.get(1), ids.get(2), ids.get(0)), served);
     }
 
+    //~ java: Storm: a budget covers bolts and their queues within a worker process
     @Test
     void aBudgetIsCountedOverBoltsAndTheirQueues() throws Exception {
         AtomicReference<Budget> atSecond = new AtomicReference<>();
@@ -73,6 +76,7 @@ class ServingTest extends OnStorm {
     }
 
     /** The queue holds one and the executor the next, so the third is left in Storm's own queue. */
+    //~ java: Storm: a budget covers bolts and their queues within a worker process
     @Test
     void timeInStormsOwnQueueIsTheNetworks() {
         Map<Object, Visit> visits = new ConcurrentHashMap<>();
@@ -91,6 +95,7 @@ class ServingTest extends OnStorm {
         assertEquals(830 * MS, last.remaining(last.arrivedNanos()).leftNanos());
     }
 
+    //~ java: Storm: an executor serves by deadline; ticks pass; a full queue holds the executor
     @Test
     void aFullQueueHoldsTheExecutorAndLosesNothing() {
         List<Object> served = Collections.synchronizedList(new ArrayList<>());
@@ -211,6 +216,7 @@ class ServingTest extends OnStorm {
         assertEquals("ack", heard(id));
     }
 
+    //~ java: Storm: an executor serves by deadline; ticks pass; a full queue holds the executor
     @Test
     void ticksReachTheBoltAheadOfWhatWaits() {
         AtomicBoolean ticked = new AtomicBoolean();
@@ -229,6 +235,7 @@ class ServingTest extends OnStorm {
         assertEquals(0, Ears.metric("ticks", "missing"), "a tick is no request without a budget");
     }
 
+    //~ java: Storm: a throwing bolt ends its worker; gathering for the same worker is refused
     @Test
     void gatheringForTheSameWorkerIsRefused() {
         DeadlineBolt bolt = new DeadlineBolt(new Step());

@@ -14,6 +14,7 @@ import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 
 /** A deadline belongs to what a thread works on: it ends with it, and goes along where it is taken. */
+//~ java: a deadline is kept across runnables, executors and futures, and ends with its scope
 class DeadlinesTest {
     private final AtomicLong clock = new AtomicLong(500);
 
