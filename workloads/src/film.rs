@@ -168,14 +168,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_seed_makes_the_same_film_and_another_another() {
+    fn a_seed_determines_the_video() {
         assert!(Film::new(1).0 == Film::new(1).0);
         assert!(Film::new(1).0 != Film::new(2).0);
         assert!(Film::new(1).0.iter().all(|frame| frame.len() == WIDTH * HEIGHT * 3 / 2));
     }
 
     #[test]
-    fn frames_are_counted_by_their_marks_wherever_a_piece_ends() {
+    fn frames_are_counted_by_their_marks_across_chunk_boundaries() {
         let stream = [0, 0, 0, 1, 9, 0xf0, 0, 0, 1, 0x65, 9, 9, 0, 0, 3, 1, 9, 0, 0, 1, 0x29, 0x10, 0, 1, 9];
         for cut in 0..=stream.len() {
             let (one, two) = stream.split_at(cut);
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn feeding_ends_when_all_is_over() {
+    fn feeding_ends_at_the_end_of_the_run() {
         let over = AtomicBool::new(true);
         assert_eq!(Film::new(1).feed(Vec::new(), &over).unwrap(), 0);
     }

@@ -127,7 +127,7 @@ mod tests {
     static STOPPED: AtomicBool = AtomicBool::new(true);
 
     #[test]
-    fn work_ends_when_its_time_is_over_or_it_is_told_to() {
+    fn work_ends_after_its_duration_or_on_stop() {
         let pace = |lasts| Pace { lasts, every: Span::from_secs(3600), seed: 1 };
         assert!(Progress::new("x", "things", pace(None), &RUNS).add(1));
         assert!(!Progress::new("x", "things", pace(Some(Span::ZERO)), &RUNS).add(1));

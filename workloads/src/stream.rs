@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn elements_stay_what_one_number_becomes() {
+    fn all_elements_equal_the_computed_value() {
         let mut arrays = Arrays::new(24 * 1001);
         for _ in 0..1000 {
             assert_eq!(arrays.round(), 80 * 1001);
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn one_wrong_element_is_found() {
+    fn one_wrong_element_is_detected() {
         let mut arrays = Arrays::new(24 * 1001);
         arrays.round();
         arrays.b[1000] = 0.5;

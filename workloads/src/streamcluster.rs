@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn no_single_swap_makes_it_better() {
+    fn no_single_swap_improves_the_result() {
         let mut stream = Stream::new(Setup { spread: 0.3, ..SMALL }, 5);
         stream.turn();
         let (points, medians) = (stream.chunk.clone(), stream.medians.clone());
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_of_many_chunks_keeps_its_points_and_finds_what_was_planted() {
+    fn a_stream_of_chunks_recovers_the_generated_centers() {
         let mut stream = Stream::new(SMALL, 3);
         for _ in 0..100 {
             stream.turn();

@@ -48,7 +48,7 @@ const PACE: [&str; 4] = ["--for", "300ms", "--every", "50ms"];
 
 //~ workloads: best-effort programs report their work each second and check their result
 #[test]
-fn best_effort_programs_say_what_they_do_and_check_it() {
+fn best_effort_programs_report_and_check_their_work() {
     for (workload, program) in [
         ("swaptions", env!("CARGO_BIN_EXE_swaptions")),
         ("streamcluster", env!("CARGO_BIN_EXE_streamcluster")),
@@ -62,9 +62,9 @@ fn best_effort_programs_say_what_they_do_and_check_it() {
 
 //~ workloads: x264 encodes a generated film, and every frame is counted
 #[test]
-fn x264_encodes_what_is_made_up_for_it() {
+fn x264_encodes_the_generated_video() {
     if !host::netlab::is_installed("x264") {
-        return skipped("x264_encodes_what_is_made_up_for_it", "x264 is not there");
+        return skipped("x264_encodes_the_generated_video", "x264 is not there");
     }
     let lines = said(Command::new(env!("CARGO_BIN_EXE_x264-film")).args(PACE));
     works("x264", &lines);
@@ -74,7 +74,7 @@ fn x264_encodes_what_is_made_up_for_it() {
 
 //~ workloads: x264 encodes a generated film, and every frame is counted
 #[test]
-fn without_x264_and_where_it_ends_early_that_is_said() {
+fn a_missing_or_failed_x264_is_reported() {
     let folder = TempDir::new("x264").expect("a folder");
     let failed = || {
         let mut command = Command::new(env!("CARGO_BIN_EXE_x264-film"));
@@ -91,9 +91,9 @@ fn without_x264_and_where_it_ends_early_that_is_said() {
 
 //~ workloads: x264 encodes a generated film, and every frame is counted
 #[test]
-fn x264_ends_with_whoever_feeds_it() {
+fn x264_ends_with_its_feeding_process() {
     if !host::netlab::is_installed("x264") {
-        return skipped("x264_ends_with_whoever_feeds_it", "x264 is not there");
+        return skipped("x264_ends_with_its_feeding_process", "x264 is not there");
     }
     for signal in [Signal::TERM, Signal::KILL] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_x264-film"));
@@ -147,8 +147,8 @@ fn swaptions_run_with_the_collectors_malloc() {
 
 //~ workloads: best-effort programs report their work each second and check their result
 #[test]
-fn trees_of_the_go_program_outlive_its_collector() {
-    let name = "trees_of_the_go_program_outlive_its_collector";
+fn trees_of_the_go_program_survive_its_collector() {
+    let name = "trees_of_the_go_program_survive_its_collector";
     let folder = TempDir::new("garbage").expect("a folder");
     let program = folder.path().join("garbage");
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("garbage");
@@ -212,7 +212,7 @@ fn plan(classes: &[(&str, f64, u8, usize)], requests: u64) -> Plan {
 
 //~ workloads: blocks read are those last written, encrypted; a changed block is detected
 #[test]
-fn blocks_are_served_over_tcp_and_none_is_lost() {
+fn blocks_are_served_over_tcp_without_loss() {
     use storage::Kind::{Read, Write};
     let classes = [
         ("4k", 0.5, Read(1).code(), 32),
@@ -220,7 +220,7 @@ fn blocks_are_served_over_tcp_and_none_is_lost() {
         ("write", 0.2, Write(15).code(), 32 + 15 * storage::BLOCK),
     ];
     let text = include_bytes!("../../LICENSE").to_vec();
-    let name = "blocks_are_served_over_tcp_and_none_is_lost";
+    let name = "blocks_are_served_over_tcp_without_loss";
     let last = served(name, env!("CARGO_BIN_EXE_storage"), &plan(&classes, 1000), &Protocol::Texts { text });
     let Some(last) = last else { return };
     let says = last["says"].as_str().expect("text");

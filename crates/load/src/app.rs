@@ -76,7 +76,7 @@ mod tests {
 
     //~ load: synthetic requests carry service time, kind and length
     #[test]
-    fn a_request_holds_the_core_as_long_as_it_asks_and_learns_where_it_waited() {
+    fn a_request_occupies_the_core_for_its_service_time_and_returns_its_waits() {
         let clock = VirtualClock::new(Time::from_nanos(50));
         let [nic, tcp, event] = [10, 20, 30].map(Span::from_nanos);
         let mut cx = Context {
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_is_framed_by_its_length_and_refused_when_it_asks_too_much() {
+    fn a_request_is_framed_by_its_length_and_refused_above_the_limit() {
         let app = Synthetic { service_max: Span::from_micros(10) };
         let bytes = request(Span::from_micros(10));
         assert_eq!(app.frame(&bytes), Framing::Complete { len: 100 });
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_first_segment_of_a_request_tells_its_kind() {
+    fn only_a_requests_first_segment_has_its_kind() {
         let bytes = request(Span::ZERO);
         let app = Synthetic::default();
         assert_eq!(app.kind(&bytes[..40]), Some(RequestType(4)));

@@ -174,7 +174,7 @@ mod tests {
 
     //~ demo: the breakdown of p99 is that of the requests near p99
     #[test]
-    fn the_breakdown_is_that_of_the_requests_near_p99() {
+    fn the_breakdown_averages_the_requests_near_p99() {
         let mut samples: Vec<Sample> = (1..=1000).map(|n| sample(n * 100, 10)).collect();
         for s in &mut samples[984..995] {
             s.stages_ns[2] = 50_000.0;
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn one_request_is_its_own_p99_and_none_has_none() {
+    fn the_p99_of_one_request_is_itself_and_of_none_is_none() {
         assert_eq!(at_p99(&[sample(100, 40)]).event, Span::from_nanos(40));
         assert_eq!(at_p99(&[]), Breakdown::default());
     }

@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn the_distribution_rises_to_one() {
+    fn the_cumulative_distribution_ends_at_1() {
         let points = report((1..5000).map(|n| n * n)).cdf();
         assert!(points.is_sorted_by(|a, b| a.0 < b.0 && a.1 <= b.1), "{points:?}");
         assert_eq!(points.last().map(|p| p.1), Some(1.0));
@@ -219,7 +219,7 @@ mod tests {
 
     //~ load: requests never sent are counted and reported first
     #[test]
-    fn what_was_never_sent_comes_before_any_latency() {
+    fn the_report_lists_unsent_requests_before_latencies() {
         let row = serde_json::to_string(&report([1000])).unwrap();
         let at = |key: &str| row.find(key).unwrap_or_else(|| panic!("{key} in {row}"));
         assert!(at("never_sent") < at("late") && at("late") < at("unanswered"), "{row}");
@@ -227,14 +227,14 @@ mod tests {
     }
 
     #[test]
-    fn latency_of_nobody_is_not_known() {
+    fn without_responses_the_latency_is_unknown() {
         let row = serde_json::to_value(report([])).unwrap();
         assert!(["mean_ns", "p50_ns", "p999_ns", "max_ns"].iter().all(|key| row[key].is_null()), "{row}");
         assert_eq!(serde_json::to_value(report([7])).unwrap()["max_ns"], 7);
     }
 
     #[test]
-    fn answered_is_what_is_left() {
+    fn answered_is_sent_minus_failed() {
         assert_eq!(report([5, 6]).answered(), 2);
     }
 }

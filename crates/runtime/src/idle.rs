@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn it_looks_for_a_while_and_then_sleeps() {
+    fn an_idle_thread_polls_for_the_span_and_then_sleeps() {
         let mut patience = AdaptiveSpin::new(SPIN, SLEEP_MAX);
         assert_eq!(patience.rest(at(0), None), IdleAction::Look);
         assert_eq!(patience.rest(at(19), None), IdleAction::Look);
@@ -102,13 +102,13 @@ mod tests {
     }
 
     #[test]
-    fn where_gaps_are_usually_long_it_sleeps_at_once() {
+    fn after_long_gaps_the_thread_sleeps_at_once() {
         let mut patience = used_to(AdaptiveSpin::new(SPIN, SLEEP_MAX), 50);
         assert_eq!(patience.rest(at(10_000), None), IdleAction::Sleep(SLEEP_MAX));
     }
 
     #[test]
-    fn where_gaps_are_usually_short_it_looks_even_after_a_long_one() {
+    fn after_short_gaps_one_long_gap_does_not_stop_polling() {
         let mut patience = used_to(AdaptiveSpin::new(SPIN, SLEEP_MAX), 3);
         patience.rest(at(10_000), None);
         patience.on_work(at(900_000));
@@ -116,13 +116,13 @@ mod tests {
     }
 
     #[test]
-    fn a_quiet_night_is_forgotten_after_some_short_gaps() {
+    fn a_very_long_gap_is_outweighed_by_64_short_ones() {
         let night = used_to(AdaptiveSpin::new(SPIN, SLEEP_MAX), 1_000_000);
         assert_eq!(used_to(night, 3).rest(at(10_000), None), IdleAction::Look);
     }
 
     #[test]
-    fn without_a_span_it_never_looks() {
+    fn with_a_zero_span_the_thread_never_polls() {
         let mut patience = used_to(AdaptiveSpin::new(Span::ZERO, SLEEP_MAX), 0);
         assert_eq!(patience.rest(at(10_000), None), IdleAction::Sleep(SLEEP_MAX));
     }

@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn modes_read_as_they_are_written() {
+    fn mode_names_round_trip() {
         for (mode, name, _) in MODES {
             assert_eq!((name.parse(), mode.to_string()), (Ok(*mode), (*name).to_owned()));
         }

@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_asks_is_answered_once() {
+    fn a_request_is_filled_once() {
         let hatch = SnapshotExchange::default();
         hatch.fill_if_requested(|_: &mut u32| unreachable!("nothing was requested"));
         hatch.request(Box::new(0));
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_does_not_wait_for_a_shelf_in_use() {
+    fn a_server_does_not_wait_for_a_locked_buffer() {
         let hatch = SnapshotExchange::default();
         hatch.request(Box::new(0));
         let used = hatch.shelf();

@@ -62,7 +62,7 @@ fn tcp(host: u8) -> Tcp {
 }
 
 #[test]
-fn of_the_papers_mix_an_exchange_needs_four_buffers_and_they_come_from_the_pools() {
+fn an_exchange_of_the_papers_mix_takes_four_pooled_buffers() {
     let (near, mut far) = pair(4096, 1514);
     let mut near = Counted { device: near, frames: 0, small: 0 };
     let policy = Mode::None.policy(Classifiers::default(), &Params::new(1, 4096), Steering::all(1));

@@ -46,13 +46,13 @@ fn check(jobs: usize) {
 
 //~ runtime: no wake-up of a worker is lost, under all interleavings
 #[test]
-fn a_worker_that_falls_asleep_while_a_job_comes_wakes_up() {
+fn a_job_wakes_a_worker_that_is_falling_asleep() {
     check(1);
 }
 
 //~ runtime: no wake-up of a worker is lost, under all interleavings
 #[test]
-fn every_further_job_wakes_it_again() {
+fn every_further_job_wakes_the_worker_again() {
     check(2);
 }
 
@@ -98,6 +98,6 @@ fn hand(bell: &Doorbell, ring: &AtomicUsize, sleeper: &sync::Thread, frames: usi
 
 //~ shards: no wake-up between shards is lost, under all interleavings
 #[test]
-fn a_shard_that_falls_asleep_while_two_hand_it_frames_wakes_up() {
+fn frames_of_two_shards_wake_a_shard_that_is_falling_asleep() {
     check_hand_over(1);
 }

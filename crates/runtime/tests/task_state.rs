@@ -60,7 +60,7 @@ impl Task {
 }
 
 #[test]
-fn whoever_wakes_a_task_has_it_polled_afterwards() {
+fn every_wake_up_is_followed_by_a_poll() {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(3);
     model.check(|| {

@@ -116,7 +116,7 @@ mod tests {
 
     //~ sim: the cost model reads back as written and charges each step
     #[test]
-    fn a_written_model_reads_back() {
+    fn a_cost_model_round_trips() {
         let model = CostModel::default();
         let text = model.to_toml("a machine", "2026-01-01", "greenwave calibrate");
         assert!(text.contains("# machine: a machine\n"));

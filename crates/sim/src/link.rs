@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_frame_takes_its_line_time_and_the_delay() {
+    fn a_frame_takes_its_serialization_time_and_the_delay() {
         let (mut a, mut b) = connect(config());
         send(&mut a, 0, 1514).unwrap();
         assert_eq!(b.next_arrival(), Some(at(1231 + 1000)));
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_queue_for_the_line_but_not_for_the_other_direction() {
+    fn frames_queue_per_direction() {
         let (mut a, mut b) = connect(config());
         send(&mut a, 0, 1514).unwrap();
         send(&mut a, 0, 1514).unwrap();
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_sender_has_room_when_its_first_frame_is_on_the_line() {
+    fn a_full_transmit_ring_has_space_once_its_first_frame_is_on_the_line() {
         let (mut a, _b) = connect(config());
         for _ in 0..3 {
             send(&mut a, 0, 1514).unwrap();
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_leaves_after_the_core_has_worked_on_it() {
+    fn a_frame_leaves_after_its_cpu_time() {
         let (a, b) = connect(config());
         let mut a = a.with_transmit_cost(Span::from_nanos(250));
         send(&mut a, 0, 60).unwrap();

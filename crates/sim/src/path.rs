@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_bottleneck_cannot_hold_is_dropped() {
+    fn frames_beyond_the_bottleneck_buffer_are_dropped() {
         let (mut near, mut far) = connect(config(), config(), &Rng::seeded(1));
         (0..12).for_each(|n| send(&mut near, at(0), n));
         send(&mut near, at(80), 20);
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_are_those_of_the_shared_core() {
+    fn faults_are_those_of_the_shared_fault_model() {
         let faults = "loss=10%,duplicate=5%,reorder=10%,late=1ms".parse().unwrap();
         let (mut near, mut far) = connect(Config { faults, ..config() }, config(), &Rng::seeded(1));
         for n in 0..200 {
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_that_find_more_than_the_threshold_are_marked_if_they_may_be() {
+    fn ecn_capable_frames_above_the_threshold_are_marked() {
         let marking = Config { mark: Some(Bytes::new(300)), ..config() };
         let (mut near, mut far) = connect(marking, config(), &Rng::seeded(1));
         for ecn in [2, 1, 2, 2, 1, 0, 3] {

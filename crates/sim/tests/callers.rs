@@ -30,7 +30,7 @@ proptest! {
 
     /// A shard that keeps up sheds no client.
     #[test]
-    fn below_the_target_nobody_is_shed(service_us in 50_u64..200, load in 0.1..0.8_f64, seed in 0..1_000_u64) {
+    fn below_the_target_no_client_is_shed(service_us in 50_u64..200, load in 0.1..0.8_f64, seed in 0..1_000_u64) {
         let config = server(service_us, seed, &format!(
             "load = {load}\nguard = \"queue-delay\"\nwarmup = \"1ms\"\nduration = \"500ms\""
         ));
@@ -55,7 +55,7 @@ proptest! {
 
     /// A second after the end of a surge no client is shed.
     #[test]
-    fn it_recovers_within_a_second(service_us in 50_u64..200, surge in 2.0..8.0_f64, seed in 0..1_000_u64) {
+    fn goodput_recovers_within_a_second(service_us in 50_u64..200, surge in 2.0..8.0_f64, seed in 0..1_000_u64) {
         let config = server(service_us, seed, &format!(
             "load = 0.6\nsurge = {surge}\nsurge_until = \"700ms\"\nguard = \"queue-delay\"\n\
              warmup = \"1700ms\"\nduration = \"300ms\""
@@ -68,7 +68,7 @@ proptest! {
     //~ guard: G4: receiving takes no more than its share while requests wait
     /// Receiving with priority stays within its share while requests wait, under any load.
     #[test]
-    fn receiving_is_bounded_under_a_flood(percent in 2_u8..30, load in 20.0..40.0_f64, seed in 0..1_000_u64) {
+    fn receive_processing_is_bounded_under_a_flood(percent in 2_u8..30, load in 20.0..40.0_f64, seed in 0..1_000_u64) {
         let config = server(50, seed, &format!(
             "load = {load}\ntransport = 100000\nreceive_percent = {percent}\nwarmup = \"100ms\"\nduration = \"50ms\""
         ));
@@ -98,7 +98,7 @@ fn without_a_bound_a_flood_takes_the_core_from_the_requests() {
 /// A dropped frame is resent a second later, passes the guard, and causes work for a client
 /// that has left.
 #[test]
-fn a_flood_out_of_nowhere_takes_no_frame_from_those_who_came_in() {
+fn a_sudden_flood_costs_admitted_clients_no_frame() {
     let lost = |guard: &str| {
         let more = format!(
             "load = 10\nguard = \"{guard}\"\npatience = \"25ms\"\nwarmup = \"1ms\"\nduration = \"20ms\""
@@ -112,7 +112,7 @@ fn a_flood_out_of_nowhere_takes_no_frame_from_those_who_came_in() {
 //~ guard: where receiving goes first, throughput falls on the line of (7)
 /// The paper's (7), with the costs of the stack's steps: a line of slope −µ2/µ1.
 #[test]
-fn where_receiving_goes_first_less_is_served_the_more_come_as_the_line_says() {
+fn without_a_bound_throughput_falls_linearly_with_arrivals() {
     // The last one: long enough that most warm-up clients have left before measurement.
     for (load, warmup) in [(2, "250ms"), (10, "250ms"), (4, "700ms")] {
         let more = format!("load = {load}\ntransport = 100000\nwarmup = \"{warmup}\"\nduration = \"50ms\"");
@@ -125,7 +125,7 @@ fn where_receiving_goes_first_less_is_served_the_more_come_as_the_line_says() {
 }
 
 #[test]
-fn those_who_matter_come_in_and_the_others_are_shed() {
+fn the_urgent_class_is_admitted_and_the_others_are_shed() {
     let config = server(
         100,
         1,
@@ -139,7 +139,7 @@ fn those_who_matter_come_in_and_the_others_are_shed() {
 }
 
 #[test]
-fn a_reset_tells_callers_that_they_need_not_wait() {
+fn a_reset_spares_clients_the_connect_timeout() {
     let more =
         "load = 3\nguard = \"queue-delay\"\nrefusal = \"reset\"\nwarmup = \"1s\"\nduration = \"200ms\"";
     let config = server(100, 1, more);
@@ -149,7 +149,7 @@ fn a_reset_tells_callers_that_they_need_not_wait() {
 }
 
 #[test]
-fn without_a_guard_everybody_is_served_too_late() {
+fn without_a_guard_every_client_is_served_too_late() {
     let config = server(100, 1, "load = 2\nwarmup = \"600ms\"\nduration = \"200ms\"");
     let outcome = run(&config);
     assert!(outcome.served_per_s > 0.9 * config.capacity_per_s());
@@ -159,7 +159,7 @@ fn without_a_guard_everybody_is_served_too_late() {
 //~ guard: simulated clients take as many addresses as they need
 /// Closed connections keep their slots until the server acknowledges, which a flood delays.
 #[test]
-fn callers_take_as_many_addresses_as_they_need_and_more_are_an_error() {
+fn clients_use_as_many_addresses_as_needed_and_too_many_is_an_error() {
     let flood = |each: usize| {
         let more = "load = 20\ntransport = 100000\nwarmup = \"50ms\"\nduration = \"50ms\"";
         overloaded_stack::run(&server(50, 1, &format!("{more}\nconnections_max = {each}")))
@@ -180,7 +180,7 @@ fn equal_seeds_replay() {
 }
 
 #[test]
-fn settings_that_cannot_be_are_refused_with_their_value() {
+fn invalid_settings_are_refused_with_their_value() {
     let refused = |more: &str| {
         Config::from_toml(&format!("service = \"exp 5us\"\n{more}")).expect_err(more).to_string()
     };

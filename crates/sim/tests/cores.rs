@@ -10,7 +10,7 @@ fn outcome(text: &str) -> Outcome {
 
 //~ cores: the simulated machine agrees with M/M/c and with the model of interference
 #[test]
-fn lanes_of_their_own_are_the_servers_of_mmc() {
+fn dedicated_logical_cores_are_an_mmc_queue() {
     let found = outcome(
         r#"
         policy = "static"
@@ -72,7 +72,7 @@ fn every_10_us_at_half_the_service_rate_add_5_us_of_queueing_delay() {
 
 //~ cores: loads change at the configured times
 #[test]
-fn loads_change_when_they_are_told_to() {
+fn loads_change_on_schedule() {
     let served = |changes: &str| {
         let found = outcome(&format!(
             r#"
@@ -137,7 +137,7 @@ fn beside(policy: &str, threads: u32, needs: &str) -> Outcome {
 const STREAM: &str = "{ memory = 0.9, bandwidth_gb = 6.0, footprint = \"64MB\", misses = 1.0 }";
 
 #[test]
-fn caladan_keeps_the_tail_beside_a_stream_and_gives_be_the_bandwidth_that_is_left() {
+fn caladan_keeps_the_tail_next_to_stream_and_gives_best_effort_the_spare_bandwidth() {
     let p999 = |found: &Outcome| found.tasks[0].latency.quantile(0.999).as_micros_f64();
     let (alone, caladan, shenango) =
         (beside("caladan", 0, STREAM), beside("caladan", 8, STREAM), beside("shenango", 8, STREAM));
@@ -158,7 +158,7 @@ fn what_lc_leaves_be_has() {
 
 //~ cores: impossible guarantees are refused with both numbers
 #[test]
-fn what_cannot_be_is_refused_with_what_would_be_valid() {
+fn an_invalid_setting_is_refused_with_the_valid_range() {
     for (text, says) in [
         ("policy = \"caladan\"\nlasts = \"0ns\"\ntasks = []", "lasts 0ns"),
         ("policy = \"caladan\"\nlasts = \"1s\"\ntasks = []", "0 tasks are outside"),

@@ -37,14 +37,14 @@ fn line(bytes: u32, gbps: u64) -> Span {
 }
 
 #[test]
-fn one_segment_takes_its_lines_delays_and_so_does_its_answer() {
+fn one_segment_and_its_ack_take_their_links_delays() {
     let delay = Span::from_nanos(2 * 20_200);
     let expected = line(SEGMENT_BYTES, 10) * 2 + line(ACK_BYTES, 10) * 2 + delay * 2;
     assert_eq!(took(&alone(STAR, 1, "")), expected);
 }
 
 #[test]
-fn across_a_dumbbell_it_takes_the_core_too() {
+fn across_a_dumbbell_a_segment_also_takes_the_core_link() {
     let there = line(SEGMENT_BYTES, 10) * 2 + line(SEGMENT_BYTES, 40);
     let back = line(ACK_BYTES, 10) * 2 + line(ACK_BYTES, 40);
     let delay = Span::from_nanos(2 * 20_200 + 200);
@@ -52,20 +52,20 @@ fn across_a_dumbbell_it_takes_the_core_too() {
 }
 
 #[test]
-fn a_train_is_as_long_as_its_segments_on_the_slowest_line() {
+fn a_train_takes_its_segments_time_on_the_slowest_link() {
     let one = took(&alone(STAR, 1, ""));
     assert_eq!(took(&alone(STAR, 50, "")), one + line(SEGMENT_BYTES, 10) * 49);
 }
 
 #[test]
-fn a_window_waits_for_its_answers() {
+fn a_full_window_waits_for_its_acks() {
     let settings = "transport = { kind = \"ns2\", window = 4, window_max = 4 }";
     let one = took(&alone(STAR, 1, ""));
     assert_eq!(took(&alone(STAR, 12, settings)), one * 3 + line(SEGMENT_BYTES, 10) * 3);
 }
 
 #[test]
-fn two_flows_of_one_host_share_its_line_in_turns_or_wait_for_each_other() {
+fn two_flows_of_a_host_share_its_link_round_robin_or_fifo() {
     let both =
         "room = 1000\nflows = 2\nsizes = \"list 73000\"\narrivals = \"burst 2 1s 0ns\"\nsenders = \"first\"";
     let took = |scheduler| {
@@ -84,7 +84,7 @@ fn two_flows_of_one_host_share_its_line_in_turns_or_wait_for_each_other() {
 /// for another 0.4 µs. It meets that segment at no later hop, since it follows directly behind
 /// it.
 #[test]
-fn an_urgent_packet_waits_for_the_one_on_the_line_and_for_nothing_else() {
+fn an_urgent_packet_waits_only_for_the_one_in_transmission() {
     let flows = "thresholds = [1]\nroom = 1000\nflows = 2\nsizes = \"list 146000*1 1460*1\"\n\
                  arrivals = \"uniform 50000\"\nsenders = \"first\"";
     let one = took(&alone(STAR, 1, ""));
@@ -100,7 +100,7 @@ fn an_urgent_packet_waits_for_the_one_on_the_line_and_for_nothing_else() {
 /// Senders enqueue everything at once, so that idle time would show: the last byte leaves when
 /// all bytes have had the line, in any order.
 #[test]
-fn a_line_is_never_idle_while_something_waits() {
+fn links_are_work_conserving() {
     let flows = "thresholds = [5, 20]\nroom = 10000\nflows = 12\nsizes = \"list 14600*3 146000*2 1460\"\n\
                  arrivals = \"burst 12 1s 0ns\"\nsenders = \"first\"\n\
                  transport = { window = 1000, window_max = 1000, rto = \"1s\" }";
@@ -116,7 +116,7 @@ fn a_line_is_never_idle_while_something_waits() {
 //~ fabric: levels counted at switches are those that senders count
 /// Without losses and pauses, ports count the same bytes as senders.
 #[test]
-fn switches_tell_the_levels_that_senders_would() {
+fn switches_assign_the_levels_that_senders_would() {
     for scheduler in ["pias", "fish", "fish-plus"] {
         for (topology, ways) in [(STAR, "flow"), (LEAF_SPINE, "spray"), (FAT_TREE, "flow")] {
             let outcome = |tagging| {
@@ -136,7 +136,7 @@ fn switches_tell_the_levels_that_senders_would() {
 //~ fabric: limits by packets or bytes, per port, level or switch, and marks by port, level or flow agree
 /// In the direction of the data only full segments are queued.
 #[test]
-fn room_in_bytes_is_room_in_packets_where_all_are_alike() {
+fn byte_and_packet_buffers_agree_for_equal_packets() {
     for (scheduler, _) in SCHEDULERS {
         let outcome = |room: &str, mark: &str| {
             let flows = "flows = 30\nsenders = \"first\"\narrivals = \"poisson 20000\"\n\
@@ -151,7 +151,7 @@ fn room_in_bytes_is_room_in_packets_where_all_are_alike() {
 
 //~ fabric: limits by packets or bytes, per port, level or switch, and marks by port, level or flow agree
 #[test]
-fn a_flow_alone_is_marked_alike_by_what_waits_at_the_port_at_its_level_and_of_itself() {
+fn a_single_flow_is_marked_alike_by_port_queue_and_flow_thresholds() {
     let outcome = |scheduler: &str, marking: &str| {
         let flow = "room = 500\nmark = 30\nflows = 1\nsizes = \"list 3000000\"\nsenders = \"first\"";
         let more = format!("{flow}\narrivals = \"uniform 10\"\nmarking = \"{marking}\"");
@@ -166,7 +166,7 @@ fn a_flow_alone_is_marked_alike_by_what_waits_at_the_port_at_its_level_and_of_it
 
 //~ fabric: limits by packets or bytes, per port, level or switch, and marks by port, level or flow agree
 #[test]
-fn ports_of_a_switch_share_its_room() {
+fn ports_of_a_switch_share_its_buffer() {
     let outcome = |senders: &str, buffer: &str| {
         let flows = "room = 60\nflows = 30\narrivals = \"poisson 20000\"\nsizes = \"list 40000*3 400000\"";
         let more = format!("{LEVELS}\n{flows}\nsenders = \"{senders}\"\nbuffer = \"{buffer}\"");
@@ -179,7 +179,7 @@ fn ports_of_a_switch_share_its_room() {
 
 //~ fabric: a flow alone is exactly as fast as its ideal
 #[test]
-fn a_flow_alone_is_as_fast_as_its_ideal() {
+fn a_single_flow_achieves_its_ideal_time() {
     for topology in [STAR, LEAF_SPINE] {
         for segments in [1, 2, 50, 3_000] {
             for ways in ["ways = \"spray\"", "ways = \"flow\""] {
@@ -196,7 +196,7 @@ fn a_flow_alone_is_as_fast_as_its_ideal() {
 
 //~ fabric: planned flows start when and where the plan says
 #[test]
-fn planned_flows_begin_when_and_where_they_are_planned() {
+fn trace_flows_start_at_their_time_and_host() {
     let mut config = config(
         STAR,
         "fifo",
@@ -218,7 +218,7 @@ fn planned_flows_begin_when_and_where_they_are_planned() {
 
 //~ fabric: load is the share of a host's line that segments take
 #[test]
-fn load_is_the_share_of_a_hosts_line_that_segments_take() {
+fn load_is_the_share_of_a_hosts_link_used_by_segments() {
     let load = |senders: &str, sizes: &str, arrivals: &str| {
         let more = format!(
             "room = 9\nflows = 1\nsenders = {senders}\nsizes = \"{sizes}\"\narrivals = \"{arrivals}\""
@@ -236,7 +236,7 @@ fn load_is_the_share_of_a_hosts_line_that_segments_take() {
 
 //~ fabric: sampling of queue lengths changes nothing
 #[test]
-fn what_waits_where_is_seen_when_asked_and_changes_nothing() {
+fn occupancy_sampling_changes_no_outcome() {
     let more = format!("{LEVELS}\noccupancy = true");
     let plain = run(&many_flows(LEAF_SPINE, "fish", "40", 0, 7, LEVELS));
     let mut seen = run(&many_flows(LEAF_SPINE, "fish", "40", 0, 7, &more));
@@ -284,7 +284,7 @@ proptest! {
 
     //~ fabric: every packet is delivered, dropped or still queued, and nothing is faster than its line
     #[test]
-    fn every_packet_is_delivered_dropped_or_still_there_and_every_flow_arrives(
+    fn every_packet_is_delivered_dropped_or_queued_and_every_flow_completes(
         scheduler in schedulers(),
         topology in select(vec![STAR, DUMBBELL, LEAF_SPINE, FAT_TREE]),
         (room, bytes) in (3..200_usize, any::<bool>()),
@@ -323,7 +323,7 @@ proptest! {
     //~ fabric: FISH with one flow per level is PIAS; without thresholds it takes turns
     /// Without thresholds there is one level, hence levels have no effect.
     #[test]
-    fn without_thresholds_fish_takes_turns_and_pias_is_order_of_arrival(
+    fn without_thresholds_fish_is_round_robin_and_pias_is_fifo(
         room in 10..200_usize,
         seed in 0..1_000_u64,
     ) {
@@ -347,7 +347,7 @@ fn schedulers_agree_where_no_two_flows_meet() {
 
 //~ fabric: invalid settings are refused with their value
 #[test]
-fn settings_that_cannot_be_are_refused_with_their_value() {
+fn invalid_settings_are_refused_with_their_value() {
     let good = "topology = { kind = \"star\", hosts = 2, host = { gbps = 10, delay = \"1us\" } }\nscheduler = \"fish\"\n\
                 thresholds = [3, 9]\nroom = 240\nflows = 10\nsizes = \"websearch\"\n\
                 arrivals = \"poisson 10\"\nsenders = \"first\"\n";

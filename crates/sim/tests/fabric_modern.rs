@@ -54,7 +54,7 @@ fn after_handshake(full: u64, rest: u64) -> Span {
 }
 
 #[test]
-fn a_segment_and_a_train_take_a_handshake_and_their_lines_and_so_does_the_last_answer() {
+fn a_flow_takes_a_handshake_its_links_delays_and_the_last_ack() {
     let alone = |segments| together(1, segments, "", "room = 1000");
     // A flow's segment of 1,460 bytes becomes one of 1,448 and one of 12.
     assert_eq!(took(&alone(1).flows[0]), after_handshake(1, 12));
@@ -65,7 +65,7 @@ fn a_segment_and_a_train_take_a_handshake_and_their_lines_and_so_does_the_last_a
 
 //~ fabric: on an open connection a train takes its lines alone, and a lost tail is found in a few round trips
 #[test]
-fn on_a_connection_that_is_open_a_train_takes_its_lines_alone() {
+fn on_an_open_connection_a_train_takes_only_its_links_delays() {
     let took = |segments| took(&together(1, segments, ", established = true", "room = 1000").flows[0]);
     let handshake = line(SYN) * 4 + DELAY * 4;
     assert_eq!(took(1), after_handshake(1, 12) - handshake);
@@ -73,7 +73,7 @@ fn on_a_connection_that_is_open_a_train_takes_its_lines_alone() {
 }
 
 #[test]
-fn on_a_connection_that_is_open_what_was_on_its_way_when_a_millisecond_ended_is_no_duplicate() {
+fn on_an_open_connection_packets_in_flight_at_a_timestamp_tick_are_no_duplicates() {
     // Timestamps have a resolution of a millisecond: some segments cross a tick in flight.
     let text =
         "flows = 60\narrivals = \"uniform 52000\"\nsenders = \"first\"\nsizes = \"list 1448\"\nroom = 1000";
@@ -84,7 +84,7 @@ fn on_a_connection_that_is_open_what_was_on_its_way_when_a_millisecond_ended_is_
 
 //~ fabric: on an open connection a train takes its lines alone, and a lost tail is found in a few round trips
 #[test]
-fn on_a_connection_that_is_open_a_lost_tail_is_found_in_a_few_round_trips() {
+fn on_an_open_connection_tail_loss_is_detected_within_a_few_rtts() {
     // The last four of ten segments sent at once are dropped.
     let outcome = together(1, 9, ", established = true", "room = 5");
     assert!(outcome.counters.dropped >= 4, "{:?}", outcome.counters);
@@ -93,7 +93,7 @@ fn on_a_connection_that_is_open_a_lost_tail_is_found_in_a_few_round_trips() {
 }
 
 #[test]
-fn a_window_that_was_acknowledged_doubles() {
+fn in_slow_start_the_window_doubles_per_rtt() {
     // Ten segments, twenty, and the rest: two more round trips.
     let one = took(&together(1, 9, "", "room = 1000").flows[0]);
     let three = took(&together(1, 40, "", "room = 1000").flows[0]);
@@ -107,7 +107,7 @@ proptest! {
     #![proptest_config(proptest::test_runner::Config::with_cases(16))]
 
     #[test]
-    fn every_packet_is_delivered_dropped_or_still_there_and_every_flow_arrives(
+    fn every_packet_is_delivered_dropped_or_queued_and_every_flow_completes(
         scheduler in select(SCHEDULERS.map(|(name, _)| name).to_vec()),
         topology in select(vec![STAR, LEAF_SPINE]),
         room in 3..200_usize,
@@ -137,7 +137,7 @@ proptest! {
 }
 
 #[test]
-fn flows_that_keep_to_one_way_send_nothing_again_where_nothing_is_dropped() {
+fn flows_on_one_path_without_drops_never_retransmit() {
     let more = "room = 100000\nmark = 65\nflows = 40\nsenders = \"all\"\narrivals = \"poisson 20000\"\n\
                 sizes = \"list 40000*3 400000\"";
     let outcome = run(&config(LEAF_SPINE, "fifo", "", more));
@@ -173,7 +173,7 @@ fn steady(flows: u32, segments: [u32; 2], transport: &str, more: &str) -> Steady
 /// estimates the share of marks. The queue never exceeds K + N, and is never empty if K >
 /// C·RTT/7.
 #[test]
-fn dctcp_marks_what_its_model_says_and_keeps_the_queue_within_it() {
+fn dctcp_marking_and_queue_match_its_model() {
     const MARK: u32 = 65;
     // C·RTT: four delays, and a segment and an acknowledgement on each line.
     let pipe = (DELAY * 4 + line(FULL) * 2 + line(ACK) * 2).as_nanos() as f64 / 1200.0;
@@ -195,7 +195,7 @@ fn dctcp_marks_what_its_model_says_and_keeps_the_queue_within_it() {
 /// Mathis et al., CCR '97: a window that halves on each loss sends √(3/2)/√p segments per round
 /// trip.
 #[test]
-fn newreno_sends_what_its_losses_allow() {
+fn newreno_throughput_matches_its_loss_rate() {
     let found = steady(1, [10_000, 70_000], ", congestion = \"newreno\"", "room = 4");
     let rtt = (DELAY * 4 + line(FULL) * 2 + line(ACK) * 2).as_nanos() as f64;
     let loss = f64::from(found.retransmitted) / found.packets;

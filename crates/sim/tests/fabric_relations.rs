@@ -49,7 +49,7 @@ fn many_flows(seed: u64, hosts: u32, count: usize) -> Vec<TraceFlow> {
 /// beside the receiver. A sixth crosses the core to another host. The host's line gives each of
 /// the five 2 Gbit/s, which leaves the sixth 8 of the core.
 #[test]
-fn turns_of_bytes_on_a_dumbbell_give_flows_of_unequal_ways_their_max_min_shares() {
+fn drr_on_a_dumbbell_gives_flows_their_max_min_shares() {
     const DUMBBELL: &str = r#"{ kind = "dumbbell", hosts_per_side = 5,
         host = { gbps = 10, delay = "20us" }, core = { gbps = 16, delay = "5us" } }"#;
     // Even hosts are on one side, odd ones on the other.
@@ -69,7 +69,7 @@ fn turns_of_bytes_on_a_dumbbell_give_flows_of_unequal_ways_their_max_min_shares(
 
 //~ fabric: ns-2's transport retransmits a timeout after the last answer, to the nanosecond
 #[test]
-fn what_was_lost_is_sent_again_a_timeout_after_the_last_answer_to_the_ns() {
+fn a_lost_packet_is_retransmitted_exactly_one_rto_after_the_last_ack() {
     let took_of = |segments, room: u32| {
         let more = format!("room = {room}\ntransport = {{ rto = \"2ms\" }}");
         took(&outcome(&star(2), "fifo", &more, &[at_once(0, 1, segments)]).flows[0])
@@ -115,7 +115,7 @@ proptest! {
 
     //~ fabric: half the speed takes twice as long; host names do not matter; more buffer loses no more
     #[test]
-    fn hosts_that_change_names_change_nothing(scheduler in schedulers(), shift in 1..6_u32, seed in 0..1_000_u64) {
+    fn renumbering_hosts_changes_nothing(scheduler in schedulers(), shift in 1..6_u32, seed in 0..1_000_u64) {
         let renamed = |shift| {
             let mut flows = many_flows(seed, 6, 60);
             for flow in &mut flows {
@@ -131,7 +131,7 @@ proptest! {
     /// Open loop: lost segments are not resent before the end. One queue: with two in series, a
     /// larger first buffer can cost more drops in the second.
     #[test]
-    fn order_of_arrival_with_twice_the_room_loses_no_more(room in 1..40_u32, seed in 0..1_000_u64) {
+    fn fifo_with_twice_the_buffer_loses_no_more(room in 1..40_u32, seed in 0..1_000_u64) {
         let dropped = |room: u32| {
             let more = format!(
                 "room = {room}\nlimit = \"400s\"\n\

@@ -115,7 +115,7 @@ const ROOM: usize = 10_000_000;
 const SEGMENT: Span = Span::from_nanos(1_200);
 
 #[test]
-fn exponential_packets_in_order_of_arrival_are_an_mm1_queue() {
+fn exponential_packets_in_fifo_order_are_an_mm1_queue() {
     let distribution: Distribution = "exp 10us".parse().unwrap();
     for load in [0.5, 0.8] {
         let rate = load / distribution.mean().as_secs_f64();
@@ -126,7 +126,7 @@ fn exponential_packets_in_order_of_arrival_are_an_mm1_queue() {
 }
 
 #[test]
-fn whole_web_search_flows_in_order_of_arrival_are_an_mg1_queue() {
+fn whole_web_search_flows_in_fifo_order_are_an_mg1_queue() {
     let demand = Sizes::WebSearch.demand();
     let second = SEGMENT.as_secs_f64();
     for load in [0.5, 0.8] {
@@ -156,7 +156,7 @@ fn short_mean() -> f64 {
 }
 
 #[test]
-fn turns_of_one_packet_share_a_line_as_processor_sharing_does() {
+fn packet_round_robin_approximates_processor_sharing() {
     for load in [0.5, 0.8] {
         let rate = load / (short_mean() * SEGMENT.as_secs_f64());
         let jobs = poisson(200_000, rate, |rng| (vec![Priority::HIGHEST; short(rng)], SEGMENT));
@@ -176,7 +176,7 @@ fn turns_of_one_packet_share_a_line_as_processor_sharing_does() {
 }
 
 #[test]
-fn levels_that_flows_sink_through_are_the_queue_that_thresholds_are_chosen_by() {
+fn pias_levels_match_the_queueing_model_of_its_thresholds() {
     let thresholds = [2.0, 10.0, 100.0];
     let points = [(1.0, 0.0), (1.0, 0.3), (5.0, 0.5), (60.0, 0.8), (400.0, 1.0)];
     let demand = feedback::SizeDistribution::new(points.to_vec()).unwrap();
@@ -199,7 +199,7 @@ fn levels_that_flows_sink_through_are_the_queue_that_thresholds_are_chosen_by() 
 }
 
 #[test]
-fn strict_levels_are_a_queue_with_priorities_that_do_not_interrupt() {
+fn strict_levels_are_a_non_preemptive_priority_queue() {
     let distribution: Distribution = "exp 10us".parse().unwrap();
     let class = |load: f64| mg1::Class {
         rate_per_s: load / distribution.mean().as_secs_f64(),
@@ -250,7 +250,7 @@ fn planned(count: usize, rate_per_s: f64, segments: impl Fn(&mut Rng) -> u64) ->
 }
 
 #[test]
-fn a_port_that_segments_come_to_at_random_is_an_md1_queue() {
+fn poisson_segments_at_a_port_are_an_md1_queue() {
     for load in [0.5, 0.8] {
         let rate = load / SEGMENT.as_secs_f64();
         let theory = mg1::wait_mean(rate, &Distribution::Constant(SEGMENT)).unwrap().as_secs_f64();
@@ -259,7 +259,7 @@ fn a_port_that_segments_come_to_at_random_is_an_md1_queue() {
 }
 
 #[test]
-fn a_port_that_flows_come_to_at_random_is_an_mg1_queue() {
+fn poisson_flows_at_a_port_are_an_mg1_queue() {
     // Geometric: k segments with probability p (1 - p)^(k - 1).
     let p: f64 = 0.125;
     let (mean, square) = (1.0 / p, (2.0 - p) / (p * p));

@@ -69,7 +69,7 @@ proptest! {
 
 /// All flows start at once and all lines are equal: most events at a switch coincide.
 #[test]
-fn what_happens_at_the_same_instant_happens_in_the_same_order_on_any_number_of_threads() {
+fn simultaneous_events_have_the_same_order_on_any_number_of_threads() {
     for transport in TRANSPORTS {
         for scheduler in ["fifo", "fish", "fish-plus"] {
             let flows =
@@ -82,7 +82,7 @@ fn what_happens_at_the_same_instant_happens_in_the_same_order_on_any_number_of_t
 }
 
 #[test]
-fn a_flow_alone_crosses_parts_and_leaves_nothing_behind() {
+fn a_single_flow_crosses_partitions_and_leaves_no_state() {
     let flow =
         "flows = 1\nsenders = \"first\"\narrivals = \"uniform 1\"\nsizes = \"list 3000000\"\nroom = 100";
     for topology in [STAR, DUMBBELL, LEAF_SPINE, FAT_TREE] {

@@ -24,7 +24,7 @@ fn served_per_s(outcome: &Outcome) -> f64 {
 
 //~ guard: throughput of a simulated server agrees with (1) to (7) within 5 %
 #[test]
-fn throughput_is_what_the_model_says_within_five_percent() {
+fn throughput_is_within_5_percent_of_the_model() {
     for rate_per_s in [1_000.0, 2_000.0, 2_700.0, 3_500.0, 6_000.0, 15_000.0, 25_000.0] {
         let config = config(rate_per_s, "");
         let (model, seen) =
@@ -45,7 +45,7 @@ fn shedding_keeps_throughput_near_its_peak_where_it_fell_to_a_quarter() {
 //~ guard: at ten times capacity a delay-based policy keeps goodput where a long queue serves in vain
 /// Ten times capacity, client timeout of 100 ms, capacity for 511 requests.
 #[test]
-fn a_policy_that_looks_at_delay_keeps_goodput_where_much_room_serves_in_vain() {
+fn a_delay_policy_keeps_the_goodput_that_a_large_buffer_wastes() {
     let goodput = |more: &str| {
         let base = "serve_room = 511\npatience = \"100ms\"\nreceive = \"exp 10us\"\nshed = \"300ns\"\n";
         let outcome = run(&config(33_000.0, &format!("{base}{more}")));
@@ -60,7 +60,7 @@ fn a_policy_that_looks_at_delay_keeps_goodput_where_much_room_serves_in_vain() {
 }
 
 #[test]
-fn without_receiving_in_the_way_a_backlog_serves_in_vain_as_the_formula_says() {
+fn without_receive_cost_a_full_backlog_wastes_work_as_the_formula_predicts() {
     for room in [20, 128] {
         let more = format!("receive = \"exp 1ns\"\nserve_room = {room}\npatience = \"15ms\"");
         let outcome = run(&config(4_300.0, &more));
@@ -79,7 +79,7 @@ proptest! {
     #![proptest_config(proptest::test_runner::Config::with_cases(24))]
 
     #[test]
-    fn everybody_ends_in_one_way_and_a_seed_replays(
+    fn every_client_has_one_outcome_and_a_seed_replays(
         rate in select(vec!["poisson 2000", "poisson 50000", "uniform 3300", "burst 400 100ms 0ns"]),
         capacities in [1..100_u32, 1..100_u32],
         shed in select(vec!["0ns", "300ns", "100us"]),
@@ -100,7 +100,7 @@ proptest! {
 }
 
 #[test]
-fn servers_that_cannot_be_are_refused_with_their_value() {
+fn invalid_servers_are_refused_with_their_value() {
     let good = "arrivals = \"poisson 10\"\nrequests = 5\nreceive = \"1us\"\nserve = \"2us\"\nreceive_room = 3\n\
                 serve_room = 4\npatience = \"1s\"\n";
     assert!(Config::from_toml(good).is_ok());

@@ -74,7 +74,7 @@ const ALL: [&str; 12] = [
 
 //~ platform: every request is answered, refused, dropped or pending, with any mechanisms on
 #[test]
-fn every_request_is_answered_refused_dropped_or_under_way_whatever_is_on() {
+fn with_any_mechanisms_every_request_is_accounted_for() {
     let mut request_counts = Vec::new();
     for mechanisms in ALL {
         let outcome = outcome(mechanisms, "");
@@ -118,7 +118,7 @@ fn a_seed_replays_a_run_and_another_does_not() {
 
 //~ platform: a client that claims more urgency than granted gains nothing
 #[test]
-fn who_claims_to_be_more_urgent_than_was_granted_gains_nothing() {
+fn claiming_more_than_the_granted_class_gains_nothing() {
     let of = |level: &str| {
         let text = text("all", "").replace("level = 1\n        granted = 6", level);
         let outcome = run(&Config::from_toml(&text).expect("a platform"));
@@ -132,7 +132,7 @@ fn who_claims_to_be_more_urgent_than_was_granted_gains_nothing() {
 
 //~ platform: each switch changes its own mechanism only
 #[test]
-fn without_disturbance_or_overload_no_switch_changes_what_is_answered() {
+fn without_interference_or_overload_no_mechanism_changes_the_answers() {
     let quiet = |mechanisms: &str| {
         let mut config = Config::from_toml(&text(mechanisms, "")).expect("a platform");
         config.classes.truncate(1);
@@ -191,7 +191,7 @@ fn alone(service: &str, rate_per_s: u64) -> Outcome {
 
 //~ platform: a seed replays a run; one core alone is an M/G/1 queue
 #[test]
-fn one_core_without_anything_around_it_is_an_m_g_1_queue() {
+fn one_core_alone_is_an_m_g_1_queue() {
     for service in ["exp 10us", "10us", "bimodal 5us 50us 0.1"] {
         let distribution: Distribution = service.parse().expect("a law");
         let rate_per_s = 0.7 / distribution.mean().as_secs_f64();
@@ -205,7 +205,7 @@ fn one_core_without_anything_around_it_is_an_m_g_1_queue() {
 }
 
 #[test]
-fn what_cannot_be_built_is_refused_with_its_value() {
+fn an_invalid_setting_is_refused_with_its_value() {
     let refused = |from: &str, to: &str, says: &str| {
         let text = text("all", "");
         assert!(text.contains(from), "{from:?}");
@@ -225,7 +225,7 @@ fn what_cannot_be_built_is_refused_with_its_value() {
 
 //~ platform: a request that can bear two losses drops a level and costs no other of its level
 #[test]
-fn who_can_bear_a_loss_loses_nobody_of_his_level_who_cannot() {
+fn a_loss_tolerant_class_costs_its_level_no_other_requests() {
     // Users with a long objective at once, at the level of those with a short one, and ports
     // with small buffers.
     let missed = |patience: &str| {

@@ -111,7 +111,7 @@ fn no_core_is_busier_than_time_allows() {
 
 //~ dispatch: mode `ideal` drops less urgent frames in the driver, or preempts them in the simulator
 #[test]
-fn preemption_spares_the_urgent_the_long_ones() {
+fn preemption_keeps_urgent_requests_from_waiting_for_long_ones() {
     let text = r#"
         mode = "adps"
         workers = 1
@@ -146,7 +146,7 @@ fn a_small_ring_drops_and_tcp_repairs() {
 
 //~ input: an invalid world is refused with what would be valid
 #[test]
-fn a_bad_world_is_refused_with_what_would_be_valid() {
+fn an_invalid_configuration_is_refused_with_the_valid_range() {
     let refused = |from: &str, to: &str| {
         Config::from_toml(&BURSTS.replace("MODE", "none").replace(from, to)).unwrap_err().to_string()
     };
@@ -179,7 +179,7 @@ const UNMARKED: &str = r#"
 
 //~ classifiers: scenario 6: kinds measured as long stay on their own worker, end to end in the simulator
 #[test]
-fn kinds_that_were_measured_to_run_long_stay_on_their_own_worker() {
+fn kinds_with_measured_long_service_stay_on_their_own_worker() {
     let [none, adps] =
         ["none", "adps"].map(|mode| run(&Config::from_toml(&UNMARKED.replace("MODE", mode)).unwrap()));
     let p99 = [&none, &adps].map(|outcome| p99_us(outcome, "short"));

@@ -60,7 +60,7 @@ fn of_requests_split_a_hundred_ways_63_percent_meet_a_one_percent_tail() {
 }
 
 #[test]
-fn one_deadline_for_all_makes_deadline_order_order_of_arrival() {
+fn with_one_deadline_edf_is_fifo() {
     let config = config(r#"{ name = "S1", service = "normal 9ms 2ms" }"#, 100.0, ONE_SLO);
     for (shedding, _) in SHEDDINGS {
         let [fifo, edf] = ["fifo", "edf"].map(|order| with(&config, order, shedding));
@@ -70,7 +70,7 @@ fn one_deadline_for_all_makes_deadline_order_order_of_arrival() {
 }
 
 #[test]
-fn every_policy_is_given_the_same_work_and_answers_for_all_of_it() {
+fn every_policy_gets_the_same_work_and_accounts_for_all_of_it() {
     let stages = r#"{ name = "S1", servers = 2, service = "exp 19ms", hop = "exp 1ms" },
         { name = "W", parts = 4, service = "exp 9ms", reserve = "10ms", partial = true },
         { name = "A", service = "3ms" }"#;
@@ -92,7 +92,7 @@ fn every_policy_is_given_the_same_work_and_answers_for_all_of_it() {
 }
 
 #[test]
-fn mixed_deadlines_gain_by_deadline_order_and_by_dropping_what_cannot_make_it() {
+fn edf_and_dropping_late_work_help_mixed_deadlines() {
     let config = config(r#"{ name = "S1", service = "exp 9.2ms" }"#, 100.0, MIXED);
     let [fifo, edf] = ["fifo", "edf"].map(|order| with(&config, order, "none").on_time_share());
     let shedding = with(&config, "edf", "infeasible").on_time_share();
@@ -100,7 +100,7 @@ fn mixed_deadlines_gain_by_deadline_order_and_by_dropping_what_cannot_make_it() 
 }
 
 #[test]
-fn deadline_order_alone_collapses_under_overload_and_dropping_holds_it_up() {
+fn edf_alone_collapses_under_overload_and_dropping_prevents_it() {
     let config = config(r#"{ name = "S1", service = "normal 10ms 2ms" }"#, 130.0, ONE_SLO);
     let pure = with(&config, "edf", "none").on_time_share();
     let shedding = with(&config, "edf", "infeasible").on_time_share();
@@ -118,7 +118,7 @@ fn a_run_replays() {
 }
 
 #[test]
-fn a_world_that_cannot_be_built_says_why() {
+fn an_invalid_configuration_is_refused_with_the_reason() {
     let stages = r#"{ name = "S1", service = "exp 9ms" }"#;
     for (good, bad, says) in [
         ("\"fifo\"", "\"best\"", "\"best\" is none of fifo, lifo, edf, laxity, paper, pace"),
@@ -149,7 +149,7 @@ fn recorded(order: &str) -> Config {
 }
 
 #[test]
-fn a_query_takes_at_each_worker_what_was_recorded_there() {
+fn a_query_takes_the_recorded_time_at_each_worker() {
     let config = recorded("fifo");
     let times: Vec<Vec<Span>> = Trace::new(&config)
         .take(50)
@@ -162,14 +162,14 @@ fn a_query_takes_at_each_worker_what_was_recorded_there() {
 }
 
 #[test]
-fn at_a_pace_the_whole_request_is_sooner_back_than_in_order_of_arrival() {
+fn pacing_completes_whole_requests_sooner_than_fifo() {
     let p95 = |order| run(&recorded(order)).classes[0].latency.quantile(0.95);
     let [fifo, pace] = ["fifo", "pace"].map(p95);
     assert!(pace < fifo, "{pace} {fifo}");
 }
 
 #[test]
-fn an_answer_in_part_says_so_after_later_services_too() {
+fn a_partial_answer_stays_marked_through_later_services() {
     let stages =
         r#"{ name = "W", parts = 4, service = "exp 9ms", partial = true }, { name = "A", service = "1ms" }"#;
     let outcome = with(&Config { requests: 2_000, ..config(stages, 100.0, ONE_SLO) }, "edf", "infeasible");
@@ -179,7 +179,7 @@ fn an_answer_in_part_says_so_after_later_services_too() {
 }
 
 #[test]
-fn a_record_that_makes_no_sense_is_named_with_its_line() {
+fn an_invalid_record_is_reported_with_its_line() {
     for (text, says) in [
         ("word,w1_ns", "no query"),
         ("word,w1_ns\na,5\nb", "line 3 is not a word and 1 times"),

@@ -153,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_class_has_its_dscp_and_may_be_new() {
+    fn each_class_has_its_dscp_and_optional_new_connections() {
         let args = |text: &str| parse_arguments(text.split_whitespace().map(str::to_owned), 2);
         let (address, open) = ("10.0.0.1:7000".parse().unwrap(), Class { dscp: 46, new: false });
         assert_eq!(args("10.0.0.1:7000 46 10"), Ok((address, vec![open, Class { dscp: 10, new: false }])));

@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_is_of_its_connections_level_whatever_it_says() {
+    fn a_requests_level_is_its_connections() {
         let header = LevelHeader::new(&[46, 10]);
         let check = |dscp: Option<u8>, expected: usize| {
             let mut request = Request::new(());

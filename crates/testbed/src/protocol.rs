@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_is_read_as_it_was_written() {
+    fn a_plan_round_trips() {
         let text = format!("{}\n5,0,10,20,30\n5,0,1,2,3,7\n", setup());
         let (setup, plan) = read(text.as_bytes()).unwrap();
         assert_eq!((setup.parts(), setup.queue().order), (3, Order::Edf));
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_named_with_its_line() {
+    fn an_invalid_line_is_reported_with_its_number() {
         let check = |text: String, says: &str| {
             let error = read(text.as_bytes()).unwrap_err().to_string();
             assert!(error.starts_with("error: ") && error.contains("\n  try: "), "{error}");
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_those_of_the_specification() {
+    fn result_lines_match_the_specification() {
         let ns = Span::from_nanos;
         let stage = Line::Stage {
             request: 3,

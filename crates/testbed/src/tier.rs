@@ -300,7 +300,7 @@ mod tests {
         "guard":"queue-delay","guard_target_ns":20000000}"#;
 
     #[test]
-    fn what_a_tier_cannot_be_is_said_with_what_it_could() {
+    fn an_invalid_tier_is_refused_with_the_valid_values() {
         assert!(Tier::parse(TIER).is_ok());
         let check = |from: &str, to: &str, says: &str| {
             let error = Tier::parse(&TIER.replace(from, to)).unwrap_err().to_string();
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn a_way_is_the_levels_own_or_the_next_as_a_request_stands() {
+    fn a_request_uses_its_levels_connection_or_the_next_one() {
         let levels = |slack| [0, 1, 2].map(|level| part_level(level, slack, 3));
         assert_eq!(levels(Slack::Behind), [0, 0, 1]);
         assert_eq!(levels(Slack::OnTime), [0, 1, 2]);

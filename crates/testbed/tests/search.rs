@@ -62,7 +62,7 @@ fn without_shedding_every_part_is_served_and_every_answer_whole() {
 }
 
 #[test]
-fn in_part_there_is_an_answer_in_time_where_a_whole_one_is_late() {
+fn a_partial_answer_is_in_time_where_a_whole_one_is_late() {
     // The third worker has 240 ms of work for requests with a budget of 50 ms.
     let Some(text) = run("edf", "infeasible", true, 50) else { return };
     let ends = lines(&text, "end");
@@ -82,7 +82,7 @@ fn a_part_that_is_dropped_fails_the_request_that_needs_all() {
 }
 
 #[test]
-fn partitions_are_searched_over_http_beside_a_redis() {
+fn partitions_are_searched_over_http_next_to_redis() {
     if !redis_is_there("testbed partitions") {
         return;
     }

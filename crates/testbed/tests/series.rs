@@ -50,7 +50,7 @@ fn by_request(output: &Output) -> BTreeMap<usize, Vec<Vec<String>>> {
 }
 
 #[test]
-fn every_request_ends_once_and_is_told_of_at_each_stage_it_reached() {
+fn every_request_ends_once_and_is_reported_by_each_stage_it_reached() {
     for shedding in ["none", "expired", "infeasible"] {
         let by_request = by_request(&run(&format!("{}\n{}", setup("edf", shedding), plan())));
         assert_eq!(by_request.keys().copied().collect::<Vec<_>>(), (0..60).collect::<Vec<_>>());
@@ -77,7 +77,7 @@ fn every_request_ends_once_and_is_told_of_at_each_stage_it_reached() {
 }
 
 #[test]
-fn work_takes_what_the_plan_says_and_is_done_one_at_a_time() {
+fn work_takes_its_planned_time_one_at_a_time() {
     let by_request = by_request(&run(&format!("{}\n{}", setup("fifo", "none"), plan())));
     let mut ends = Vec::new();
     for (request, lines) in &by_request {
@@ -98,7 +98,7 @@ fn work_takes_what_the_plan_says_and_is_done_one_at_a_time() {
 }
 
 #[test]
-fn what_it_cannot_run_is_an_error_and_what_to_try() {
+fn an_unsupported_plan_is_an_error_with_a_remedy() {
     let check = |input: &str, what: &str| {
         let output = run(input);
         let text = String::from_utf8_lossy(&output.stderr);
@@ -117,7 +117,7 @@ fn what_it_cannot_run_is_an_error_and_what_to_try() {
 }
 
 #[test]
-fn it_ends_when_nobody_listens_any_more() {
+fn a_tier_exits_when_its_stdout_is_closed() {
     let mut runner = start();
     // Requests over an hour.
     let input: String = (0..3_600_u64).map(|n| format!("{},0,1,1,1\n", n * 1_000_000_000)).collect();

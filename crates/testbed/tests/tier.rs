@@ -96,7 +96,7 @@ fn each_request_is_worked_on_once_at_every_service_and_brings_its_budget() {
 }
 
 #[test]
-fn who_is_told_no_time_for_a_part_is_refused() {
+fn a_request_without_time_for_its_part_is_refused() {
     let worker = Tier::start(&[], "none");
     let front = Tier::start(&[&worker], "none");
     // The plan has times for two workers, but there is one.
@@ -106,7 +106,7 @@ fn who_is_told_no_time_for_a_part_is_refused() {
 }
 
 #[test]
-fn a_tier_that_makes_no_sense_is_an_error_and_what_to_try() {
+fn an_invalid_tier_is_an_error_with_a_remedy() {
     for (settings, says) in [("", "tier: EOF"), ("{}", "missing field")] {
         let output = Command::new(env!("CARGO_BIN_EXE_testbed")).args(["tier", settings]).output().unwrap();
         let text = String::from_utf8_lossy(&output.stderr);

@@ -61,7 +61,7 @@ fn answer(bytes: Vec<u8>) -> (io::Result<Vec<u8>>, u64) {
 }
 
 #[test]
-fn answers_come_in_order_with_what_was_asked_for() {
+fn responses_are_in_order_and_match_their_requests() {
     let asked = [(5, 1, 32), (6, 200, 5000), (7, 3, 65_536)];
     let bytes = asked.into_iter().flat_map(|(id, kind, length)| request(id, kind, length)).collect();
     let (got, refused) = answer(bytes);
@@ -77,7 +77,7 @@ fn answers_come_in_order_with_what_was_asked_for() {
 }
 
 #[test]
-fn what_makes_no_sense_is_not_answered_and_is_counted() {
+fn malformed_requests_are_counted_and_not_answered() {
     for bytes in [request(1, 0, 32), b"GET / HTTP/1.1\r\n\r\n".to_vec()] {
         let (got, refused) = answer(bytes);
         assert!(got.is_ok_and(|got| got.is_empty()), "the connection ends without an answer");

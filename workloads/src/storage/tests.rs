@@ -102,7 +102,7 @@ fn a_new_store_holds_text() {
 }
 
 #[test]
-fn who_changes_or_moves_a_block_is_found_out() {
+fn a_changed_or_moved_block_is_detected() {
     let mut world = World::new(16, Io::Plain);
     let file = File::options().read(true).write(true).open(world.path()).unwrap();
     let stride = world.store.stride();
@@ -122,7 +122,7 @@ fn who_changes_or_moves_a_block_is_found_out() {
 }
 
 #[test]
-fn what_is_no_request_is_refused_in_a_line() {
+fn an_invalid_request_gets_a_one_line_error() {
     let mut world = World::new(16, Io::Plain);
     for (kind, body) in [(0, 0), (17, 0), (0x80, 0), (0x90, 0), (0x81, BLOCK - 1), (0x82, BLOCK)] {
         let refused = world.serve(request(1, kind, body), vec![0; body]).unwrap_err();

@@ -25,7 +25,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shares_are_those_of_the_tables() {
+    fn quantiles_match_the_published_tables() {
         for (x, share) in
             [(0.0, 0.5), (1.0, 0.841_344_746_068_543), (-1.96, 0.024_997_895_148_220), (9.0, 1.0)]
         {

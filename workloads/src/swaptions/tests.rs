@@ -11,7 +11,7 @@ fn estimate(swaption: Swaption, paths: u64) -> Estimate {
 }
 
 #[test]
-fn the_simulated_price_is_the_formulas_whatever_the_option() {
+fn the_simulated_price_matches_the_closed_form() {
     let base = Swaption::default();
     for swaption in [
         base,
@@ -39,7 +39,7 @@ fn a_wrong_price_is_outside_the_interval() {
 }
 
 #[test]
-fn without_volatility_an_option_is_worth_what_it_would_pay() {
+fn without_volatility_an_option_is_worth_its_payoff() {
     let swaption = Swaption { volatility: 1e-9, ..Swaption::default() };
     let swap: f64 = swaption.coupons().map(|(at, pays)| pays * swaption.bond(swaption.expiry, at)).sum();
     let pays = swaption.bond(0, swaption.expiry) * (1.0 - swap);

@@ -14,7 +14,7 @@ fn store(seed: u64) -> Store {
 }
 
 #[test]
-fn a_new_store_is_consistent_and_as_the_specification_fills_it() {
+fn a_new_store_is_consistent_and_filled_as_specified() {
     let store = store(1);
     assert_eq!(store.consistent(), Ok(()));
     for district in store.warehouses.iter().flat_map(|warehouse| &warehouse.districts) {
@@ -25,7 +25,7 @@ fn a_new_store_is_consistent_and_as_the_specification_fills_it() {
 }
 
 #[test]
-fn an_order_takes_from_the_stock_and_waits_to_be_delivered() {
+fn a_new_order_reduces_the_stock_and_is_undelivered() {
     let mut store = store(1);
     let before = store.warehouses.clone();
     let order = NewOrder { home: (0, 3), customer: 4, lines: vec![(7, 0, 5), (8, 1, 1)] };
@@ -47,7 +47,7 @@ fn an_order_takes_from_the_stock_and_waits_to_be_delivered() {
 }
 
 #[test]
-fn an_order_of_an_item_there_is_not_leaves_no_trace() {
+fn an_order_of_an_unknown_item_is_rolled_back() {
     let mut store = store(1);
     let before = store.warehouses.clone();
     let order = NewOrder { home: (0, 3), customer: 4, lines: vec![(7, 0, 5), (50, 0, 1)] };
@@ -56,7 +56,7 @@ fn an_order_of_an_item_there_is_not_leaves_no_trace() {
 }
 
 #[test]
-fn a_payment_by_name_is_that_of_the_middle_one() {
+fn a_payment_by_name_selects_the_middle_customer() {
     let mut store = Store::new(Scale { customers: 1200, orders_max: 1300, ..SMALL }, 1);
     let district = &store.warehouses[1].districts[2];
     let name = district.by_name.iter().position(|those| those.len() >= 2).expect("some share a name");
@@ -99,7 +99,7 @@ fn transactions_are_drawn_in_the_mix_and_one_order_in_a_hundred_fails() {
 }
 
 #[test]
-fn every_condition_that_is_broken_is_found() {
+fn every_broken_consistency_condition_is_detected() {
     type Break = (u8, fn(&mut Warehouse));
     let breaks: [Break; 10] = [
         (1, |warehouse| warehouse.ytd += 1),

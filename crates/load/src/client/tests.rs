@@ -132,7 +132,7 @@ fn every_request_is_answered_after_its_service_time() {
 
 //~ load: an overloaded or stalled server is sent every request on time (open loop)
 #[test]
-fn an_overloaded_server_is_sent_every_request_on_time() {
+fn requests_are_sent_on_schedule_to_an_overloaded_server() {
     // Twice the server's capacity: its queue grows by one request every 20 µs.
     let report = load(&plan(10, "uniform 100000", "20us"));
     assert_eq!((report.answered(), report.classes[0].late), (1000, 0));
@@ -163,7 +163,7 @@ fn requests_of_a_burst_share_connections() {
 }
 
 #[test]
-fn a_connection_that_is_reset_is_opened_again() {
+fn a_reset_connection_is_reopened() {
     let plan = plan(4, "uniform 10000", "20us");
     let client = Client::new(&plan, host(1), SocketAddr::new(SERVER.into(), PORT)).expect("valid");
     let mut server = Server { reset_at: Some(500), ..Server::new() };
@@ -187,7 +187,7 @@ fn thousands_of_connections_open_at_a_bounded_pace() {
 }
 
 #[test]
-fn a_server_that_does_not_listen_is_named() {
+fn a_refused_connect_error_names_the_server() {
     let plan = plan(2, "uniform 10000", "1us");
     let mut client = Client::new(&plan, host(1), SocketAddr::new(SERVER.into(), 9)).expect("valid");
     client.open_within(Span::from_millis(100));
@@ -198,7 +198,7 @@ fn a_server_that_does_not_listen_is_named() {
 
 //~ load: a client opens and uses 100,000 connections on the stack
 #[test]
-fn more_connections_than_ports_are_refused_with_the_way_out() {
+fn more_connections_than_ports_is_an_error_with_a_remedy() {
     let plan = plan(100_000, "uniform 10000", "1us");
     let target = |port| SocketAddr::new(SERVER.into(), port);
     let error = Client::new(&plan, host(1), target(1)).err().expect("refused").to_string();

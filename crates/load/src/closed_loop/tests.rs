@@ -67,7 +67,7 @@ fn exchange(connections: u32, answer: Answer, pace: Pace) -> Kind {
 }
 
 #[test]
-fn each_kind_keeps_its_own_pace_and_account() {
+fn each_kind_has_its_own_rate_and_counters() {
     let long = Kind { request: vec![7; 5000], ..exchange(2, Answer::Echo, Pace::poisson(20_000.0, 1)) };
     let short = exchange(3, Answer::Echo, Pace::poisson(100_000.0, 2));
     let outcome = run_all(vec![long, short], echo);
@@ -80,7 +80,7 @@ fn each_kind_keeps_its_own_pace_and_account() {
 }
 
 #[test]
-fn a_closed_loop_has_as_many_under_way_as_it_may() {
+fn a_closed_loop_keeps_its_maximum_in_flight() {
     // The response arrives one tick after the request, so each tick completes one.
     for outstanding in [1, 3] {
         let outcome = run(exchange(5, Answer::Echo, Pace::Closed { outstanding }), echo);
@@ -99,7 +99,7 @@ fn an_open_loop_keeps_its_rate() {
 }
 
 #[test]
-fn in_a_burst_every_connection_asks_once() {
+fn in_a_burst_every_connection_sends_one_request() {
     let period = TICK * 100;
     let outcome = run(exchange(5, Answer::Echo, Pace::periodic(5, Some(period))), echo);
     // 1,000 ticks are measured.
@@ -108,14 +108,14 @@ fn in_a_burst_every_connection_asks_once() {
 }
 
 #[test]
-fn an_answer_that_differs_breaks_its_connection() {
+fn a_wrong_response_closes_its_connection() {
     let wrong = |bytes: &[u8]| (bytes.len(), bytes.iter().map(|b| b ^ 1).collect());
     let outcome = run(exchange(2, Answer::Echo, Pace::Closed { outstanding: 1 }), wrong);
     assert_eq!((outcome.answers, outcome.broken), (0, 2));
 }
 
 #[test]
-fn http_answers_end_where_their_head_says() {
+fn http_responses_end_as_their_headers_specify() {
     let page = |bytes: &[u8]| {
         let requests = bytes.len() / 64;
         (requests * 64, b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nyes".repeat(requests))
@@ -125,7 +125,7 @@ fn http_answers_end_where_their_head_says() {
 }
 
 #[test]
-fn a_stream_goes_either_way_without_end() {
+fn a_stream_is_unlimited_in_either_direction() {
     let mut out = exchange(1, Answer::Nothing, Pace::Closed { outstanding: 1 });
     out.request = vec![7; 16 * 1024];
     let outcome = run(out, |bytes| (bytes.len(), Vec::new()));
@@ -137,7 +137,7 @@ fn a_stream_goes_either_way_without_end() {
 }
 
 #[test]
-fn a_server_that_listens_late_is_asked_again() {
+fn connects_are_retried_until_the_server_listens() {
     let kinds = vec![exchange(3, Answer::Echo, Pace::Closed { outstanding: 1 })];
     let exchange = Exchange { kinds, warmup: Span::from_millis(1), duration: Span::from_millis(10) };
     let (near, mut far) = memory::pair(4096, 1514);

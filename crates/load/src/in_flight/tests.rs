@@ -39,7 +39,7 @@ fn run(plan: &Plan, sends: impl Fn(u64) -> bool, answers: impl Fn(u64) -> bool) 
 
 //~ load: an overloaded or stalled server is sent every request on time (open loop)
 #[test]
-fn a_server_that_stalls_does_not_hide_the_requests_it_holds_up() {
+fn a_stalled_servers_delays_are_all_recorded() {
     let plan = plan("uniform 1000", 1, 1000);
     let report = run(&plan, |_| true, |n| !(500..600).contains(&n));
     // 100 requests fall into the stall and wait 50 ms on average; a closed loop would have
@@ -52,7 +52,7 @@ fn a_server_that_stalls_does_not_hide_the_requests_it_holds_up() {
 
 //~ load: latency counts from the intended send time
 #[test]
-fn latency_counts_from_when_a_request_was_due_however_late_it_was_sent() {
+fn latency_is_measured_from_the_scheduled_send_time() {
     let mut plan = plan("uniform 1000", 1, 10);
     plan.late_after = Span::from_millis(5);
     let report = run(&plan, |n| n == 9, |n| n == 9);
@@ -63,7 +63,7 @@ fn latency_counts_from_when_a_request_was_due_however_late_it_was_sent() {
 
 //~ load: requests never sent are counted and reported first
 #[test]
-fn what_is_never_sent_is_counted_as_that() {
+fn unsent_requests_are_counted_as_unsent() {
     let mut plan = plan("uniform 1000", 3, 100);
     plan.timeout = Span::from_millis(20);
     let report = run(&plan, |n| n < 40, |n| n < 40);
@@ -83,14 +83,14 @@ fn a_response_after_the_timeout_counts_as_unanswered() {
 }
 
 #[test]
-fn the_warm_up_is_sent_but_not_measured() {
+fn warm_up_requests_are_sent_and_not_recorded() {
     let mut plan = plan("uniform 1000", 1, 100);
     plan.warmup = Span::from_millis(30);
     assert_eq!(run(&plan, |_| true, |_| true).requests, 70);
 }
 
 #[test]
-fn a_broken_connection_loses_what_was_sent_and_keeps_what_waits() {
+fn a_broken_connection_loses_sent_requests_and_keeps_queued_ones() {
     let plan = plan("uniform 1000", 1, 4);
     let mut in_flight = InFlightTable::new(&plan);
     while in_flight.enqueue_due(ms(3)).is_some() {}

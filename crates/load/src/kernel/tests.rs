@@ -85,7 +85,7 @@ fn every_request_is_answered_over_the_kernels_sockets() {
 }
 
 #[test]
-fn a_connection_that_dies_is_opened_again_and_its_requests_are_lost() {
+fn a_broken_connection_is_reopened_and_its_requests_are_lost() {
     // Each connection is closed after ten responses.
     let target = server(64, |mut stream| answer(&mut stream, 10));
     let mut plan = plan(1, 40);
@@ -117,7 +117,7 @@ fn http_responses_are_matched_in_order() {
 
 //~ load: memcached requests follow the USR mix and are matched in order
 #[test]
-fn memcached_is_asked_for_keys_and_answers_in_order() {
+fn memcached_gets_are_matched_in_order() {
     let target = server(4, |stream| {
         let mut lines = std::io::BufReader::new(stream.try_clone().expect("a socket")).lines();
         let mut stream = stream;
@@ -141,7 +141,7 @@ fn memcached_is_asked_for_keys_and_answers_in_order() {
 
 //~ load: memcached requests follow the USR mix and are matched in order
 #[test]
-fn bodies_are_a_text_where_they_mean_something() {
+fn request_bodies_come_from_the_configured_text() {
     let target = server(2, |mut stream| {
         let (mut received, mut buffer) = (Vec::new(), [0; 4096]);
         while let Ok(n @ 1..) = stream.read(&mut buffer) {
@@ -162,7 +162,7 @@ fn bodies_are_a_text_where_they_mean_something() {
 }
 
 #[test]
-fn a_run_that_is_stopped_counts_what_was_under_way() {
+fn a_stopped_run_counts_requests_in_flight() {
     let target = server(2, |mut stream| {
         let mut sink = [0; 4096];
         while let Ok(1..) = stream.read(&mut sink) {}

@@ -39,7 +39,7 @@ fn shares_converge() {
 }
 
 #[test]
-fn every_connection_is_used_and_none_else() {
+fn every_connection_and_no_other_is_used() {
     let mut used = [0u32; 40];
     plan().sequence().for_each(|r| used[r.conn as usize] += 1);
     assert!(used.iter().all(|&n| (1000..1500).contains(&n)), "{used:?}");
@@ -66,7 +66,7 @@ fn a_plan_ends_with_its_requests_or_its_duration() {
 }
 
 #[test]
-fn an_invalid_value_is_named_with_what_would_be_valid() {
+fn an_error_names_the_invalid_value_and_the_valid_range() {
     let refused = |change: &dyn Fn(&mut Plan)| {
         let mut plan = plan();
         change(&mut plan);

@@ -235,13 +235,13 @@ mod tests {
 
     //~ runtime: HTTP/1.1 requests and responses end where their framing ends, in server and load generator (RFC 9112)
     #[test]
-    fn each_response_ends_where_its_framing_says() {
+    fn each_response_ends_as_its_framing_specifies() {
         let seen = follow(&[STREAM.as_bytes()]);
         assert_eq!(seen, Ok(vec![(200, false), (204, false), (200, false), (404, true)]));
     }
 
     #[test]
-    fn http_1_0_closes_unless_it_says_otherwise() {
+    fn http_1_0_closes_by_default() {
         let head = |more: &str| format!("HTTP/1.0 200 OK\r\ncontent-length: 0\r\n{more}\r\n");
         assert_eq!(follow(&[head("").as_bytes()]), Ok(vec![(200, true)]));
         assert_eq!(follow(&[head("Connection: keep-alive\r\n").as_bytes()]), Ok(vec![(200, false)]));
@@ -268,7 +268,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(128))]
 
         #[test]
-        fn cutting_the_stream_changes_nothing(cuts in proptest::collection::vec(0..STREAM.len(), 0..12)) {
+        fn segmentation_does_not_change_parsing(cuts in proptest::collection::vec(0..STREAM.len(), 0..12)) {
             let mut cuts = cuts;
             cuts.extend([0, STREAM.len()]);
             cuts.sort_unstable();
@@ -278,7 +278,7 @@ mod tests {
 
         //~ input: random bytes cause no panic in packet views, policies, HTTP and the synthetic protocol
         #[test]
-        fn no_bytes_make_the_framer_panic(bytes: Vec<u8>, head: bool) {
+        fn the_framer_never_panics(bytes: Vec<u8>, head: bool) {
             let head: &[u8] = if head { b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" } else { b"" };
             let _ = follow(&[head, &bytes]);
         }

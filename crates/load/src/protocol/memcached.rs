@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_end_where_they_do_however_they_are_cut() {
+    fn response_boundaries_do_not_depend_on_segmentation() {
         let text = b"STORED\r\nVALUE k1 0 2\r\nab\r\nEND\r\nEND\r\nVALUE k 0 5\r\nEND\r\n\r\nEND\r\n";
         for cut in 0..text.len() {
             let (mut framer, mut ends) = (Framer::default(), 0);
@@ -158,7 +158,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_bytes_make_the_framer_panic(bytes: Vec<u8>, value: bool) {
+        fn the_framer_never_panics(bytes: Vec<u8>, value: bool) {
             let mut framer = Framer::default();
             if value {
                 framer.push(b"VALUE k 0 9\r\n", || ()).unwrap();

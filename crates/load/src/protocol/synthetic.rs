@@ -252,7 +252,7 @@ mod tests {
 
         //~ load: synthetic requests carry service time, kind and length
         #[test]
-        fn a_request_reads_as_it_was_written(request in requests(), cut in 0.0f64..1.0) {
+        fn a_request_round_trips(request in requests(), cut in 0.0f64..1.0) {
             let mut bytes = Vec::new();
             request.encode(&mut bytes);
             let len = request.length as usize;
@@ -263,7 +263,7 @@ mod tests {
         }
 
         #[test]
-        fn a_response_reads_as_it_was_written(id: u64, kind: u8, level in 0u8..8, ns: [u32; 4], cut in 0usize..64) {
+        fn a_response_round_trips(id: u64, kind: u8, level in 0u8..8, ns: [u32; 4], cut in 0usize..64) {
             let [nic, tcp, event, service] = ns.map(|n| Span::from_nanos(n.into()));
             let priority = Priority::new(level).unwrap();
             let response = Response { id, kind, priority, nic, tcp, event, service };
@@ -279,7 +279,7 @@ mod tests {
 
         //~ input: random bytes cause no panic in packet views, policies, HTTP and the synthetic protocol
         #[test]
-        fn no_bytes_make_the_decoders_panic(bytes: Vec<u8>, magic: bool, kind in 1u8..3) {
+        fn the_decoders_never_panic(bytes: Vec<u8>, magic: bool, kind in 1u8..3) {
             let mut bytes = bytes;
             if magic {
                 bytes.splice(..0, [b'G', b'W', kind]);
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn responses_are_taken_off_one_by_one() {
+    fn responses_are_decoded_one_by_one() {
         let span = Span::from_nanos(1);
         let of = |id| Response {
             id,
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_byte_is_refused_at_once() {
+    fn an_invalid_byte_is_refused_at_once() {
         let request =
             Request { id: 1, kind: 0, priority: Priority::HIGHEST, length: 32, service: Span::from_nanos(1) };
         let refused = |at: usize, byte: u8| {

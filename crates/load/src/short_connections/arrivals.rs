@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_swell_has_as_many_times_the_visits() {
+    fn a_burst_multiplies_the_arrival_rate() {
         let burst = LoadBurst { times: 9.0, length: Span::from_millis(500), period: Span::from_secs(2) };
         let all = arrivals(Pace::Open { rate_per_s: 1000.0, burst: Some(burst) }, Span::from_secs(20));
         let within = all.iter().filter(|due| burst.at(due.since(Time::ZERO)).0).count() as f64;
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_swell_begins_a_quarter_of_its_period_after_the_start() {
+    fn a_burst_starts_a_quarter_period_after_the_start() {
         let ms = Span::from_millis;
         let burst = LoadBurst { times: 2.0, length: ms(100), period: ms(400) };
         let at = |since| burst.at(ms(since));
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn recovery_is_from_the_end_of_a_swell_to_the_end_of_the_last_bad_slice() {
+    fn recovery_lasts_from_the_bursts_end_to_the_last_bad_slices_end() {
         let ms = Span::from_millis;
         let burst = LoadBurst { times: 9.0, length: ms(100), period: ms(400) };
         let (good, bad) = (Slice { due: 10, good: 9, answers: 0 }, Slice { due: 10, good: 8, answers: 0 });
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_visitor_comes_again_only_when_the_visit_is_over() {
+    fn a_closed_loop_client_reconnects_only_after_its_request_ends() {
         let mut arrivals = ScheduledArrivals::new(Pace::Closed { clients: 3, think: Span::ZERO }, 1);
         arrivals.start(Time::ZERO);
         let now = Time::ZERO + Span::from_secs(1);

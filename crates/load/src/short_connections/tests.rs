@@ -92,7 +92,7 @@ fn run(workload: ShortConnections, ticks: u32, answer: &'static str, listens: bo
 }
 
 #[test]
-fn below_capacity_every_visit_is_good() {
+fn below_capacity_every_request_succeeds() {
     let outcome = run(open(5_000.0), 1, OK, true);
     let all = &outcome.all;
     assert_eq!(all.count(RequestOutcome::Ok), all.total());
@@ -124,13 +124,13 @@ fn without_a_listener_every_request_is_refused() {
 }
 
 #[test]
-fn another_status_is_a_bad_response() {
+fn an_unexpected_status_is_a_bad_response() {
     let all = run(open(1_000.0), 1, "HTTP/1.1 503 No\r\nContent-Length: 0\r\n\r\n", true).all;
     assert_eq!(all.count(RequestOutcome::BadResponse), all.total());
 }
 
 #[test]
-fn a_closed_loop_comes_as_fast_as_it_is_served() {
+fn a_closed_loops_rate_is_the_service_rate() {
     // Ten ticks, 200 µs, per response: 5,000 per second, 1,000 in total.
     let outcome = run(workload(Pace::Closed { clients: 8, think: Span::ZERO }), 10, OK, true);
     let answers: u64 = outcome.slices.iter().map(|slice| slice.answers).sum();

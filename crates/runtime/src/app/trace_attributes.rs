@@ -112,7 +112,7 @@ mod tests {
     const SPAN: &str = "b7ad6b7169203331";
 
     #[test]
-    fn a_parent_is_read_as_it_is_written() {
+    fn a_traceparent_round_trips() {
         let read = |text: &str| Parent::parse(text).map(|p| (p.trace[0], p.trace[15], p.span[7], p.flags));
         assert_eq!(read(&format!("00-{TRACE}-{SPAN}-01")), Some((0x0a, 0x9c, 0x31, 1)));
         assert_eq!(read(&format!(" 00-{TRACE}-{SPAN}-00\t")), Some((0x0a, 0x9c, 0x31, 0)));
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_a_parent_is_none() {
+    fn an_invalid_traceparent_is_none() {
         let (no_trace, no_span) = ("0".repeat(32), "0".repeat(16));
         for text in [
             String::new(),

@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_latest_token_of_a_queued_connection_counts() {
+    fn only_the_latest_token_of_a_queued_connection_is_valid() {
         let mut conns = queued();
         let seq = conns.get(ID).map_or(0, |conn| conn.seq);
         assert_eq!(conns.current(token(ID, seq)), Some(ID));
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn the_most_urgent_of_what_waits_speaks_for_the_connection_and_the_oldest_of_equals() {
+    fn a_connection_has_the_label_of_its_most_urgent_oldest_segment() {
         let mut conns = queued();
         let conn = conns.get(ID).expect("it is open");
         for (end, level) in [(10, 5), (20, 1), (30, 3), (40, 1)] {

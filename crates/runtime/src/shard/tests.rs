@@ -255,7 +255,7 @@ fn waiting_requests_are_served_by_priority_at_four_levels() {
 
 //~ runtime: an application frames, serves and closes: partial requests wait, invalid bytes reset the connection
 #[test]
-fn a_torn_request_waits_for_its_rest() {
+fn a_partial_request_waits_for_its_remaining_bytes() {
     let mut world = world(1, |_| {});
     let id = world.connect();
     world.send(id, "3 hel");
@@ -331,7 +331,7 @@ fn a_worker_gets_only_the_priorities_it_waits_for() {
 
 //~ mechanisms: M5: classifier and application exchange values in 64 private bytes, both ways
 #[test]
-fn shared_bytes_that_the_application_wrote_are_written_back() {
+fn the_applications_shared_bytes_are_written_back() {
     let mut world = world(1, |_| {});
     let id = world.connect();
     world.send(id, "W\n");
@@ -373,7 +373,7 @@ fn sent_at_once(hold: Span) -> Vec<usize> {
 }
 
 #[test]
-fn responses_are_held_while_others_are_to_come_but_not_for_long() {
+fn responses_are_coalesced_for_a_bounded_time() {
     assert!(sent_at_once(Span::ZERO).len() >= 3, "each response is sent at once");
     assert_eq!(sent_at_once(Span::from_millis(1)), [3]);
     // A request takes 1 µs here.

@@ -17,7 +17,7 @@ mod world;
 use world::{HERE, World};
 
 #[test]
-fn bytes_pass_both_ways_and_ends_are_told() {
+fn bytes_and_half_closes_pass_in_both_directions() {
     let mut world = World::new(1000);
     world.send(0, b"request");
     world.settle();
@@ -41,7 +41,7 @@ fn bytes_pass_both_ways_and_ends_are_told() {
 }
 
 #[test]
-fn a_program_that_only_stops_writing_still_reads() {
+fn after_shut_wr_a_program_still_reads() {
     let mut world = World::new(1000);
     let end = world.end(0);
     end.borrow_mut().outbound.extend(b"all");
@@ -56,7 +56,7 @@ fn a_program_that_only_stops_writing_still_reads() {
 
 //~ programs: MSG_MORE and TCP_CORK hold small segments for at most 200 ms
 #[test]
-fn small_segments_wait_for_more_where_a_program_says_so() {
+fn tcp_cork_delays_small_segments() {
     let segments = |world: &World| world.client.counters().frames_received;
     for cork in [false, true] {
         let mut world = World::new(1000);
@@ -138,7 +138,7 @@ fn a_killed_program_frees_its_connections() {
 }
 
 #[test]
-fn what_a_program_answered_before_it_closed_in_haste_goes_out() {
+fn bytes_written_before_close_are_sent() {
     let mut world = World::new(100);
     world.send(0, b"a long story");
     world.settle();
@@ -154,7 +154,7 @@ fn what_a_program_answered_before_it_closed_in_haste_goes_out() {
 
 //~ programs: a response written before unread bytes reset the connection is sent
 #[test]
-fn what_a_program_answered_goes_out_before_what_it_was_never_handed_resets() {
+fn written_bytes_are_sent_before_undelivered_input_resets() {
     let mut world = World::new(4);
     world.send(0, b"more than four");
     world.settle();
@@ -172,7 +172,7 @@ fn what_a_program_answered_goes_out_before_what_it_was_never_handed_resets() {
 }
 
 #[test]
-fn what_comes_for_a_closed_program_resets() {
+fn data_for_a_closed_program_resets() {
     let mut world = World::new(100);
     world.end(0).borrow_mut().gone = true;
     world.tell(0);
@@ -183,7 +183,7 @@ fn what_comes_for_a_closed_program_resets() {
 }
 
 #[test]
-fn what_a_program_does_not_hear_is_counted() {
+fn undelivered_input_is_counted() {
     let mut world = World::new(100);
     let end = world.end(0);
     end.borrow_mut().deaf = true;
@@ -196,7 +196,7 @@ fn what_a_program_does_not_hear_is_counted() {
 }
 
 #[test]
-fn a_connection_that_nobody_takes_is_reset() {
+fn a_connection_without_an_acceptor_is_reset() {
     let mut world = World::without(100);
     world.streams.programs.refuses = true;
     world.connect();
@@ -211,7 +211,7 @@ fn a_connection_that_nobody_takes_is_reset() {
 /// With several stacks, one may get the programs' events and answer them before another one
 /// receives the next frame.
 #[test]
-fn what_another_stack_has_left_is_known_before_a_frame_that_follows() {
+fn connections_handed_over_by_another_stack_precede_later_frames() {
     let mut world = World::without(100);
     world.streams.programs.happened.push(AppEvent::Unlisten(80));
     world.settle();
@@ -222,7 +222,7 @@ fn what_another_stack_has_left_is_known_before_a_frame_that_follows() {
 
 //~ programs: TCP_FASTOPEN of a listener delivers the request with the SYN
 #[test]
-fn what_came_with_a_syn_is_handed_over_where_the_program_has_asked_for_it() {
+fn fast_open_data_is_delivered_if_the_program_enabled_it() {
     let mut world = World::without(100);
     let opens = |world: &mut World| {
         let opened = world.client.connect_with(world.now, HERE.parse().unwrap(), None, b"question");
@@ -246,7 +246,7 @@ fn what_came_with_a_syn_is_handed_over_where_the_program_has_asked_for_it() {
 }
 
 #[test]
-fn closing_resets_where_that_was_asked_for() {
+fn close_resets_with_so_linger_zero() {
     let mut world = World::new(100);
     let end = world.end(0);
     let conn = end.borrow().conn.unwrap();
@@ -258,7 +258,7 @@ fn closing_resets_where_that_was_asked_for() {
 }
 
 #[test]
-fn a_peer_that_resets_takes_the_pipe_along() {
+fn a_peers_reset_closes_the_application_socket() {
     let mut world = World::new(100);
     world.client.abort(world.now, world.conns[0]);
     world.settle();
@@ -268,7 +268,7 @@ fn a_peer_that_resets_takes_the_pipe_along() {
 
 //~ programs: bytes that came before a reset are read before the error
 #[test]
-fn what_came_before_a_reset_is_read_before_the_end() {
+fn data_received_before_a_reset_is_read_first() {
     // More bytes than the pipe holds, and the reset in the same round.
     let mut world = World::new(4);
     world.send(0, b"last words");
@@ -296,7 +296,7 @@ fn what_came_before_a_reset_is_read_before_the_end() {
 
 //~ programs: bytes that a peer does not read stay with the program
 #[test]
-fn what_a_peer_does_not_read_stays_with_the_program_that_wrote_it() {
+fn unread_output_stays_in_the_programs_socket() {
     let mut world = World::new(100);
     world.deaf = true;
     let (written, end) = (4_000_000, world.end(0));
@@ -318,7 +318,7 @@ fn what_a_peer_does_not_read_stays_with_the_program_that_wrote_it() {
 
 //~ programs: bytes are delivered to and collected from programs in the order of labels; every level gets its turn
 #[test]
-fn the_most_urgent_is_handed_over_first() {
+fn the_most_urgent_data_is_delivered_first() {
     let mut world = World::new(100);
     (0..3).for_each(|_| world.connect());
     let levels = [b"5", b"7", b"0", b"5"];
@@ -341,7 +341,7 @@ fn the_most_urgent_is_handed_over_first() {
 
 //~ operations: SIGHUP reloads configuration and policy of `serve` and `run` without dropping a connection
 #[test]
-fn other_classifiers_hold_for_connections_that_are_open() {
+fn new_classifiers_apply_to_open_connections() {
     let mut world = World::new(100);
     let last = |world: &mut World| {
         world.send(0, b"3");
@@ -360,7 +360,7 @@ fn other_classifiers_hold_for_connections_that_are_open() {
 }
 
 #[test]
-fn a_program_knows_how_urgent_something_is_before_it_has_it() {
+fn a_programs_label_is_known_before_it_reads_the_data() {
     let mut world = World::new(100);
     world.send(0, b"3");
     world.settle();
@@ -381,7 +381,7 @@ fn a_program_knows_how_urgent_something_is_before_it_has_it() {
 
 //~ programs: a program reads its connection's round trip, loss and window
 #[test]
-fn a_program_is_told_what_its_connection_is_like() {
+fn a_program_gets_its_connections_tcp_info() {
     let mut world = World::new(100);
     world.send(0, b"2345");
     world.settle();
@@ -428,7 +428,7 @@ fn read(world: &World, count: usize) -> usize {
 
 //~ programs: bytes are delivered to and collected from programs in the order of labels; every level gets its turn
 #[test]
-fn what_programs_wrote_is_collected_in_the_order_of_labels() {
+fn program_output_is_collected_in_label_order() {
     let mut world = answered(&[5, 7, 0, 5], b"answer");
     world.streams.collect(world.now, None);
     let order: Vec<_> = (0..4).map(|n| world.end(n).borrow().read_as).collect();
@@ -437,7 +437,7 @@ fn what_programs_wrote_is_collected_in_the_order_of_labels() {
 
 //~ programs: bytes just delivered to a program go before less urgent ones once
 #[test]
-fn what_a_program_was_just_handed_goes_before_what_is_less_urgent_once() {
+fn output_of_a_program_that_just_received_urgent_data_goes_first_once() {
     let mut world = answered(&[5, 7, 0, 5], b"answer");
     let level = Priority::new(5);
     assert!(world.streams.collect(world.now, level));
@@ -449,7 +449,7 @@ fn what_a_program_was_just_handed_goes_before_what_is_less_urgent_once() {
 
 //~ programs: rounds are short and the program gets the shared core while some connections are more urgent
 #[test]
-fn rounds_are_short_and_programs_have_the_core_while_some_are_more_urgent() {
+fn rounds_are_short_while_more_urgent_programs_are_runnable() {
     let collected = |first| {
         let mut world = answered(&[first, 7, 7], &[b'x'; 3 * COLLECTED_SHORT / 4]);
         world.streams.collect(world.now, None);
@@ -461,7 +461,7 @@ fn rounds_are_short_and_programs_have_the_core_while_some_are_more_urgent() {
 
 //~ programs: bytes are delivered to and collected from programs in the order of labels; every level gets its turn
 #[test]
-fn bytes_that_fill_rounds_go_before_what_is_less_urgent_until_that_has_its_turn() {
+fn urgent_bulk_data_goes_first_until_the_less_urgent_quota_is_due() {
     let rounds = 2 * (usize::from(PASSED_IN_A_ROW) + 1);
     let mut levels = vec![0; rounds];
     levels.extend([7, 7]);
@@ -478,7 +478,7 @@ fn bytes_that_fill_rounds_go_before_what_is_less_urgent_until_that_has_its_turn(
 
 //~ programs: bytes are delivered to and collected from programs in the order of labels; every level gets its turn
 #[test]
-fn every_level_has_a_turn_in_every_round() {
+fn every_level_sends_in_every_round() {
     let urgent = HANDED_MAX + 6;
     let mut levels = vec![0; urgent];
     levels.push(7);
@@ -496,7 +496,7 @@ proptest! {
     //~ programs: streams arrive intact and in order however small the pipe
     /// Model: each side reads what the other wrote, for any pipe size and program speed.
     #[test]
-    fn streams_arrive_whole_and_in_order(
+    fn streams_arrive_complete_and_in_order(
         room in 1usize..5000,
         inbound in 0usize..60_000,
         outbound in 0usize..400_000,
@@ -534,7 +534,7 @@ proptest! {
 
 //~ guard: admission control keeps connections from programs
 #[test]
-fn a_guard_keeps_connections_from_programs() {
+fn a_guard_sheds_connections_before_programs() {
     let mut world = World::new(1000);
     let guard = Some(crate::shard::Guard {
         policy: Box::new(crate::pipeline::tests::Says(guard::Limit::Concurrency { max: 1 })),
@@ -615,7 +615,7 @@ impl Heard {
 
 //~ guard: the time until a program reads a connection's first bytes counts as waiting
 #[test]
-fn a_guard_hears_how_long_programs_leave_their_first_bytes_unread() {
+fn a_guard_measures_the_time_to_the_first_read() {
     let mut heard = Heard::asked(WaitEnd::Accept);
     let (waiting, delay, served) = heard.look();
     assert_eq!((waiting, served), (2, 0));
@@ -634,7 +634,7 @@ fn a_guard_hears_how_long_programs_leave_their_first_bytes_unread() {
 
 //~ guard: `run --until answer` sheds by the time to the first response byte
 #[test]
-fn or_how_long_until_they_write_their_first() {
+fn a_guard_measures_the_time_to_the_first_write() {
     let mut heard = Heard::asked(WaitEnd::Answer);
     for at in [0, 1] {
         heard.world.end(at).borrow_mut().inbound.clear();

@@ -200,12 +200,12 @@ fn check_in_turn(queues: usize) {
 }
 
 #[test]
-fn shards_behind_one_wire_serve_their_own_connections() {
+fn shards_behind_one_link_serve_their_own_connections() {
     check_in_turn(1);
 }
 
 #[test]
-fn shards_behind_queues_that_guess_wrong_serve_their_own_connections() {
+fn shards_behind_queues_with_wrong_rss_serve_their_own_connections() {
     check_in_turn(usize::from(SHARDS));
 }
 
@@ -248,7 +248,7 @@ fn check_on_threads(queues: usize) {
 }
 
 #[test]
-fn shards_on_threads_behind_one_wire_serve_their_own_connections() {
+fn shards_on_threads_behind_one_link_serve_their_own_connections() {
     check_on_threads(1);
 }
 
@@ -260,7 +260,7 @@ fn shards_on_threads_behind_queues_serve_their_own_connections() {
 
 //~ shards: rings between shards are bounded and count drops instead of waiting
 #[test]
-fn a_full_wire_drops_and_counts_and_never_waits() {
+fn a_full_link_drops_and_counts_and_never_blocks() {
     let (near, mut far) = pair(64, 1514);
     let mut devices = over_one(near, Steering::new(2, FlowHash::Toeplitz), 8);
     let arp = [&[0xff; 6][..], &[2; 6], &[8, 6], &[0; 28]].concat();
@@ -278,7 +278,7 @@ fn a_full_wire_drops_and_counts_and_never_waits() {
 }
 
 #[test]
-fn a_guest_sends_through_the_first_shard_and_waits_while_that_is_full() {
+fn a_shard_without_a_device_sends_through_the_first_and_waits_while_that_is_full() {
     let (near, mut far) = pair(2, 1514);
     let mut devices = over_one(near, Steering::new(2, FlowHash::Toeplitz), 4);
     let (first, guest) = devices.split_at_mut(1);

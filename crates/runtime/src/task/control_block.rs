@@ -117,7 +117,7 @@ mod tests {
     use queueing::Span;
 
     #[test]
-    fn a_packed_label_ages_and_the_smaller_word_is_more_urgent() {
+    fn a_packed_label_ages_and_a_smaller_word_is_more_urgent() {
         let label = |level, deadline: Option<u64>| Label {
             priority: Priority::new(level).expect("a level"),
             deadline: deadline.map(Span::from_micros),

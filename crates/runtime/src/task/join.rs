@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_result_is_taken_once_and_whoever_waits_for_another_is_told() {
+    fn a_result_is_taken_once_and_a_second_wait_is_an_error() {
         for by_poll in [true, false] {
             let (body, mut handle) = joined(async { 5 });
             assert_eq!((poll(&mut handle), handle.try_take()), (Poll::Pending, None));

@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_long_calm_it_looks_less_often_and_then_often_again() {
+    fn checks_are_rarer_without_long_polls_and_frequent_after_one() {
         let mut watch = LongPollDetector::new(QUANTUM);
         let mut periods: Vec<u64> = Vec::new();
         for _ in 0..400 {
@@ -102,7 +102,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
         #[test]
-        fn long_turns_are_called_long_in_time_and_short_ones_never(
+        fn long_polls_are_detected_in_time_and_short_ones_never(
             turns in proptest::collection::vec((0u64..2_000, 0u64..2_000), 1..200),
         ) {
             let span = |us| Span::from_micros(us);

@@ -3,7 +3,7 @@
 use super::state::{State, WakeAction};
 
 #[test]
-fn a_queued_task_is_queued_again_only_by_who_is_more_urgent() {
+fn a_queued_task_is_queued_again_only_at_a_more_urgent_level() {
     let state = State::queued(5);
     assert_eq!(state.wake(5), WakeAction::Nothing);
     assert_eq!(state.wake(2), WakeAction::Queue);
@@ -12,7 +12,7 @@ fn a_queued_task_is_queued_again_only_by_who_is_more_urgent() {
 }
 
 #[test]
-fn a_wake_up_while_polled_queues_afterwards_at_its_level() {
+fn a_wake_up_during_a_poll_queues_the_task_afterwards_at_its_level() {
     let state = State::queued(5);
     assert!(state.begin());
     assert!(!state.begin(), "it is polled once at a time");

@@ -191,7 +191,7 @@ fn broken(workers: Workers, shards: usize) -> (String, usize) {
 
 //~ faults: a panic in a shard or worker ends `serve` and removes its devices
 #[test]
-fn a_shard_that_panics_ends_the_others_and_takes_its_device_with_it() {
+fn a_shards_panic_ends_the_others_and_drops_its_device() {
     for shards in [1, 3] {
         for workers in [Workers::Inline, Workers::Threads] {
             assert_eq!(broken(workers, shards), ("this device breaks".to_owned(), 0));
@@ -220,7 +220,7 @@ fn a_worker_that_panics_ends_the_server() {
 
 //~ operations: SIGHUP reloads configuration and policy of `serve` and `run` without dropping a connection
 #[test]
-fn classifiers_are_given_to_shards_that_run() {
+fn running_shards_take_new_classifiers() {
     for workers in [Workers::Inline, Workers::Threads] {
         let hatches: Vec<Arc<SnapshotExchange<Classifiers>>> = vec![Arc::default(), Arc::default()];
         let asked = Arc::new(AtomicBool::new(false));

@@ -20,7 +20,7 @@ fn seeds() -> Vec<Vec<u8>> {
 
 //~ fuzzing: the HTTP server answers each seed alike however its bytes are split
 #[test]
-fn every_seed_is_answered_alike_however_it_arrives() {
+fn every_seed_gets_the_same_response_for_any_segmentation() {
     assert!(!seeds().is_empty());
     seeds().iter().for_each(|seed| http::http(seed));
 }
@@ -28,7 +28,7 @@ fn every_seed_is_answered_alike_however_it_arrives() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
     #[test]
-    fn answers_do_not_depend_on_how_requests_arrive(
+    fn responses_do_not_depend_on_segmentation(
         which in any::<prop::sample::Index>(),
         edits in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>(), 0u8..4), 0..8),
     ) {

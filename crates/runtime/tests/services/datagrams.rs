@@ -65,7 +65,7 @@ fn waiting_datagrams_are_received_by_urgency() {
 }
 
 #[test]
-fn an_urgent_datagram_raises_a_task_that_waits_already() {
+fn an_urgent_datagram_raises_a_queued_task() {
     let mut world = World::new();
     world.server.spawn(tells_its_level());
     world.client.spawn(async {
@@ -83,7 +83,7 @@ fn an_urgent_datagram_raises_a_task_that_waits_already() {
 }
 
 #[test]
-fn what_udp_cannot_do_is_said() {
+fn unsupported_udp_operations_are_errors() {
     let mut world = World::new();
     let told = world.server.spawn(async {
         let socket = UdpSocket::bind(9).expect("a free port");
@@ -102,7 +102,7 @@ fn what_udp_cannot_do_is_said() {
 }
 
 #[test]
-fn a_socket_that_is_not_read_keeps_the_most_urgent() {
+fn an_unread_socket_keeps_the_most_urgent_datagrams() {
     let mut world = World::new();
     let options = UdpOptions { capacity: 2, ..UdpOptions::default() };
     let mut socket = world.server.handle().bind_udp(PORT, options).expect("a free port");

@@ -44,7 +44,7 @@ fn a_task_reads_what_is_in_a_file() {
 }
 
 #[test]
-fn what_a_task_wrote_is_there() {
+fn a_tasks_written_bytes_are_in_the_file() {
     let (mut world, disk) = world(4, 1);
     disk.complete_immediately();
     let task = world.server.spawn(async {
@@ -76,7 +76,7 @@ fn readers(world: &mut World, levels: &[u8]) -> Arc<Mutex<Vec<u8>>> {
 }
 
 #[test]
-fn what_is_over_wakes_tasks_by_label_whichever_ended_first() {
+fn completions_wake_tasks_in_label_order() {
     let (mut world, disk) = world(8, 8);
     disk.put("file", b"x");
     let order = readers(&mut world, &[6, 2, 7, 0]);
@@ -125,7 +125,7 @@ fn without_a_free_buffer_a_task_waits_for_one() {
 
 //~ tasks: a cancelled file request keeps its buffer until the disk is done
 #[test]
-fn a_read_that_is_given_up_leaves_its_buffer_to_the_disk_until_that_is_done() {
+fn a_dropped_read_returns_its_buffer_once_the_disk_has_finished() {
     let (mut world, disk) = world(8, 1);
     disk.put("file", b"x");
     let task = world.server.spawn(async {
@@ -146,7 +146,7 @@ fn a_read_that_is_given_up_leaves_its_buffer_to_the_disk_until_that_is_done() {
 
 //~ tasks: a cancelled file request keeps its buffer until the disk is done
 #[test]
-fn a_shard_that_ends_waits_for_what_its_disk_has_begun() {
+fn an_ending_shard_waits_for_its_unfinished_io() {
     let (mut world, disk) = world(2, 2);
     disk.put("file", b"old");
     let task = world.server.spawn(async {
@@ -164,7 +164,7 @@ fn a_shard_that_ends_waits_for_what_its_disk_has_begun() {
 
 //~ tasks: the age of a finished storage request is published until its task can run
 #[test]
-fn the_age_of_what_is_over_is_told_until_its_task_may_run() {
+fn the_age_of_a_completion_is_reported_until_its_task_runs() {
     let disk = MemoryDisk::new(64, 64, LEN);
     disk.put("file", b"x");
     let (mut device, _far) = net::device::memory::pair(8, 1514);
@@ -190,7 +190,7 @@ fn the_age_of_what_is_over_is_told_until_its_task_may_run() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused_in_a_line() {
+fn invalid_requests_get_a_one_line_error() {
     let (mut world, disk) = world(2, 2);
     disk.put("file", &[1; 64]);
     let task = world.server.spawn(async {
@@ -226,7 +226,7 @@ fn what_makes_no_sense_is_refused_in_a_line() {
 }
 
 #[test]
-fn a_disks_error_is_the_tasks() {
+fn a_disk_error_is_returned_to_the_task() {
     let (mut world, disk) = world(2, 1);
     disk.put("file", b"x");
     let task: JoinHandle<_> = world.server.spawn(async {

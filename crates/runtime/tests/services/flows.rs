@@ -71,7 +71,7 @@ fn a_task_gives_its_connection_a_classifier_and_both_share_memory_and_bytes() {
 }
 
 #[test]
-fn a_flow_outlives_its_connection_and_has_nothing_to_say_then() {
+fn a_flow_of_a_closed_connection_returns_none() {
     let mut world = World::new();
     let seen = world.server.spawn(async {
         let mut listener = TcpListener::bind(PORT).expect("a free port");

@@ -22,7 +22,7 @@ impl Policy for Says {
 }
 
 #[test]
-fn a_guard_keeps_connections_from_tasks_and_who_is_in_goes_on() {
+fn a_guard_sheds_connections_before_tasks_and_open_ones_continue() {
     let mut config = strict(1);
     let policy = Box::new(Says(Limit::Concurrency { max: 1 }));
     config.guard =
@@ -53,7 +53,7 @@ fn a_guard_keeps_connections_from_tasks_and_who_is_in_goes_on() {
 }
 
 #[test]
-fn under_a_flood_tasks_get_the_share_of_time_that_receiving_leaves() {
+fn under_a_flood_tasks_get_the_cpu_share_that_receive_processing_leaves() {
     const COST: Span = Span::from_micros(2);
     let polls = |percent: u8| {
         let mut config = strict(1);

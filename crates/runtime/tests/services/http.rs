@@ -78,7 +78,7 @@ fn axum_answers_by_http_1() {
 }
 
 #[test]
-fn a_handler_that_panics_costs_its_connection() {
+fn a_handlers_panic_closes_only_its_connection() {
     let mut world = World::new();
     serve_app(&world);
     let broken = ask(&world, "GET", "/bug", Vec::new());
@@ -274,7 +274,7 @@ fn axums_own_server_runs_on_tokios_runtime_with_our_sockets() {
 }
 
 #[test]
-fn what_a_handler_sets_is_the_order_of_what_it_awaits() {
+fn a_label_set_by_a_handler_orders_its_awaited_work() {
     let mut world = World::new();
     let order = Arc::new(Mutex::new(Vec::new()));
     for (name, to) in [("report", 6), ("payment", 1)] {

@@ -52,7 +52,7 @@ fn a_run_queue_that_is_full_loses_no_task() {
 }
 
 #[test]
-fn who_found_the_run_queue_full_keeps_its_deadline() {
+fn a_task_that_found_the_run_queue_full_keeps_its_deadline() {
     let mut config = strict(1);
     config.dispatch = by_name("edf", &Params::new(1, 2)).expect("a policy");
     let mut world = World::with(config, strict(2));
@@ -129,13 +129,13 @@ fn connections_are_polled_in_the_order_of_their_requests_labels() {
 }
 
 #[test]
-fn what_is_more_urgent_raises_a_task_that_waits_already() {
+fn more_urgent_data_raises_a_queued_task() {
     let turns = turns_after(&mut World::new(), &["5", "6|1"]);
     assert_eq!(turns, [1, 5], "the second connection's task goes first, once");
 }
 
 #[test]
-fn the_age_of_what_waits_longest_is_known() {
+fn the_age_of_the_longest_wait_is_reported() {
     let (mut device, mut far) = memory::pair(8, 1514);
     let mut shard = TaskShard::new(strict(1));
     let at = |us: u64| Time::from_nanos(us * 1000);
@@ -154,7 +154,7 @@ fn the_age_of_what_waits_longest_is_known() {
 }
 
 #[test]
-fn the_least_urgent_task_has_its_turn_within_the_policys_bound() {
+fn the_least_urgent_task_runs_within_the_policys_bound() {
     const URGENT: usize = 8;
     const POLL: Span = Span::from_micros(100);
     for policy in ["weighted", "edf", "fcfs"] {

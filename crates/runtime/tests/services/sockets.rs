@@ -48,7 +48,7 @@ fn pattern(len: usize, seed: usize) -> Vec<u8> {
 }
 
 #[test]
-fn what_is_written_is_read_in_order_however_long_it_is() {
+fn written_bytes_of_any_length_are_read_in_order() {
     let mut world = World::new();
     serve_echo(&world);
     for len in [1, 1459, 1461, 100_000, 3_000_000] {
@@ -107,7 +107,7 @@ fn a_peer_that_does_not_read_stops_the_writer_and_nothing_is_lost() {
 }
 
 #[test]
-fn a_half_that_is_closed_leaves_the_other_open() {
+fn closing_one_half_leaves_the_other_open() {
     let mut world = World::new();
     let served = world.server.spawn(async {
         let (mut stream, _) = TcpListener::bind(PORT).expect("a free port").accept().await;
@@ -132,7 +132,7 @@ fn a_half_that_is_closed_leaves_the_other_open() {
 }
 
 #[test]
-fn who_asks_where_nobody_listens_is_refused() {
+fn connecting_to_a_closed_port_is_refused() {
     let mut world = World::new();
     let asked = world.client.spawn(async { TcpStream::connect(address()).await.map(|_| ()) });
     assert_eq!(world.finish(&asked).expect_err("no listener").kind(), ErrorKind::ConnectionRefused);
@@ -196,7 +196,7 @@ fn beyond_the_backlog_connections_are_reset_and_counted() {
 }
 
 #[test]
-fn who_stays_is_accepted_in_order_however_many_have_gone_meanwhile() {
+fn remaining_connections_are_accepted_in_order_after_others_close() {
     let mut world = World::new();
     let options = ListenOptions { backlog: 2, ..ListenOptions::default() };
     let mut listener = world.server.handle().listen(PORT, options).expect("a free port");
@@ -224,7 +224,7 @@ fn who_stays_is_accepted_in_order_however_many_have_gone_meanwhile() {
 }
 
 #[test]
-fn of_those_that_wait_to_be_accepted_the_most_urgent_is_first() {
+fn the_most_urgent_waiting_connection_is_accepted_first() {
     let mut world = World::with(strict(1), strict(2));
     let mut listener = world.server.handle().listen(PORT, ListenOptions::default()).expect("a free port");
     for request in ["5 later", "1 soon", "0 now", "nobody knows"] {

@@ -12,7 +12,7 @@ use tokio::sync::{Mutex, Notify, mpsc, oneshot};
 use crate::world::{World, strict};
 
 #[test]
-fn a_panic_ends_its_task_alone_and_is_counted() {
+fn a_panic_ends_only_its_task_and_is_counted() {
     let mut world = World::new();
     let broken = world.server.spawn(async {
         yield_now().await;
@@ -31,7 +31,7 @@ fn a_panic_ends_its_task_alone_and_is_counted() {
 }
 
 #[test]
-fn a_panic_while_a_task_is_dropped_ends_it_alone_too() {
+fn a_panic_in_a_tasks_drop_ends_only_that_task() {
     struct Bomb;
     impl Drop for Bomb {
         fn drop(&mut self) {
@@ -51,7 +51,7 @@ fn a_panic_while_a_task_is_dropped_ends_it_alone_too() {
 }
 
 #[test]
-fn no_more_tasks_exist_than_may() {
+fn live_tasks_stay_within_the_maximum() {
     let mut config = strict(1);
     config.tasks_max = 2;
     let mut world = World::with(config, strict(2));
@@ -69,7 +69,7 @@ fn no_more_tasks_exist_than_may() {
 }
 
 #[test]
-fn tasks_that_outlive_their_shard_are_dropped_and_waiters_told() {
+fn tasks_that_outlive_their_shard_are_dropped_and_their_handles_report_it() {
     let mut world = World::new();
     let dropped = Arc::new(AtomicUsize::new(0));
     struct Count(Arc<AtomicUsize>);
@@ -121,7 +121,7 @@ fn a_sleep_ends_at_its_time_and_not_before() {
 }
 
 #[test]
-fn what_takes_too_long_is_given_up() {
+fn a_timeout_drops_its_future() {
     let mut world = World::new();
     let tried = world.server.spawn(async {
         let slow = timeout(Span::from_millis(2), sleep(Span::from_millis(3))).await;

@@ -151,7 +151,7 @@ fn run_until(
 }
 
 /// Runs a task that computes until another one has run; returns whether it did, and the counters.
-fn computes_until_another_has_run(shards: usize, crew: WorkerOptions) -> (bool, Counters) {
+fn busy_until_another_task_has_run(shards: usize, crew: WorkerOptions) -> (bool, Counters) {
     let (ran, seen, over) = <[Arc<AtomicBool>; 3]>::default().into();
     let done = over.clone();
     let counters = run_until(
@@ -179,7 +179,7 @@ fn a_handler_that_computes_for_long_does_not_block_the_others() {
         ..Quantum::default()
     };
     let crew = WorkerOptions { quantum: Some(quantum), steal_after: None, ..WorkerOptions::new(Span::ZERO) };
-    let (seen, counters) = computes_until_another_has_run(1, crew);
+    let (seen, counters) = busy_until_another_task_has_run(1, crew);
     assert!(seen, "the other ran meanwhile");
     assert!(counters.handed_over >= 1 && DEMOTED.load(Ordering::Relaxed));
     assert_eq!((counters.started, counters.ended), (2, 2));
@@ -189,9 +189,9 @@ static DEMOTED: AtomicBool = AtomicBool::new(false);
 
 //~ tasks: work stealing takes the most urgent task
 #[test]
-fn a_thread_without_work_takes_turns_of_anothers_tasks() {
+fn an_idle_thread_steals_polls_of_another_shards_tasks() {
     let crew = WorkerOptions { quantum: None, ..WorkerOptions::new(Span::ZERO) };
-    let (seen, counters) = computes_until_another_has_run(2, crew);
+    let (seen, counters) = busy_until_another_task_has_run(2, crew);
     assert!(seen, "the other ran meanwhile");
     assert_eq!((counters.stolen >= 1, counters.ended, counters.handed_over), (true, 2, 0));
 }
@@ -220,7 +220,7 @@ impl SignalMemory for Local {
 }
 
 #[test]
-fn a_worker_that_is_asked_to_leaves_its_core_and_tells_what_waits() {
+fn a_worker_parks_on_request_and_publishes_its_waiting_work() {
     let board = Arc::new(Local { page: SignalPage::new(1), asleep: Default::default() });
     let crew = WorkerOptions { board: Some(board.clone()), ..WorkerOptions::new(Span::ZERO) };
     let mut ran = None;
@@ -254,7 +254,7 @@ fn a_worker_that_is_asked_to_leaves_its_core_and_tells_what_waits() {
 
 //~ sched: a program on the runtime continues when its scheduler ends, hangs or is killed
 #[test]
-fn a_worker_whose_scheduler_has_died_goes_on_by_itself() {
+fn a_worker_continues_without_its_scheduler() {
     let board = Arc::new(Local { page: SignalPage::new(1), asleep: Default::default() });
     let crew = WorkerOptions {
         board: Some(board.clone()),

@@ -32,7 +32,7 @@ fn turn(world: &mut World) -> TaskPoll {
 }
 
 #[test]
-fn a_shard_goes_on_while_a_long_turn_is_being_taken() {
+fn a_shard_continues_during_a_long_poll() {
     let mut world = World::new();
     let ran = Arc::new(AtomicUsize::new(0));
     let count = ran.clone();
@@ -53,7 +53,7 @@ fn a_shard_goes_on_while_a_long_turn_is_being_taken() {
 }
 
 #[test]
-fn a_task_that_waits_again_after_a_turn_elsewhere_is_its_shards() {
+fn a_stolen_task_returns_to_its_shard_after_the_poll() {
     let mut world = World::new();
     let task = world.server.spawn(async {
         yield_now().await;
@@ -68,7 +68,7 @@ fn a_task_that_waits_again_after_a_turn_elsewhere_is_its_shards() {
 
 //~ tasks: work stealing takes the most urgent task
 #[test]
-fn what_is_taken_from_another_shard_is_its_most_urgent() {
+fn the_stolen_task_is_the_shards_most_urgent() {
     let (mut device, _far) = memory::pair(8, 1514);
     let mut shard = TaskShard::new(strict(1));
     for n in [7, 3, 0, 5] {
@@ -86,7 +86,7 @@ fn what_is_taken_from_another_shard_is_its_most_urgent() {
 }
 
 #[test]
-fn a_task_whose_turn_outlives_its_shard_is_dropped_afterwards() {
+fn a_task_whose_poll_outlives_its_shard_is_dropped_afterwards() {
     let mut world = World::new();
     let (begins, begun) = mpsc::channel();
     let (end, ends) = mpsc::channel::<()>();
@@ -108,7 +108,7 @@ fn a_task_whose_turn_outlives_its_shard_is_dropped_afterwards() {
 }
 
 #[test]
-fn a_panic_elsewhere_is_counted_here() {
+fn a_panic_in_a_stolen_poll_is_counted_by_the_home_shard() {
     let mut world = World::new();
     let broken = world.server.spawn(async { panic!("a bug in a handler") });
     let taken = turn(&mut world);

@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn what_settles_is_what_the_tasks_move() {
+    fn the_settled_bandwidth_is_the_tasks_traffic() {
         let stream = Demand { bytes_per_s: 2e11, memory: 0.9, misses: 1.0 };
         let other = Demand { bytes_per_s: 3e9, memory: 0.4, misses: 2.5 };
         for demands in [vec![], vec![other], vec![stream], vec![stream, other]] {
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn who_shares_a_cache_that_is_too_small_misses_more() {
+    fn tasks_that_share_a_small_cache_miss_more() {
         assert_eq!(cached_share(30e6, 20e6), 1.0);
         assert_eq!(cached_share(30e6, 60e6), 0.5);
         assert_eq!(misses(0.1, 1.0), 1.0);

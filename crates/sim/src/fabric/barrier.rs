@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_passes_before_all_have_come() {
+    fn no_thread_passes_the_barrier_before_all_arrive() {
         const THREADS: usize = 3;
         let (barrier, arrivals) = (SpinBarrier::new(THREADS), AtomicUsize::new(0));
         std::thread::scope(|scope| {
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn who_panics_does_not_leave_the_others_waiting() {
+    fn a_panicking_thread_releases_the_others() {
         let barrier = SpinBarrier::new(2);
         let results = std::thread::scope(|scope| {
             let waits = scope.spawn(|| barrier.join().wait());

@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn in_an_incast_so_many_others_begin_at_once_to_one() {
+    fn an_incast_starts_n_flows_to_one_host_at_once() {
         let flow_arrivals = drawn("{ incast = 3 }", "");
         for round in flow_arrivals.chunks_exact(3) {
             assert!(round.iter().all(|arrival| (arrival.at, arrival.to) == (round[0].at, round[0].to)));
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn all_to_all_is_every_pair_at_once() {
+    fn all_to_all_starts_every_pair_at_once() {
         let mut round: Vec<_> = drawn("\"all-to-all\"", "")[..20].to_vec();
         assert!(round.iter().all(|arrival| arrival.at == round[0].at));
         round.dedup_by_key(|arrival| (arrival.from, arrival.to));
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn flows_begin_in_order_whoever_sends() {
+    fn flows_start_in_time_order_over_all_senders() {
         for senders in ["\"first\"", "\"all\"", "{ incast = 4 }", "\"all-to-all\""] {
             let flow_arrivals = drawn(senders, "");
             assert_eq!(flow_arrivals.len(), 400, "{senders}");

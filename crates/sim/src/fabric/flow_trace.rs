@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_list_is_read_in_any_order() {
+    fn a_flow_trace_may_be_unsorted() {
         let flows = TraceFlow::list("# replay\n0.5 1 0 20\n\n0 0 1 1e3\n", 2).unwrap_err();
         assert_eq!(
             flows.to_string(),
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_line_is_named_with_its_reason() {
+    fn an_invalid_line_is_reported_with_its_number_and_reason() {
         let refused = [
             ("0 1 2", "3 words"),
             ("0 1 2 3 4", "5 words"),

@@ -36,7 +36,7 @@ mod tests {
 
     /// Check sum published by the author: ten million numbers from the state of all 12345.
     #[test]
-    fn the_published_check_sum_comes_out() {
+    fn the_published_check_sum_is_reproduced() {
         let mut generator = Mrg32k3a::seeded(12_345);
         let sum: f64 = (0..10_000_000).map(|_| generator.unit()).sum();
         assert!((sum - 5_001_090.95).abs() < 0.01, "{sum}");

@@ -79,7 +79,7 @@ mod tests {
     const CORE: Cable = Cable { gbps: 40, delay: Span::from_nanos(200) };
 
     #[test]
-    fn hosts_stay_with_their_switch_and_all_parts_get_their_share() {
+    fn hosts_share_their_switchs_partition_and_partitions_are_balanced() {
         let fabric = Topology::LeafSpine { leaves: 4, spines: 3, hosts_per_leaf: 2, host: HOST, core: CORE };
         let partitioning = Partitioning::new(&fabric.wire(), 3);
         assert_eq!(partitioning.partition_of, [0, 0, 0, 0, 1, 1, 2, 2, 0, 0, 1, 2, 0, 1, 2]);
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn two_parts_are_cut_where_cables_are_longer() {
+    fn two_partitions_are_cut_at_the_longer_cables() {
         let fabric = |host, core| {
             let fabric = Topology::LeafSpine { leaves: 2, spines: 1, hosts_per_leaf: 2, host, core }.wire();
             Partitioning::new(&fabric, 2)
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn there_are_no_more_parts_than_hosts_and_one_has_nobody_to_wait_for() {
+    fn partitions_are_at_most_hosts_and_one_partition_needs_no_barrier() {
         let wiring = Topology::Star { hosts: 2, host: HOST }.wire();
         assert_eq!(Partitioning::new(&wiring, 9).partitions, 2);
         let whole = Partitioning::new(&wiring, 0);

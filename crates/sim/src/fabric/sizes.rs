@@ -151,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn draws_have_the_mean_and_the_shares_of_the_published_tables() {
+    fn samples_match_the_published_mean_and_quantiles() {
         for (sizes, published, short, share) in
             [(Sizes::WebSearch, 1141.0, 68, 0.543), (Sizes::DataMining, 5117.0, 7, 0.8)]
         {
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_is_gone_through_in_turn() {
+    fn a_list_of_sizes_is_used_cyclically() {
         let sizes: Sizes = "list 50000*2 1000".parse().unwrap();
         let drawn: Vec<_> = (0..4).map(|n| sizes.size(n, 0.5)).collect();
         assert_eq!(drawn, [35, 35, 1, 35]);

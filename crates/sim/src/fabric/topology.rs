@@ -300,7 +300,7 @@ mod tests {
 
     //~ fabric: every host of every topology reaches every other on all shortest paths
     #[test]
-    fn every_host_reaches_every_other_on_all_shortest_ways() {
+    fn every_host_reaches_every_other_on_all_shortest_paths() {
         let star = Topology::Star { hosts: 5, host: cable(10) }.wire();
         const SPINES: u32 = 3;
         let fabric = Topology::LeafSpine {
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_built_is_refused_with_its_value() {
+    fn an_invalid_setting_is_refused_with_its_value() {
         let problem = |hosts, gbps| Topology::Star { hosts, host: cable(gbps) }.problem();
         assert!(problem(0, 10).unwrap().contains("hosts 0"));
         assert!(problem(1, 10).unwrap().contains("one host"));

@@ -158,23 +158,23 @@ mod tests {
     }
 
     #[test]
-    fn an_urgent_work_interrupts_and_the_rest_resumes() {
+    fn urgent_work_preempts_and_the_preempted_work_resumes() {
         assert_eq!(check(1, &[100, 10], &[(0, 0, LOW), (40, 1, HIGH)]), [(50, 1), (110, 0)]);
     }
 
     #[test]
-    fn equals_do_not_interrupt() {
+    fn equal_priority_does_not_preempt() {
         assert_eq!(check(1, &[100, 10], &[(0, 0, LOW), (40, 1, LOW)]), [(100, 0), (110, 1)]);
     }
 
     #[test]
-    fn the_interrupted_goes_before_those_of_its_level() {
+    fn preempted_work_resumes_before_its_level() {
         let arrivals = [(0, 0, LOW), (10, 1, LOW), (20, 2, HIGH)];
         assert_eq!(check(1, &[100, 5, 30], &arrivals), [(50, 2), (130, 0), (135, 1)]);
     }
 
     #[test]
-    fn the_least_urgent_core_gives_way() {
+    fn the_core_with_the_least_urgent_work_is_preempted() {
         let middle = Priority::new(3).unwrap();
         let arrivals = [(0, 0, middle), (0, 1, LOW), (10, 2, HIGH)];
         assert_eq!(check(2, &[100, 100, 10], &arrivals), [(20, 2), (100, 0), (110, 1)]);

@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_alarm_rings_once_at_its_earliest_time() {
+    fn an_alarm_fires_once_at_its_earliest_time() {
         let mut engine = Engine::new();
         let mut alarm = Alarm::new();
         for ns in [30, 10, 20] {

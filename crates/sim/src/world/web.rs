@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn near_users_wait_less_when_they_are_urgent_and_the_program_serves_as_many() {
+    fn urgent_near_users_wait_less_at_equal_throughput() {
         let [none, adps] = ["none", "adps"].map(|mode| run(&config(mode, "")));
         let pages = |outcome: &Outcome| outcome.groups.iter().map(|group| group.answers).sum::<u64>();
         // The program can serve a thousand pages per second. Each group measures one second,
@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_burst_near_users_are_served_first() {
+    fn in_a_burst_near_users_are_served_first() {
         let [none, adps] = ["none", "adps"].map(|mode| {
             let mut config = config(mode, "period = \"250ms\"");
             // More than a pipe holds, hence a partly written page waits for other pages.
@@ -406,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_simulated_is_refused() {
+    fn an_invalid_simulation_is_refused() {
         let mut config = config("none", "");
         config.connections = 1;
         assert_eq!(config.check(), Err(BadConfig("connections 1 is outside 2..=16000".to_owned())));

@@ -7,6 +7,6 @@ mod settings;
 
 //~ fuzzing: settings and plans of simulator and load generator survive seeds and bred inputs
 #[test]
-fn seeds_and_what_is_bred_from_them_break_nothing() {
+fn fuzz_seeds_and_their_mutations_pass() {
     corpus::run("settings", settings::settings, 2000);
 }

@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn words_stand_in_the_documents_and_replay() {
+    fn words_occur_in_the_documents_and_a_seed_replays() {
         let documents = generated(50, &mut Rng::seeded(1));
         let drawn = words(&documents, 40, &mut Rng::seeded(2));
         assert_eq!(drawn.len(), 40);

@@ -114,7 +114,7 @@ mod tests {
     use queueing::Rng;
 
     #[test]
-    fn partitions_together_find_what_the_text_holds() {
+    fn partitions_together_find_every_match() {
         let documents = corpus::generated(300, &mut Rng::seeded(1));
         let partitions = partitions(&documents, 4).expect("an index");
         for word in corpus::words(&documents, 30, &mut Rng::seeded(2)) {

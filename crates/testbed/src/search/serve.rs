@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_search_is_asked_for_by_numbers() {
+    fn a_search_request_holds_word_numbers() {
         assert_eq!(parse_query("partition=3&query=17"), Ok((3, 17)));
         assert_eq!(parse_query("query=17&partition=3"), Ok((3, 17)));
         for bad in ["", "partition=3", "partition=x&query=1", "partition=-1&query=1"] {

@@ -55,7 +55,7 @@ fn requests_are_answered_one_after_another() {
 }
 
 #[test]
-fn http_1_0_closes_unless_asked() {
+fn http_1_0_closes_without_keep_alive() {
     check("GET / HTTP/1.0\r\n\r\n", &[(200, "greenwave: who goes next?\n")], Outcome::Close);
     let keep = "GET /bytes/0 HTTP/1.0\r\nConnection: keep-alive\r\n\r\n";
     check(keep, &[(200, "")], Outcome::Keep);
@@ -64,7 +64,7 @@ fn http_1_0_closes_unless_asked() {
 }
 
 #[test]
-fn what_is_wrong_is_answered_and_the_connection_closed() {
+fn malformed_requests_get_an_error_response_and_close_the_connection() {
     let big = format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n", BODY_BYTES_MAX + 1);
     check(&big, &[(413, "the body is longer than 131072 bytes\n")], Outcome::Close);
     let chunked = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
@@ -97,7 +97,7 @@ proptest::proptest! {
 }
 
 #[test]
-fn a_request_says_what_it_can_spare() {
+fn a_requests_budget_is_parsed_from_its_headers() {
     let spare = |field: &str| Http.budget(format!("GET / HTTP/1.1\r\n{field}Host: a\r\n\r\n").as_bytes());
     let written = deadline::codec::field::write(&deadline::Budget::new(Span::from_millis(70)));
     assert_eq!(spare(&format!("Greenwave-Budget: {written}\r\n")), Some(Span::from_millis(70)));
@@ -105,7 +105,7 @@ fn a_request_says_what_it_can_spare() {
 }
 
 #[test]
-fn what_a_request_says_of_itself_is_its_method_path_and_one_parent() {
+fn trace_attributes_are_method_path_and_parent() {
     let field = "traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01\r\n";
     let told = |fields: &str| {
         let request = format!("GET /pay/7?card=secret HTTP/1.1\r\nHost: a\r\n{fields}\r\n");

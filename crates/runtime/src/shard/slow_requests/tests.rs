@@ -32,7 +32,7 @@ fn kept(slowest: &mut Slowest) -> Vec<u64> {
 }
 
 #[test]
-fn whatever_comes_the_slowest_are_kept_in_order_and_the_rest_is_counted() {
+fn the_slowest_requests_are_kept_in_order_and_all_are_counted() {
     for seed in 0..200 {
         let mut rng = Rng::seeded(seed);
         let (over, most) = (rng.below(60), 1 + rng.below(20) as usize);
@@ -47,7 +47,7 @@ fn whatever_comes_the_slowest_are_kept_in_order_and_the_rest_is_counted() {
 }
 
 #[test]
-fn of_equals_the_first_is_kept_and_comes_first() {
+fn of_equally_slow_requests_the_first_is_kept() {
     let mut slowest = Slowest::new(Limits { over: Span::ZERO, most: 2, levels: PrioritySet::ALL });
     for number in 1..=3 {
         slowest.offer(Priority::LOWEST, Span::from_micros(5), || Slow { request: number, ..slow(5) });
@@ -57,7 +57,7 @@ fn of_equals_the_first_is_kept_and_comes_first() {
 }
 
 #[test]
-fn who_is_not_slow_is_never_looked_at() {
+fn a_fast_request_is_not_evaluated() {
     let mut slowest = Slowest::new(Limits { over: Span::from_millis(1), most: 1, levels: PrioritySet::ALL });
     slowest.offer(Priority::LOWEST, Span::from_micros(999), || unreachable!("it is below the limit"));
     slowest.offer(Priority::LOWEST, Span::from_millis(1), || slow(1_000));
@@ -70,7 +70,7 @@ fn who_is_not_slow_is_never_looked_at() {
 
 //~ cli: traces can be limited to some levels
 #[test]
-fn of_other_levels_nobody_is_kept_or_left_out() {
+fn requests_of_other_levels_are_neither_kept_nor_counted() {
     let urgent: PrioritySet = "high".parse().unwrap();
     let mut slowest = Slowest::new(Limits { over: Span::ZERO, most: 1, levels: urgent });
     slowest.offer(Priority::LOWEST, Span::from_micros(9), || unreachable!("its level is not recorded"));

@@ -64,7 +64,7 @@ fn datagrams_and_connections_wait_in_one_queue_by_label() {
 }
 
 #[test]
-fn a_full_event_queue_keeps_datagrams_in_their_socket_and_lets_the_urgent_in_first() {
+fn a_full_event_queue_keeps_datagrams_in_their_socket_and_admits_the_urgent_first() {
     let (mut world, socket) = heard(1, |config| config.dispatch = Box::new(strict(2)));
     // One is served, two are queued, one waits to enter, two are in the socket.
     for text in ["7 a\n", "7 b\n", "7 c\n", "7 d\n", "5 e\n", "3 f\n"] {
@@ -80,7 +80,7 @@ fn a_full_event_queue_keeps_datagrams_in_their_socket_and_lets_the_urgent_in_fir
 }
 
 #[test]
-fn what_is_no_request_and_what_makes_the_application_panic_is_not_answered() {
+fn invalid_datagrams_and_panics_get_no_response() {
     let (mut world, socket) = heard(1, |_| {});
     for text in ["!", "", "torn", "two\nlines\n", "P\n", "3 good\n"] {
         world.say(socket, text);
@@ -93,7 +93,7 @@ fn what_is_no_request_and_what_makes_the_application_panic_is_not_answered() {
 }
 
 #[test]
-fn an_answer_comes_from_the_address_that_was_asked() {
+fn a_datagrams_response_has_the_requests_destination_as_source() {
     let (own, other) = ("fd00::1", "fd00::5");
     let ipv6 = |addrs: &[&str]| net::stack::Ipv6 {
         addrs: addrs.iter().map(|addr| (addr.parse().unwrap(), 64)).collect(),

@@ -4,7 +4,7 @@ use super::*;
 
 //~ runtime: an application frames, serves and closes: partial requests wait, invalid bytes reset the connection
 #[test]
-fn bytes_that_are_no_request_reset_their_connection() {
+fn invalid_bytes_reset_their_connection() {
     let mut world = world(1, |_| {});
     let id = world.connect();
     world.send(id, "!\n");
@@ -14,7 +14,7 @@ fn bytes_that_are_no_request_reset_their_connection() {
 
 //~ runtime: a panic of the application resets its connection only
 #[test]
-fn a_panic_of_the_application_costs_its_connection_only() {
+fn an_application_panic_resets_only_its_connection() {
     let mut world = world(1, |_| {});
     let (bad, good) = (world.connect(), world.connect());
     world.send(bad, "P\n");
@@ -26,7 +26,7 @@ fn a_panic_of_the_application_costs_its_connection_only() {
 }
 
 #[test]
-fn a_response_to_a_gone_connection_is_dropped_and_counted() {
+fn a_response_to_a_closed_connection_is_dropped_and_counted() {
     let mut world = world(1, |_| {});
     let id = world.connect();
     world.send(id, "late\n");
@@ -38,7 +38,7 @@ fn a_response_to_a_gone_connection_is_dropped_and_counted() {
 }
 
 #[test]
-fn a_half_closed_connection_gets_its_answers_before_it_ends() {
+fn a_half_closed_connection_gets_its_responses_before_the_fin() {
     let mut world = world(1, |_| {});
     let id = world.connect();
     world.send(id, "a\nb\ntorso");
@@ -63,7 +63,7 @@ fn a_connection_closed_while_its_last_request_is_served_ends_with_the_response()
 
 //~ runtime: an application frames, serves and closes: partial requests wait, invalid bytes reset the connection
 #[test]
-fn an_application_that_closes_is_obeyed_after_its_response() {
+fn an_application_close_follows_its_response() {
     let mut world = world(1, |_| {});
     let id = world.connect();
     world.send(id, "C\nmore\n");

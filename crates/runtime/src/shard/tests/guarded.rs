@@ -51,7 +51,7 @@ fn counts(world: &World) -> (u64, u64) {
 }
 
 #[test]
-fn a_shed_syn_reaches_nobody_and_who_is_in_goes_on() {
+fn a_shed_syn_creates_no_connection_and_open_connections_continue() {
     let (mut world, puppet) = guarded(Refusal::Drop, false, |_| {});
     let id = world.connect();
     puppet.says(Limit::Closed);
@@ -64,7 +64,7 @@ fn a_shed_syn_reaches_nobody_and_who_is_in_goes_on() {
 }
 
 #[test]
-fn who_is_refused_by_a_reset_hears_of_it_at_once_and_an_open_connection_never_does() {
+fn a_reset_reaches_the_shed_client_at_once_and_no_open_connection() {
     let (mut world, puppet) = guarded(Refusal::Reset, false, |_| {});
     let id = world.connect();
     puppet.says(Limit::Closed);
@@ -85,7 +85,7 @@ fn who_is_refused_by_a_reset_hears_of_it_at_once_and_an_open_connection_never_do
 }
 
 #[test]
-fn a_dry_run_lets_everybody_in_and_counts() {
+fn a_dry_run_admits_every_syn_and_counts() {
     let (mut world, puppet) = guarded(Refusal::Drop, true, |_| {});
     puppet.says(Limit::Closed);
     world.settle();
@@ -140,13 +140,13 @@ fn crowded(guard: Option<&str>) -> (u64, u64) {
 }
 
 #[test]
-fn however_many_come_at_once_what_was_let_in_finds_room_in_the_receive_buffer() {
+fn admitted_syns_of_a_burst_fit_the_receive_buffer() {
     assert_eq!(crowded(None), (14, 0), "six of eight frames may be SYNs");
     assert_eq!(crowded(Some("none")), (0, 13), "a policy that never sheds reserves no space");
 }
 
 #[test]
-fn a_syn_to_a_port_without_a_listener_is_not_the_guards_to_judge() {
+fn the_guard_ignores_a_syn_to_a_closed_port() {
     let (mut world, puppet) = guarded(Refusal::Drop, false, |_| {});
     puppet.says(Limit::Closed);
     world.settle();
@@ -173,7 +173,7 @@ impl App for Sparing {
 }
 
 #[test]
-fn a_policy_is_told_what_waits_for_how_long_what_was_served_and_what_it_can_spare() {
+fn a_guard_policy_gets_queue_length_age_throughput_and_budgets() {
     let (mut world, puppet) = guarded(Refusal::Drop, false, |_| {});
     let ids = [world.connect(), world.connect()];
     world.send(ids[0], "a\n");
@@ -200,7 +200,7 @@ fn a_policy_is_told_what_waits_for_how_long_what_was_served_and_what_it_can_spar
 
 //~ guard: budgets of requests reach the admission policy
 #[test]
-fn budgets_of_requests_reach_the_policy_at_the_door() {
+fn request_budgets_reach_the_guard_policy() {
     let puppet = Puppet::default();
     let guard = Guard {
         policy: Box::new(puppet.clone()),
@@ -236,7 +236,7 @@ proptest! {
     /// For any sequence of work, receiving stays within its share while other work waits, apart
     /// from saved-up credit of 1 ms.
     #[test]
-    fn receiving_takes_no_more_than_its_share(
+    fn receive_processing_stays_within_its_cpu_share(
         percent in 1_u8..=99,
         pieces in proptest::collection::vec((1_u64..2_000, 1_u64..50_000), 200..400),
     ) {

@@ -52,7 +52,7 @@ fn ask(world: &mut World, id: ConnId, text: &str) {
 }
 
 #[test]
-fn what_waits_for_peers_that_read_nothing_is_bounded_and_given_back() {
+fn responses_to_peers_that_do_not_read_have_bounded_memory_that_is_freed() {
     for request in ["B\n", "G\n"] {
         let mut world = small();
         for _ in 0..60 {
@@ -76,7 +76,7 @@ fn what_waits_for_peers_that_read_nothing_is_bounded_and_given_back() {
 }
 
 #[test]
-fn when_memory_is_full_the_connection_that_has_read_nothing_for_the_longest_time_is_reset() {
+fn full_memory_resets_the_connection_that_has_read_nothing_for_longest() {
     let mut world = small();
     let readers: Vec<ConnId> = (0..3).map(|_| world.connect()).collect();
     let mut asked = Vec::new();
@@ -96,7 +96,7 @@ fn when_memory_is_full_the_connection_that_has_read_nothing_for_the_longest_time
 }
 
 #[test]
-fn a_generated_body_arrives_whole_behind_what_the_application_appended() {
+fn a_generated_body_arrives_whole_after_the_appended_bytes() {
     let mut world = small();
     let id = world.connect();
     ask(&mut world, id, "G\n");
@@ -108,7 +108,7 @@ fn a_generated_body_arrives_whole_behind_what_the_application_appended() {
 }
 
 #[test]
-fn a_body_that_panics_or_is_too_short_resets_its_connection_and_no_other() {
+fn a_body_that_panics_or_is_too_short_resets_only_its_connection() {
     for request in ["Gp\n", "Gs\n"] {
         let mut world = small();
         let (bad, good) = (world.connect(), world.connect());

@@ -49,7 +49,7 @@ const MIX: [&str; 5] = ["7 a\n", "0 b\n", "5 c\n", "0 d\n", "3 e\n"];
 
 //~ dispatch: mode `none` serves in order of arrival
 #[test]
-fn without_priority_who_comes_first_goes_first() {
+fn without_priority_requests_are_served_in_arrival_order() {
     check(Mode::None, &MIX, &MIX);
 }
 
@@ -67,14 +67,14 @@ fn application_defined_priority_goes_first() {
 
 //~ dispatch: mode `ideal` drops less urgent frames in the driver, or preempts them in the simulator
 #[test]
-fn ideally_less_urgent_packets_are_dropped_by_the_driver() {
+fn the_ideal_mode_drops_less_urgent_packets_in_the_driver() {
     let world = check(Mode::Ideal, &MIX, &["0 b\n", "0 d\n", "3 e\n"]);
     assert_eq!(world.counters().driver.dropped_by_verdict, 2);
 }
 
 //~ dispatch: mode `darc` reserves a worker for the short kind
 #[test]
-fn darc_keeps_a_worker_for_the_short_kind() {
+fn darc_reserves_a_worker_for_the_short_kind() {
     let mut world = world_in(Mode::Darc, 2);
     let ids: Vec<_> = (0..3).map(|_| world.connect()).collect();
     for text in ["7 long\n", "0 short\n", "7 long\n", "0 short\n"] {

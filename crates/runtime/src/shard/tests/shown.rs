@@ -5,7 +5,7 @@
 use super::*;
 
 #[test]
-fn what_is_shown_and_what_is_left_add_up_to_all_that_waited() {
+fn snapshots_and_final_stats_sum_to_all_waits() {
     let mut world = world(1, |_| {});
     let id = world.connect();
     let serve = |world: &mut World, text: &str| {
@@ -32,7 +32,7 @@ fn what_is_shown_and_what_is_left_add_up_to_all_that_waited() {
 }
 
 #[test]
-fn what_waits_is_shown_as_it_is() {
+fn a_snapshot_shows_the_current_queue_depths() {
     let mut world = world(1, |_| {});
     let (one, two) = (world.connect(), world.connect());
     world.send(one, "1\n");
@@ -43,7 +43,7 @@ fn what_waits_is_shown_as_it_is() {
 }
 
 #[test]
-fn budgets_are_looked_at_once_somebody_watches_and_waiting_counts_against_them() {
+fn budgets_are_parsed_only_while_observed_and_include_waiting_time() {
     let mut world = world(1, |_| {});
     let (one, two) = (world.connect(), world.connect());
     world.send(one, "D\n");

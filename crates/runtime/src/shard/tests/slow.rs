@@ -15,7 +15,7 @@ fn kept(world: &mut World) -> Vec<Slow> {
 }
 
 #[test]
-fn the_stages_of_a_request_add_up_to_what_lies_between_its_stamp_and_its_end() {
+fn stage_durations_sum_to_the_time_from_receive_timestamp_to_completion() {
     let mut world = world(1, |config| config.slow = ALL);
     let (one, two) = (world.connect(), world.connect());
     world.send(one, "7\n");
@@ -43,7 +43,7 @@ fn the_stages_of_a_request_add_up_to_what_lies_between_its_stamp_and_its_end() {
 }
 
 #[test]
-fn a_response_that_waits_for_room_is_on_its_way_out_until_tcp_has_it_all() {
+fn the_transmit_stage_lasts_until_tcp_has_the_whole_response() {
     let mut world = world(1, |config| {
         config.slow = ALL;
         config.stack.send_buffer = 8 * 1024;
@@ -63,7 +63,7 @@ fn a_response_that_waits_for_room_is_on_its_way_out_until_tcp_has_it_all() {
 }
 
 #[test]
-fn who_got_no_answer_is_kept_with_the_reason() {
+fn an_unanswered_request_is_logged_with_its_reason() {
     let mut world = world(1, |config| {
         config.slow = ALL;
         config.stack.send_buffer = 8 * 1024;
@@ -90,7 +90,7 @@ fn who_got_no_answer_is_kept_with_the_reason() {
 }
 
 #[test]
-fn nobody_is_kept_who_was_not_asked_for_and_a_look_begins_anew() {
+fn nothing_is_logged_without_a_request_and_each_snapshot_starts_empty() {
     let mut unasked = world(1, |_| {});
     let id = unasked.connect();
     unasked.send(id, "1\n");

@@ -29,7 +29,7 @@ fn a_waiting_request_stays_as_urgent_as_its_most_urgent_segment() {
 }
 
 #[test]
-fn a_segment_after_a_look_in_vain_speaks_for_itself() {
+fn a_segment_after_an_incomplete_parse_has_its_own_label() {
     let mut world = world(1, |_| {});
     let (busy, id, other) = (world.connect(), world.connect(), world.connect());
     world.send(id, "1 to");
@@ -79,7 +79,7 @@ fn check_ack(level: u8, expected: [bool; 4]) {
 }
 
 #[test]
-fn an_acknowledgement_takes_its_turn_with_the_most_urgent_data() {
+fn a_bare_ack_is_sent_with_the_most_urgent_data() {
     check_ack(0, [true, true, true, false]);
     check_ack(1, [false, true, true, true]);
     check_ack(7, [false, true, true, true]);
@@ -110,7 +110,7 @@ fn check_known(mut world: World, first: [&str; 2], expected: [&str; 4]) {
 
 //~ mechanisms: a frame without a verdict takes its connection's last level; frames of a connection keep their order
 #[test]
-fn a_frame_goes_by_what_is_known_of_its_connection() {
+fn a_frame_inherits_its_connections_label() {
     // Only the transport classifies requests, and the dispatch policy is FCFS.
     let told = || world(1, |config| config.dispatch = Box::new(fcfs(64)));
     check_known(told(), ["7 bulk\n", "0 urgent\n"], OVERTAKEN);
@@ -122,7 +122,7 @@ fn a_frame_goes_by_what_is_known_of_its_connection() {
 
 //~ mechanisms: a frame without a verdict takes its connection's last level; frames of a connection keep their order
 #[test]
-fn what_is_known_of_a_connection_stands_before_a_default_and_behind_a_verdict() {
+fn a_connections_label_overrides_the_default_and_not_the_classifier() {
     let by = |verdict: fn(Option<u8>) -> Verdict| {
         let driver: DriverClassifier = Arc::new(move |packet| verdict(packet.payload_byte(0)));
         world(1, |config| {
@@ -139,7 +139,7 @@ fn what_is_known_of_a_connection_stands_before_a_default_and_behind_a_verdict() 
 
 //~ mechanisms: a frame without a verdict takes its connection's last level; frames of a connection keep their order
 #[test]
-fn the_end_of_a_connection_that_was_urgent_does_not_overtake_its_data() {
+fn a_fin_does_not_overtake_its_connections_urgent_data() {
     let mut world = driven();
     let id = world.connect();
     world.send(id, "0 urgent\n");
@@ -163,7 +163,7 @@ fn a_new_connection_does_not_overtake_urgent_data() {
 
 //~ input: a panicking classifier costs one verdict and is counted
 #[test]
-fn what_the_driver_classifier_does_wrong_is_counted_and_the_stack_goes_on() {
+fn driver_classifier_failures_are_counted_and_the_stack_continues() {
     let driver: DriverClassifier = Arc::new(|packet| match packet.payload_byte(0) {
         Some(b'x') => panic!("a classifier with a bug"),
         Some(b'y') => Verdict::Level(200),
@@ -183,7 +183,7 @@ fn what_the_driver_classifier_does_wrong_is_counted_and_the_stack_goes_on() {
 
 //~ mechanisms: M5: classifier and application exchange values in 64 private bytes, both ways
 #[test]
-fn classifier_and_application_talk_through_the_shared_bytes() {
+fn classifier_and_application_exchange_data_in_the_shared_bytes() {
     // The classifier counts a connection's segments and prefers connections that the application
     // has marked; the application returns the count.
     let transport: net::classify::TransportClassifier = Arc::new(|flow| {
@@ -226,7 +226,7 @@ fn an_application_gives_one_connection_its_own_classifier_and_memory() {
 
 //~ classifiers: new rules apply from the next request; requests in progress keep theirs
 #[test]
-fn other_classifiers_hold_for_connections_that_are_open_and_what_waits_keeps_its_label() {
+fn new_classifiers_apply_to_open_connections_and_queued_requests_keep_their_label() {
     let mut world = world(1, |_| {});
     let (busy, waiting, id) = (world.connect(), world.connect(), world.connect());
     world.send(busy, "7 busy\n");

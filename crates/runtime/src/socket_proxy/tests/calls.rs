@@ -20,7 +20,7 @@ fn world() -> World {
 }
 
 #[test]
-fn a_call_is_followed_from_its_first_byte_to_the_first_of_its_answer() {
+fn a_call_is_timed_from_its_first_byte_to_the_first_response_byte() {
     let mut world = world();
     let begin = world.now;
     world.answer(0, b"GET /pay?card=1 HTTP/1.1\r\nHo");
@@ -45,7 +45,7 @@ fn a_call_is_followed_from_its_first_byte_to_the_first_of_its_answer() {
 }
 
 #[test]
-fn an_answer_that_its_program_does_not_take_waits_at_the_end() {
+fn an_unread_response_waits_in_the_last_stage() {
     let mut world = world();
     world.end(0).borrow_mut().room = 0;
     world.answer(0, b"get a\r\n");
@@ -61,7 +61,7 @@ fn an_answer_that_its_program_does_not_take_waits_at_the_end() {
 }
 
 #[test]
-fn calls_that_wait_together_are_counted_and_not_kept() {
+fn concurrent_calls_are_counted_and_not_logged() {
     let mut world = world();
     world.answer(0, b"get a\r\nget b\r\n");
     world.answer(0, b"get c\r\n");
@@ -74,7 +74,7 @@ fn calls_that_wait_together_are_counted_and_not_kept() {
 }
 
 #[test]
-fn who_has_no_answer_is_gone_where_one_is_due() {
+fn a_call_without_a_response_is_logged_as_closed_if_one_was_expected() {
     for (bytes, is_due) in [
         (&b"GET / HTTP/1.1\r\n\r\n"[..], true),
         (b"set k 0 0 1 noreply\r\nx\r\n", false),
@@ -95,7 +95,7 @@ fn who_has_no_answer_is_gone_where_one_is_due() {
 }
 
 #[test]
-fn what_comes_unasked_answers_nothing() {
+fn unsolicited_data_completes_no_call() {
     let mut world = world();
     world.ask(0, b"220 who are you?\r\n");
     world.answer(0, b"get a\r\n");

@@ -65,7 +65,7 @@ fn datagrams_pass_both_ways() {
 //~ datagrams: UDP_SEGMENT cuts up to 128 datagrams, by option or control data
 /// Each segment of a send call is a datagram, also where the stack is full in between.
 #[test]
-fn what_is_sent_at_once_leaves_in_segments() {
+fn a_gso_send_leaves_in_segments() {
     let (mut world, id) = World::with_mail(10);
     for (len, segment) in [(2_500, 1_000), (3_000, 1_000), (0, 9), (60_000, 470)] {
         let payload: Vec<u8> = (0..len).map(|n: usize| n as u8).collect();
@@ -84,7 +84,7 @@ fn what_is_sent_at_once_leaves_in_segments() {
 //~ datagrams: IP_TOS and IPV6_TCLASS are set and reported, with ECN bits
 /// RFC 3168: a sender of datagrams sets their ECN bits, and a receiver can read them.
 #[test]
-fn what_ip_says_of_datagrams_passes_both_ways() {
+fn ip_header_fields_of_datagrams_pass_in_both_directions() {
     let (mut world, id) = World::with_mail(10);
     for byte in 0..=255 {
         let marks = TrafficClass::of(byte);
@@ -106,7 +106,7 @@ fn what_ip_says_of_datagrams_passes_both_ways() {
 /// A socket with UDP_GRO gets the same bytes as one without, in fewer pieces; a merge ends where
 /// the socket is full.
 #[test]
-fn datagrams_of_one_length_are_handed_over_at_once_where_that_is_wanted() {
+fn equally_long_datagrams_are_delivered_together_with_udp_gro() {
     let lens = [100, 100, 100, 40, 40, 7, 0, 0, 100, 200, 200, 1, 1472, 1472];
     for (merges, room, calls) in [(false, 1000, 14), (true, 1000, 7), (true, 1, 8)] {
         let (mut world, id) = World::with_mail(room);
@@ -136,7 +136,7 @@ fn datagrams_of_one_length_are_handed_over_at_once_where_that_is_wanted() {
 //~ datagrams: with IP_MTU_DISCOVER a datagram longer than the link is dropped and not fragmented
 /// A probe for the path's MTU is dropped if it is too long, and no other datagram is (RFC 8899).
 #[test]
-fn what_is_not_to_be_cut_is_sent_whole_or_not_at_all() {
+fn a_datagram_with_dont_fragment_is_sent_whole_or_not_at_all() {
     let (mut world, id) = World::with_mail(10);
     for (whole, len, arrives) in [(true, 1472, true), (true, 1473, false), (false, 1473, true)] {
         world.streams.programs.mail.whole = whole;
@@ -149,7 +149,7 @@ fn what_is_not_to_be_cut_is_sent_whole_or_not_at_all() {
 }
 
 #[test]
-fn the_most_urgent_datagram_is_handed_over_first_and_waits_for_room_in_the_stack() {
+fn the_most_urgent_datagram_is_delivered_first_and_waits_in_the_stack() {
     let (mut world, id) = World::with_mail(1);
     world.post(id, b"know who it is");
     world.settle();
@@ -173,7 +173,7 @@ fn the_most_urgent_datagram_is_handed_over_first_and_waits_for_room_in_the_stack
 }
 
 #[test]
-fn where_sockets_share_a_port_nobody_waits_for_one_that_is_full() {
+fn a_full_socket_does_not_block_others_on_its_port() {
     let (mut world, id) = World::with_mail(1);
     world.streams.programs.mail.shared = true;
     (0..3).for_each(|_| world.post(id, b"more"));
@@ -185,7 +185,7 @@ fn where_sockets_share_a_port_nobody_waits_for_one_that_is_full() {
 }
 
 #[test]
-fn what_programs_sent_is_collected_in_the_order_of_labels() {
+fn sent_datagrams_are_collected_in_label_order() {
     let (mut world, id) = World::with_mail(10);
     for (socket, level) in [(1, b"5"), (2, b"0"), (3, b"7")] {
         world.streams.programs.mail.taker = socket;
@@ -203,7 +203,7 @@ fn what_programs_sent_is_collected_in_the_order_of_labels() {
 }
 
 #[test]
-fn what_the_stack_has_no_room_for_waits_and_is_sent() {
+fn datagrams_wait_while_the_stacks_buffer_is_full() {
     let (mut world, id) = World::with_mail(1);
     world.post(id, b"know who it is");
     world.settle();
@@ -220,7 +220,7 @@ fn what_the_stack_has_no_room_for_waits_and_is_sent() {
 
 //~ datagrams: a connected socket reports a missing listener once, by the next call
 #[test]
-fn a_program_hears_that_nobody_listens() {
+fn a_program_gets_port_unreachable() {
     let (mut world, _) = World::with_mail(1);
     let nobody = "10.0.0.2:8";
     world.send_mail(1, nobody, b"anybody there?");
@@ -231,7 +231,7 @@ fn a_program_hears_that_nobody_listens() {
 }
 
 #[test]
-fn a_port_that_nobody_has_any_more_refuses() {
+fn a_closed_port_answers_port_unreachable() {
     let (mut world, id) = World::with_mail(1);
     assert!(!world.streams.is_quiet(), "it may still send");
     world.streams.programs.mail.gone = true;

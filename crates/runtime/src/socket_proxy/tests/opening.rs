@@ -31,7 +31,7 @@ fn a_program_opens_a_connection_and_bytes_pass_both_ways() {
 }
 
 #[test]
-fn a_connection_that_is_refused_says_so() {
+fn a_refused_connect_reports_connection_refused() {
     let mut world = World::without(100);
     world.open();
     world.settle();
@@ -41,7 +41,7 @@ fn a_connection_that_is_refused_says_so() {
 }
 
 #[test]
-fn a_host_that_is_not_there_is_unreachable_and_one_that_is_silent_times_out() {
+fn an_absent_host_is_unreachable_and_a_silent_one_times_out() {
     let mut world = World::without(100);
     world.open();
     // No host answers ARP.
@@ -76,7 +76,7 @@ fn a_host_that_is_not_there_is_unreachable_and_one_that_is_silent_times_out() {
 }
 
 #[test]
-fn where_no_way_leads_nothing_is_begun() {
+fn without_a_route_no_connect_starts() {
     let mut world = World::without(100);
     let to = "192.0.2.1:80".parse().unwrap();
     world.streams.programs.happened.push(AppEvent::Connect {
@@ -91,7 +91,7 @@ fn where_no_way_leads_nothing_is_begun() {
 }
 
 #[test]
-fn a_program_that_cannot_have_its_connection_leaves_nothing() {
+fn a_failed_connect_leaves_no_state() {
     let mut world = World::without(100);
     world.client.listen(90, ListenOptions::default()).unwrap();
     world.streams.programs.refuses = true;
@@ -101,7 +101,7 @@ fn a_program_that_cannot_have_its_connection_leaves_nothing() {
 }
 
 #[test]
-fn a_program_that_closes_early_gives_its_handshake_up() {
+fn closing_during_the_handshake_aborts_it() {
     let mut world = World::without(100);
     world.client.listen(90, ListenOptions::default()).unwrap();
     world.open();

@@ -17,7 +17,7 @@ fn world() -> World {
 }
 
 #[test]
-fn a_request_is_followed_from_the_device_to_the_first_bytes_of_its_answer() {
+fn a_request_is_timed_from_the_device_to_the_first_response_byte() {
     let mut world = world();
     world.ask(0, b"GET /pay?card=1 HTTP/1.1\r\nHo");
     let half = world.now;
@@ -39,7 +39,7 @@ fn a_request_is_followed_from_the_device_to_the_first_bytes_of_its_answer() {
 }
 
 #[test]
-fn requests_that_wait_together_are_counted_and_not_kept() {
+fn concurrent_requests_are_counted_and_not_logged() {
     let mut world = world();
     world.ask(0, b"get a\r\nget b\r\n");
     world.ask(0, b"get c\r\n");
@@ -53,7 +53,7 @@ fn requests_that_wait_together_are_counted_and_not_kept() {
 }
 
 #[test]
-fn who_is_not_answered_is_gone_where_an_answer_is_due() {
+fn an_unanswered_request_is_logged_as_closed_if_a_response_was_expected() {
     let mut world = world();
     (0..3).for_each(|_| world.connect());
     world.ask(0, b"GET / HTTP/1.1\r\n\r\n");
@@ -69,7 +69,7 @@ fn who_is_not_answered_is_gone_where_an_answer_is_due() {
 }
 
 #[test]
-fn messages_are_followed_where_a_rule_says_how_long_they_are() {
+fn messages_are_timed_if_a_rule_gives_their_length() {
     let mut world = world();
     let message = b"\x07pay 42.";
     world.ask(0, message);
@@ -94,7 +94,7 @@ fn messages_are_followed_where_a_rule_says_how_long_they_are() {
 }
 
 #[test]
-fn nothing_is_read_where_nothing_is_kept() {
+fn without_a_slow_request_log_nothing_is_parsed() {
     let mut world = World::new(1000);
     world.ask(0, b"GET / HTTP/1.1\r\n\r\n");
     world.answer(0, b"HTTP/1.1 200 OK\r\n\r\n");

@@ -48,7 +48,7 @@ proptest! {
     //~ fabric: under every scheduler a flow keeps its order and every waiting packet is served
     /// Levels only fall, so a flow stays in order across levels too.
     #[test]
-    fn a_flow_keeps_its_order_and_whoever_waits_is_served(steps in vec((0..5_u32, 1..9_u32, 0..8_u32), 1..80)) {
+    fn flows_stay_in_order_and_every_queued_packet_is_served(steps in vec((0..5_u32, 1..9_u32, 0..8_u32), 1..80)) {
         for (name, scheduler) in SCHEDULERS {
             for more in settings(scheduler) {
                 let config = config(scheduler, "24", more);
@@ -87,7 +87,7 @@ proptest! {
     //~ fabric: a packet that may bypass an empty queue comes out unchanged
     /// Packets of several sizes at a line that is free from time to time.
     #[test]
-    fn who_may_pass_would_come_out_as_it_went_in_and_leave_nothing_behind(
+    fn a_bypassing_packet_leaves_the_queue_unchanged(
         steps in vec((0..4_u32, 1..4_usize, 40..1_501_u32, 0..4_usize), 1..80),
     ) {
         for (name, scheduler) in SCHEDULERS {

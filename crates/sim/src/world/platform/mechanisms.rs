@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn mechanisms_are_named_by_what_differs() {
+    fn mechanisms_are_named_by_their_differences() {
         let check = |text: &str, shown: &str| {
             let read: Result<Mechanisms, _> = text.parse();
             assert_eq!(read.map(|mechanisms| mechanisms.to_string()), Ok(shown.to_owned()), "{text}");

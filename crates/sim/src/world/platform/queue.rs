@@ -162,7 +162,7 @@ mod tests {
 
     //~ platform: each switch changes its own mechanism only
     #[test]
-    fn each_switch_changes_its_own_part_of_the_order() {
+    fn each_mechanism_changes_only_its_part_of_the_order() {
         assert_eq!(order(false, false), (vec![1, 2, 3, 4], vec![]));
         assert_eq!(order(true, false), (vec![2, 3, 4, 1], vec![]));
         assert_eq!(order(false, true), (vec![3, 1, 2], vec![4]));
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_queue_names_who_does_not_come_in() {
+    fn a_full_queue_returns_the_rejected_request() {
         for (events, deadline) in [(false, false), (true, false), (false, true), (true, true)] {
             let mut queue = queue(events, deadline, 2);
             let pushed: Vec<_> = (1..=3).map(|n| queue.push(Time::ZERO, offer(n, 2, 900))).collect();
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_behind_asks_for_a_core_while_he_waits() {
+    fn a_late_request_demands_a_core_while_it_waits() {
         let mut queue = queue(true, true, 8);
         assert_eq!(queue.push(Time::ZERO, offer(1, 2, 900)), None);
         assert!(!queue.has_late_request());

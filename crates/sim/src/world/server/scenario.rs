@@ -169,14 +169,14 @@ mod tests {
 
     //~ classifiers: scenarios can be selected by name in the simulator
     #[test]
-    fn classifiers_read_as_they_are_written() {
+    fn classifier_names_round_trip() {
         assert_eq!("length 200".parse(), Ok(Driver::Length(200)));
         assert_eq!("network 100ms 0.01".parse(), Ok(Transport::Network(Span::from_millis(100), 0.01)));
         assert_eq!("service-time 100us".parse(), Ok(Transport::ServiceTime(Span::from_micros(100))));
     }
 
     #[test]
-    fn what_is_no_classifier_is_answered_with_those_that_are() {
+    fn an_unknown_classifier_error_lists_the_valid_ones() {
         let error = "size 200".parse::<Driver>().unwrap_err().to_string();
         assert_eq!(error, "classifier \"size 200\" is not one of tag, lns, length BYTES");
         assert!("span 3".parse::<Transport>().is_err());
