@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::routing::get;
-use net::classify::{TransportClassifier, Verdict};
+use classify::{TransportClassifier, Verdict};
 use net::stack::ListenOptions;
 use queueing::{Label, Priority, Span};
 use runtime::task::{label, serve, set_label, sleep};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use net::classify::{FlowContext, TransportClassifier, Verdict};
+use classify::{FlowContext, TransportClassifier, Verdict};
 
 /// Urgent until the connection has sent us a megabyte; then bulk for good.
 pub fn until_bulk() -> TransportClassifier {

@@ -5,7 +5,7 @@
 use std::error::Error;
 use std::sync::Arc;
 
-use net::classify::Verdict;
+use classify::Verdict;
 use net::stack::ListenOptions;
 use runtime::task::spawn;
 use tokio::io::{AsyncWriteExt, copy, split};

@@ -9,9 +9,9 @@ use std::error::Error;
 use std::io::Read;
 use std::sync::Arc;
 
+use classify::TransportClassifier;
 use host::signal_page::SharedPage;
 use host::{Monotonic, Tap};
-use net::classify::TransportClassifier;
 use runtime::task::{self, Config, Quantum, TaskShard, WorkerOptions};
 use runtime::threads::Threads;
 

@@ -10,8 +10,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use classify::Verdict;
 use examples::text::Text;
-use net::classify::Verdict;
 use net::stack::ListenOptions;
 use runtime::task::{label, serve};
 use tonic::body::Body;

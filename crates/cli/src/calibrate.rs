@@ -20,15 +20,15 @@ use host::Monotonic;
 use net::Device;
 use net::device::memory::{self, MemoryDevice};
 use net::stack::{Config as StackConfig, ListenOptions};
-use net::wire::ethernet::{self, EtherType};
-use net::wire::tcp::{self, Flags, Options, Segment, Seq};
-use net::wire::{ip, ipv4};
 use queueing::{Arrivals, Clock, Distribution, Span, Time, VirtualClock};
 use runtime::mode::{Classifiers, Mode};
 use runtime::shard::{Config, Guard, Refusal, Step};
 use runtime::{App, Shard};
 use sched::dispatch::{Params, Steering};
 use sim::cost::CostModel;
+use wire::ethernet::{self, EtherType};
+use wire::tcp::{self, Flags, Options, Segment, Seq};
+use wire::{ip, ipv4};
 
 use crate::table::Table;
 use crate::{Error, classify, options};

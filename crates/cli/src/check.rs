@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use net::classify::Verdict;
-use net::classify::l7::Nonsense;
-use net::classify::rules::{Observed, Policy, PolicyError};
+use classify::Verdict;
+use classify::l7::Nonsense;
+use classify::rules::{Observed, Policy, PolicyError};
 use runtime::mode::Classifiers;
 use serde_json::json;
 

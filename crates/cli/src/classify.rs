@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ::load::protocol::synthetic::{LEVEL_AT, MAGIC, TYPE_AT, TYPE_REQUEST};
-use net::classify::{PacketView, Verdict};
+use classify::{PacketView, Verdict};
 use runtime::mode::Classifiers;
 
 /// Scenario 2 of ADPS for the synthetic protocol: the tag in the request's

@@ -3,7 +3,7 @@
 //! Unanswered clients look like a fault of the server. The most common cause is a peer whose kernel
 //! leaves checksums to an absent network card, and that one can be fixed.
 
-use net::wire::Malformed;
+use wire::Malformed;
 
 /// A line about the refused frames, by [`Malformed::index`]; `None` without any.
 pub fn line(refused: &[u64; Malformed::ALL.len()]) -> Option<String> {

@@ -4,8 +4,8 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use classify::rules::Observed;
 use net::Device;
-use net::classify::rules::Observed;
 use net::device::fault_injector::Rates;
 use net::device::multi_queue::MultiQueue;
 use queueing::Bytes;

@@ -9,8 +9,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::ValueEnum;
+use classify::rules::Observed;
 use host::sandbox::Duty;
-use net::classify::rules::Observed;
 use net::stack::Config as StackConfig;
 use queueing::Span;
 use runtime::mode::{Classifiers, Mode, Policy};

@@ -4,15 +4,15 @@ use std::hint::black_box;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
+use classify::scenarios::{TagAt, length, tag};
+use classify::{DriverClassifier, PacketMeta, PacketView, Policy, Verdict};
 use criterion::{Criterion, criterion_group, criterion_main};
-use net::classify::scenarios::{TagAt, length, tag};
-use net::classify::{DriverClassifier, PacketMeta, PacketView, Policy, Verdict};
 use net::driver::{DriverCounters, classify};
-use net::wire::checksum;
-use net::wire::ethernet::{self, EtherType};
-use net::wire::ipv4::{self, Protocol};
-use net::wire::tcp::{Flags, Options, Segment, Seq, Timestamps};
 use queueing::Time;
+use wire::checksum;
+use wire::ethernet::{self, EtherType};
+use wire::ipv4::{self, Protocol};
+use wire::tcp::{Flags, Options, Segment, Seq, Timestamps};
 
 const SOURCE: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 const TARGET: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);

@@ -29,13 +29,13 @@
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr};
 
+use classify::{FlowState, PacketMeta};
 use queueing::{Label, Span, Time};
+use wire::FourTuple;
+use wire::tcp::{Segment, Seq};
 
-use crate::classify::{FlowState, PacketMeta};
 use crate::stack::{Challenges, Config, ConnId, Counters, Event, EventKind};
 use crate::tcp::{Context, CountingStore, PayloadlessConnection, Pool, Verdicts};
-use crate::wire::FourTuple;
-use crate::wire::tcp::{Segment, Seq};
 
 /// Context shared by endpoints: configuration, memory of their records, counters.
 pub struct EndpointContext {

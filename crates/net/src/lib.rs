@@ -8,14 +8,12 @@
 #![forbid(unsafe_code)]
 
 pub mod buffer_pool;
-pub mod classify;
 pub mod device;
 pub mod driver;
 pub mod endpoint;
 pub mod stack;
 pub mod steer;
 mod tcp;
-pub mod wire;
 
 pub use device::Device;
 pub use stack::{ConnId, Event, EventKind, Stack};

@@ -21,8 +21,7 @@ use std::hash::Hasher;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use siphasher::sip::SipHasher13;
-
-use crate::wire::FourTuple;
+use wire::FourTuple;
 
 /// Hash of flows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

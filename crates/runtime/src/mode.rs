@@ -9,8 +9,8 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use net::classify::rules::PortProtocols;
-use net::classify::{DriverClassifier, TransportClassifier, Verdict};
+use classify::rules::PortProtocols;
+use classify::{DriverClassifier, TransportClassifier, Verdict};
 use net::driver::RxOrder;
 use sched::dispatch::{Darc, Dispatch, Params, Steering, fcfs, strict};
 

@@ -33,8 +33,8 @@ mod stats;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use classify::Private;
 use net::buffer_pool::BufferPool;
-use net::classify::Private;
 pub use net::driver::RxOrder;
 use net::stack::ConnId;
 use net::{Device, Stack};

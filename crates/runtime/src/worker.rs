@@ -78,7 +78,7 @@ impl Worker {
     /// ```
     /// use std::sync::Arc;
     /// # use std::sync::atomic::{AtomicBool, Ordering};
-    /// # use net::classify::Verdict;
+    /// # use classify::Verdict;
     /// # use net::stack::{Config as Tcp, EventKind, ListenOptions};
     /// # use net::{Device, Stack};
     /// # use queueing::{Clock, Span, Time};

@@ -246,7 +246,7 @@ fn mark(frame: &mut [u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use net::wire::ipv4::{Header, Packet};
+    use wire::ipv4::{Header, Packet};
 
     fn at(us: u64) -> Time {
         Time::from_nanos(us * 1000)
@@ -314,7 +314,7 @@ mod tests {
         let mut frame = vec![0; 14 + 20 + 100];
         frame[12..14].copy_from_slice(&[0x08, 0x00]);
         let (source, target) = ([10, 0, 0, 1].into(), [10, 0, 0, 2].into());
-        let protocol = net::wire::ipv4::Protocol::Tcp;
+        let protocol = wire::ipv4::Protocol::Tcp;
         Header { source, target, protocol, dscp: 10, ecn, ttl: 64, payload_len: 100 }.emit(&mut frame[14..]);
         frame
     }

@@ -1,7 +1,7 @@
 //! Report of an explained request, as text and as JSON.
 
-use net::classify::Verdict;
-use net::classify::rules::{Decided, Explanation, Policy, Rule, RuleTrace, UnmetCondition};
+use classify::Verdict;
+use classify::rules::{Decided, Explanation, Policy, Rule, RuleTrace, UnmetCondition};
 use serde_json::json;
 
 use super::request::Packet;

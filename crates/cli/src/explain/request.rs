@@ -3,11 +3,11 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 
-use net::classify::FlowState;
-use net::wire::ethernet::{self, EtherType};
-use net::wire::ip::{Header, Protocol};
-use net::wire::tcp::{Flags, Options, Segment, Seq};
+use classify::FlowState;
 use queueing::{Bytes, Span};
+use wire::ethernet::{self, EtherType};
+use wire::ip::{Header, Protocol};
+use wire::tcp::{Flags, Options, Segment, Seq};
 
 use crate::Error;
 

@@ -151,7 +151,7 @@ fn crew(cores: &[CoreId]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use net::classify::rules::Policy;
+    use classify::rules::Policy;
 
     use super::*;
 

@@ -3,16 +3,16 @@
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 
+use classify::{FlowState, Private, TransportClassifier, private};
 use host::shim::{self, AcceptError, End, Refusal, Routes, SocketInfo, StackHandle};
-use net::classify::{FlowState, Private, TransportClassifier, private};
 use net::stack::{CloseReason, ConnId, ConnectError, Datagram, Info, KeepAlive, Unreachable};
 use net::steer::Steering;
-use net::wire::ip::TrafficClass;
 use queueing::{Priority, Span};
 use runtime::socket_proxy::{
     AppEvent, AppSockets, AppStream, DeliveryResult, NotOpened, OutgoingDatagram, Read, Setting, WriteResult,
 };
 use rustix::io::Errno;
+use wire::ip::TrafficClass;
 
 use crate::Error;
 use crate::error::plain;

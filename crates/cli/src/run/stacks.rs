@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use classify::rules::Observed;
 use host::Monotonic;
 use host::afxdp::{Claimant, Claims};
 use host::guard::ReportCounter;
@@ -15,10 +16,8 @@ use host::shim::preload::Library;
 use host::shim::process_tree::Programs;
 use host::signals;
 use net::Device;
-use net::classify::rules::Observed;
 use net::stack::Config as StackConfig;
 use net::steer::{ShardIndex, Steering};
-use net::wire::Malformed;
 use queueing::{Clock, CoreId, Span};
 use runtime::mode::{Classifiers, Mode};
 use runtime::shard::Guard;
@@ -26,6 +25,7 @@ use runtime::socket_proxy::{self, Counters, SnapshotEndpoints, SocketProxy};
 use runtime::steer::Meter;
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, setrlimit};
 use sched::dispatch::{self, Params};
+use wire::Malformed;
 
 use super::bypass::Bypass;
 use super::live_view::Watched;

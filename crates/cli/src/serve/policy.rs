@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use net::classify::rules::Observed;
+use ::classify::rules::Observed;
 use runtime::mode::{Classifiers, Policy};
 use sched::dispatch::{Params, Steering, by_name};
 

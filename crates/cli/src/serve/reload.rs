@@ -8,7 +8,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use net::classify::rules::Observed;
+use classify::rules::Observed;
 use runtime::mode::Classifiers;
 use runtime::snapshot_exchange::SnapshotExchange;
 

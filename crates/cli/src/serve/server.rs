@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use ::load::Synthetic;
+use classify::rules::Observed;
 use host::Monotonic;
 use host::afxdp::{Claimant, Claims};
 use net::Device;
-use net::classify::rules::Observed;
 use net::stack::{Config as StackConfig, ListenOptions, UdpOptions};
 use net::steer;
 use queueing::{Clock, CoreId};

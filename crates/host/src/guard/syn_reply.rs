@@ -3,7 +3,7 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use net::wire::checksum::{self, Checksum};
+use wire::checksum::{self, Checksum};
 
 use super::syn::{Syn, at_ip};
 
@@ -73,9 +73,9 @@ const ACK: u8 = 16;
 //~ xdp-guard: a shed client receives a valid RST if configured
 #[cfg(test)]
 mod tests {
-    use net::wire::ethernet::Frame;
-    use net::wire::tcp::{Flags, Segment};
-    use net::wire::{ipv4, ipv6};
+    use wire::ethernet::Frame;
+    use wire::tcp::{Flags, Segment};
+    use wire::{ipv4, ipv6};
 
     use super::super::frames::{ipv4, ipv6, syn, tcp};
     use super::super::vectors::vectors;

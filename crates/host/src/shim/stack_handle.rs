@@ -17,12 +17,12 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use net::classify::TransportClassifier;
+use classify::TransportClassifier;
 use net::stack::ConnId;
 use net::steer::Steering;
-use net::wire::FourTuple;
 use rustix::event::{EventfdFlags, epoll, eventfd};
 use rustix::io::Errno;
+use wire::FourTuple;
 
 use super::conn_pair::ConnPair;
 use super::protocol::Key;

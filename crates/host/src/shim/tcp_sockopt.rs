@@ -1,8 +1,8 @@
 //! Socket options of connections that the stack implements.
 
 use net::stack::HopLimits;
-use net::wire::ip::HOPS;
 use queueing::{Priority, Span};
+use wire::ip::HOPS;
 
 use super::label_table::PRIVATE;
 use super::udp_sockopt::{DatagramOptions, class_of_v6};

@@ -6,8 +6,8 @@
 //! has both sets, because it may use IPv4, too. Source: ip(7), ipv6(7), udp(7), RFC 3542 §6.
 
 use libc::{IPPROTO_IP, IPPROTO_IPV6, SOL_UDP};
-use net::wire::ip::HOPS;
 use rustix::io::Errno;
+use wire::ip::HOPS;
 
 use super::tcp_sockopt::TcpSockopt;
 

@@ -6,7 +6,7 @@
 //!
 //! Source: virtio 1.2 §5.1.6.4 (VIRTIO_NET_HDR_GSO_UDP_L4), udp(7), RFC 768.
 
-use net::wire::checksum;
+use wire::checksum;
 
 use super::{ETHERNET, Header, IPV6_LEN, start_of};
 use crate::frame_pool::Frame;
@@ -89,10 +89,10 @@ impl GsoSegments {
 mod tests {
     use std::net::IpAddr;
 
-    use net::wire::ethernet::{self, EtherType};
-    use net::wire::ip::{self, Protocol};
-    use net::wire::{ipv4, ipv6, udp};
     use proptest::prelude::*;
+    use wire::ethernet::{self, EtherType};
+    use wire::ip::{self, Protocol};
+    use wire::{ipv4, ipv6, udp};
 
     use super::*;
     use crate::frame_pool::Pool;

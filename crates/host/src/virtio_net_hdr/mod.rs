@@ -87,7 +87,7 @@ fn start_of(protocol: u8, frame: &[u8]) -> Option<usize> {
 //~ devices: TAP devices offload checksums, merge receives and have several queues
 #[cfg(test)]
 mod tests {
-    use net::classify::PacketMeta;
+    use classify::PacketMeta;
     use net::device::{Full, Offloads, Received};
     use net::stack::Config;
     use net::{Device, Stack};

@@ -10,11 +10,11 @@ use host::netlab::{Namespace, NetLab, Veth};
 use host::packet::{self, Fanout, Options, Packet};
 use net::Device;
 use net::device::multi_queue::MultiQueue;
-use net::wire::ethernet::{self, EtherType};
-use net::wire::ip::Protocol;
-use net::wire::tcp::{self, Flags, Segment, Seq, Timestamps};
-use net::wire::{ipv4, ipv6};
 use queueing::{Span, Time};
+use wire::ethernet::{self, EtherType};
+use wire::ip::Protocol;
+use wire::tcp::{self, Flags, Segment, Seq, Timestamps};
+use wire::{ipv4, ipv6};
 
 use crate::echo::{CLIENT, CLIENT6, Cable, HOST, HOST6, OURS, Server};
 use crate::skipped;

@@ -2,7 +2,7 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 
-use net::classify::PacketMeta;
+use classify::PacketMeta;
 use net::device::{Full, Offloads, Received};
 use net::stack::Config;
 use net::{ConnId, Device, Event, Stack};

@@ -11,9 +11,9 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry as Found;
 use std::hash::{BuildHasherDefault, DefaultHasher};
 
+use classify::PacketMeta;
 use queueing::{Bytes, Discipline, Entry, Fifo, Label, Priority, PushResult, StarvationBound, Strict, Time};
 
-use crate::classify::PacketMeta;
 use crate::stack::ConnId;
 
 /// Order of the receive buffer.

@@ -7,10 +7,9 @@
 //!
 //! Source: ADPS §2.1 (M1, M6).
 
+use classify::catch_panic::caught;
+use classify::{DriverClassifier, PacketMeta, PacketView, Verdict};
 use queueing::{Priority, Time};
-
-use crate::classify::catch_panic::caught;
-use crate::classify::{DriverClassifier, PacketMeta, PacketView, Verdict};
 
 mod buffer;
 

@@ -2,15 +2,15 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use classify::TransportClassifier;
 use queueing::{Priority, Span};
+use wire::{ip, tcp};
 
 use super::cookies::SynCookies;
 use super::tx_scheduler::TransmitOrder;
-use crate::classify::TransportClassifier;
 use crate::steer::ShardIndex;
 use crate::tcp::Ecn;
 use crate::tcp::congestion::NewCongestion;
-use crate::wire::{ip, tcp};
 
 /// Configuration of a stack.
 #[derive(Clone)]

@@ -7,11 +7,11 @@
 use std::net::IpAddr;
 
 use siphasher::sip::SipHasher13;
+use wire::FourTuple;
 
 use super::event::ConnId;
 use super::tx_scheduler::TxLinks;
 use crate::tcp::Connection;
-use crate::wire::FourTuple;
 
 /// Keyed hash of `tuple`; `purpose` separates uses of the key.
 #[inline(always)] // Once for each segment; a call would cost as much as the work.
@@ -249,11 +249,11 @@ impl ConnectionTable {
 mod tests {
     use super::*;
     use crate::stack::Config;
-    use crate::wire::tcp::Seq;
     use proptest::prelude::*;
     use queueing::Time;
     use std::collections::BTreeMap;
     use std::net::Ipv4Addr;
+    use wire::tcp::Seq;
 
     fn tuple(remote_port: u16) -> FourTuple {
         let here = Ipv4Addr::LOCALHOST.into();

@@ -13,10 +13,10 @@ use std::hash::Hasher;
 
 use queueing::{Span, Time};
 use siphasher::sip::SipHasher13;
+use wire::FourTuple;
+use wire::tcp::{Options, Seq, Timestamps};
 
 use super::connection_table;
-use crate::wire::FourTuple;
-use crate::wire::tcp::{Options, Seq, Timestamps};
 
 /// Policy for SYN cookies of a listener.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,8 +1,7 @@
 //! Counters of a stack; each drop has one.
 
 use queueing::Time;
-
-use crate::wire::Malformed;
+use wire::Malformed;
 
 /// Counts since the stack was created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -5,6 +5,10 @@ use std::collections::VecDeque;
 use std::net::IpAddr;
 
 use queueing::Time;
+use wire::ethernet::{self, BROADCAST, EtherType, Mac};
+use wire::ip::{self, Protocol, TrafficClass};
+use wire::tcp::{Flags, Options, Segment, Seq};
+use wire::{FourTuple, arp, ipv4};
 
 use super::ip::output::Outgoing;
 use super::ip::question;
@@ -14,10 +18,6 @@ use super::{Counters, HopLimits, Stack};
 use crate::Device;
 use crate::device::Full;
 use crate::tcp::Connection;
-use crate::wire::ethernet::{self, BROADCAST, EtherType, Mac};
-use crate::wire::ip::{self, Protocol, TrafficClass};
-use crate::wire::tcp::{Flags, Options, Segment, Seq};
-use crate::wire::{FourTuple, arp, ipv4};
 
 /// Capacity of the reply queue; further replies are dropped.
 pub(super) const REPLIES_MAX: usize = 256;

@@ -1,8 +1,7 @@
 //! Events that a stack reports to its owner, and handles of connections and sockets.
 
 use queueing::{Label, Time};
-
-use crate::wire::icmp::Cause;
+use wire::icmp::Cause;
 
 /// Handle of a connection for its lifetime; a reused slot has a new generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

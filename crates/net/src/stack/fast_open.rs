@@ -16,12 +16,12 @@ use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 
 use queueing::{Span, Time};
+use wire::FourTuple;
+use wire::tcp::{FastOpen, Segment};
 
 use super::connection_table;
 use super::listener::Listener;
 use super::{ConnId, ConnectError, Stack};
-use crate::wire::FourTuple;
-use crate::wire::tcp::{FastOpen, Segment};
 
 /// Length of a cookie's epoch; a cookie is valid in its own epoch and the next.
 const EPOCH: Span = Span::from_secs(3600);

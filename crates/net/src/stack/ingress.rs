@@ -2,22 +2,22 @@
 
 use std::net::Ipv4Addr;
 
+use classify::{IpView, PacketMeta};
 use queueing::{Priority, Time};
+use wire::ethernet::{BROADCAST, EtherType, Frame, Mac};
+use wire::fast_path::FastPathFrame;
+use wire::ip::{Packet, Protocol, TrafficClass};
+use wire::tcp::Segment;
+use wire::{FourTuple, Malformed, ipv4, ipv6};
 
 use super::ip::demux::Arrived;
 use super::ip::interface::Interface;
 use super::ip::is_group;
 use super::listener::{Listener, fast_open_ends};
 use super::{CloseReason, Config, HASH_FLOW, Stack, connection_table, look_after};
-use crate::classify::{IpView, PacketMeta};
 use crate::device::{Device, Received};
 use crate::driver::FramePriority;
 use crate::tcp::{Connection, SegmentOutcome, State, Verdicts};
-use crate::wire::ethernet::{BROADCAST, EtherType, Frame, Mac};
-use crate::wire::fast_path::FastPathFrame;
-use crate::wire::ip::{Packet, Protocol, TrafficClass};
-use crate::wire::tcp::Segment;
-use crate::wire::{FourTuple, Malformed, ipv4, ipv6};
 
 /// IP header fields of a segment other than addresses.
 #[derive(Clone, Copy, Debug)]

@@ -10,19 +10,19 @@
 
 use std::net::IpAddr;
 
+use classify::{PacketMeta, TransportClassifier};
 use queueing::Time;
+use wire::ethernet::{EtherType, Frame, Mac};
+use wire::ip::Protocol;
+use wire::tcp::{Flags, Options, Segment, Seq, Timestamps};
+use wire::{FourTuple, ipv4, ipv6};
 
 use super::cookies::{COOKIE_LIFE, CookieOptions, Cookies, SynCookies};
 use super::egress::Reply;
 use super::fast_open::FastOpenOffer;
 use super::ingress::IpFields;
 use super::{ConnId, HopLimits, ListenOptions, Stack};
-use crate::classify::{PacketMeta, TransportClassifier};
 use crate::tcp::{Connection, State, Verdicts};
-use crate::wire::ethernet::{EtherType, Frame, Mac};
-use crate::wire::ip::Protocol;
-use crate::wire::tcp::{Flags, Options, Segment, Seq, Timestamps};
-use crate::wire::{FourTuple, ipv4, ipv6};
 
 /// Listener on a port.
 pub(super) struct Listener {

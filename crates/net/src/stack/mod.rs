@@ -32,10 +32,10 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 
 use queueing::{Label, Time, TimerWheel};
+use wire::FourTuple;
+use wire::tcp::{Flags, Options, Seq};
 
 use crate::tcp::{Connection, Pool};
-use crate::wire::FourTuple;
-use crate::wire::tcp::{Flags, Options, Seq};
 
 /// Context of connection `$id` for one event: fields of a stack borrowed one by one, so that the
 /// connection itself can be borrowed too. `$meta` and `$ecn` are those of a received packet.
@@ -160,7 +160,7 @@ impl Stack {
     /// A stack without listeners or connections.
     #[must_use]
     pub fn new(config: Config) -> Self {
-        let frame_len_max = usize::from(config.mtu) + crate::wire::ethernet::HEADER_LEN;
+        let frame_len_max = usize::from(config.mtu) + wire::ethernet::HEADER_LEN;
         Self {
             ip: Ip::new(&config),
             udp: Udp::default(),

@@ -10,9 +10,9 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use queueing::{Span, Time};
+use wire::ethernet::Mac;
 
 use super::event::ConnId;
-use crate::wire::ethernet::Mac;
 
 /// Cache entry of a neighbour.
 #[derive(Clone, Copy, Debug)]

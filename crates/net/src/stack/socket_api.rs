@@ -1,14 +1,14 @@
 //! Socket API: application calls on a connection.
 
 use crate::tcp::Hold;
+use classify::{AppMemory, FlowState, Private, TransportClassifier};
 use queueing::{Label, Priority, Span, Time};
+use wire::FourTuple;
+use wire::tcp::Options;
 
 use super::{CloseReason, ConnId, HopLimits, Info, KeepAlive, NotOpen, Stack};
 use crate::buffer_pool::PoolStats;
-use crate::classify::{AppMemory, FlowState, Private, TransportClassifier};
 use crate::tcp::{Connection, Context, MemoryClass};
-use crate::wire::FourTuple;
-use crate::wire::tcp::Options;
 
 impl Stack {
     /// Unread bytes in order, contiguous; empty without any or if `conn` has ended.

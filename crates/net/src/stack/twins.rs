@@ -4,16 +4,16 @@
 use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hasher};
 
+use classify::{PacketMeta, Verdict};
 use proptest::prelude::*;
 use queueing::{Label, Priority, Span, Time};
+use wire::ip::Protocol;
+use wire::{checksum, ipv4, tcp};
 
-use crate::classify::{PacketMeta, Verdict};
 use crate::device::{Full, Offloads, Received};
 use crate::stack::{Config, Counters, ListenOptions, TransmitOrder};
 use crate::tcp::congestion::Congestion;
 use crate::tcp::{Connection, Ecn};
-use crate::wire::ip::Protocol;
-use crate::wire::{checksum, ipv4, tcp};
 use crate::{ConnId, Device, EventKind, Stack};
 
 /// Device that keeps sent frames up to its capacity, and segments them if `cuts`.

@@ -6,13 +6,13 @@
 use std::net::IpAddr;
 
 use queueing::Time;
+use wire::fast_path::{FastPathFrame, TCP_LEN};
+use wire::ip::Protocol;
+use wire::tcp::Flags;
+use wire::{FourTuple, ipv4};
 
 use super::Stack;
 use crate::Device;
-use crate::wire::fast_path::{FastPathFrame, TCP_LEN};
-use crate::wire::ip::Protocol;
-use crate::wire::tcp::Flags;
-use crate::wire::{FourTuple, ipv4};
 
 impl Stack {
     /// Sends all data of connection `index` if it fits one segment to a known neighbour; `false`

@@ -10,16 +10,16 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 
+use classify::catch_panic::{caught, labelled};
+use classify::{FlowContext, FlowState, PacketMeta, Private, TransportClassifier};
 use queueing::{Bytes, Discipline, Entry, Fifo, Label, Priority, PushResult, Strict, Time};
+use wire::FourTuple;
+use wire::icmp::Cause;
+use wire::ip::{Packet, TrafficClass};
+use wire::udp;
 
 use super::event::{ListenError, UdpId};
 use super::{Config, Counters, Stack};
-use crate::classify::catch_panic::{caught, labelled};
-use crate::classify::{FlowContext, FlowState, PacketMeta, Private, TransportClassifier};
-use crate::wire::FourTuple;
-use crate::wire::icmp::Cause;
-use crate::wire::ip::{Packet, TrafficClass};
-use crate::wire::udp;
 
 mod output;
 
@@ -223,6 +223,6 @@ impl Socket {
         let verdict = caught(&mut counters.classifier_panics, || classifier(&mut context));
         let successor = context.successor.take();
         self.options.classifier = successor.or(own);
-        labelled(counters, given, verdict)
+        labelled(&mut counters.classifier_out_of_range, given, verdict)
     }
 }

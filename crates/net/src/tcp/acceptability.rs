@@ -10,13 +10,13 @@
 //! Source: RFC 9293 §3.10.7.4, RFC 7323, RFC 5961.
 
 use queueing::{Span, Time};
+use wire::tcp::{Flags, Segment, Seq};
 
 use super::connection::{Connection, Context};
 use super::input::{SegmentOutcome, Verdicts};
 use super::state::{State, Step};
 use super::store::ByteStore;
 use crate::stack::CloseReason;
-use crate::wire::tcp::{Flags, Segment, Seq};
 
 impl<B: ByteStore> Connection<B> {
     /// True if `s` is the expected segment of an established connection: in order, within the

@@ -4,6 +4,7 @@
 //! Source: RFC 5681, 6298, 2018, 2883.
 
 use queueing::{Bytes, Span, Time};
+use wire::tcp::{Flags, Segment, Seq};
 
 use super::congestion::{Ack, Congestion, CongestionControl};
 use super::connection::{Connection, Context, Recovery};
@@ -12,7 +13,6 @@ use super::retransmit_queue::Record;
 use super::state::{State, Step};
 use super::store::ByteStore;
 use crate::stack::{CloseReason, EventKind};
-use crate::wire::tcp::{Flags, Segment, Seq};
 
 /// Result of one acknowledgement.
 #[derive(Clone, Copy, Debug)]

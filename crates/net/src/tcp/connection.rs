@@ -6,7 +6,10 @@
 use std::collections::VecDeque;
 use std::num::NonZeroU16;
 
+use classify::{AppMemory, FlowState, Memory, Private, TransportClassifier};
 use queueing::{Bytes, Label, Time, TimerKey};
+use wire::FourTuple;
+use wire::tcp::{Options, Seq};
 
 use super::ack_rate_limit::AckRateLimit;
 use super::autotune::ReceiveWindow;
@@ -25,12 +28,9 @@ use super::spurious::Undo;
 use super::state::State;
 use super::store::ByteStore;
 use super::tx_priority::Transmit;
-use crate::classify::{AppMemory, FlowState, Memory, Private, TransportClassifier};
 use crate::stack::{
     Challenges, CloseReason, Config, ConnId, Counters, Event, EventKind, HopLimits, TxLinks, Unreachable,
 };
-use crate::wire::FourTuple;
-use crate::wire::tcp::{Options, Seq};
 
 /// Parts of the stack that a connection uses while it handles an event.
 pub(crate) struct Context<'a> {

@@ -15,6 +15,7 @@
 use std::collections::VecDeque;
 
 use queueing::{Span, Time};
+use wire::tcp::{Flags, Segment, Seq};
 
 use super::congestion::CongestionControl;
 use super::connection::{Connection, Context};
@@ -23,7 +24,6 @@ use super::pmtu::Probing;
 use super::spurious::Undo;
 use super::store::ByteStore;
 use crate::stack::Config;
-use crate::wire::tcp::{Flags, Segment, Seq};
 
 /// Use of explicit congestion notification.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -4,13 +4,13 @@
 //! Source: RFC 7413 §4.2.
 
 use queueing::Time;
+use wire::tcp::{FastOpen, Segment};
 
 use super::connection::{Connection, Context};
 use super::input::Verdicts;
 use super::state::State;
 use super::store::ByteStore;
 use crate::stack::{Config, EventKind, ListenerId, fast_open};
-use crate::wire::tcp::{FastOpen, Segment};
 
 /// Fast Open state of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

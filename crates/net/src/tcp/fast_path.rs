@@ -10,13 +10,13 @@
 
 use super::flags::Hold;
 use queueing::Time;
+use wire::tcp::{Segment, Seq, Timestamps};
 
 use super::connection::{Connection, Context, Recovery};
 use super::input::{SegmentOutcome, Verdicts};
 use super::state::State;
 use super::store::ByteStore;
 use crate::stack::{Config, EventKind};
-use crate::wire::tcp::{Segment, Seq, Timestamps};
 
 impl<B: ByteStore> Connection<B> {
     /// Processes the expected segment on a connection without special state; `None` leaves it to

@@ -4,6 +4,7 @@
 //! Source: RFC 9293 §3.5 and §3.10.7.3.
 
 use queueing::{Span, Time};
+use wire::tcp::{Flags, Segment, Seq};
 
 use super::congestion::CongestionControl;
 use super::connection::{Connection, Context, Recovery};
@@ -12,7 +13,6 @@ use super::retransmit_queue::LossDecision;
 use super::state::{State, Step};
 use super::store::ByteStore;
 use crate::stack::{CloseReason, Config, EventKind, ListenerId};
-use crate::wire::tcp::{Flags, Segment, Seq};
 
 /// Delay between a reset of the peer's old connection and the next SYN.
 const SYN_AGAIN: Span = Span::from_millis(2);

@@ -3,13 +3,13 @@
 //! Contains only what the connection needs for itself; nothing is counted for the snapshot alone.
 
 use queueing::{Bytes, Span, Time};
+use wire::{ip, tcp};
 
 use super::congestion::CongestionControl;
 use super::connection::{Connection, Recovery};
 use super::state::State;
 use super::store::ByteStore;
 use crate::stack::{Config, HopLimits};
-use crate::wire::{ip, tcp};
 
 /// State of a connection at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,17 +4,17 @@
 //! `acceptability`.
 //! Source: RFC 9293 §3.10.7.
 
+use classify::catch_panic::{caught, labelled};
+use classify::{FlowContext, PacketMeta, TransportClassifier};
 use queueing::{Label, Time};
+use wire::tcp::{Flags, Segment, Seq};
 
 use super::buffer::MemoryClass;
 use super::connection::{Connection, Context};
 use super::reassembly::{PIECE_BYTES, Reassembly};
 use super::state::{State, Step};
 use super::store::ByteStore;
-use crate::classify::catch_panic::{caught, labelled};
-use crate::classify::{FlowContext, PacketMeta, TransportClassifier};
 use crate::stack::{CloseReason, EventKind};
-use crate::wire::tcp::{Flags, Segment, Seq};
 
 /// Action left to the stack after a segment.
 #[must_use]
@@ -223,7 +223,7 @@ impl<B: ByteStore> Connection<B> {
         if memory.is_some() {
             self.kept.get_or_insert_default().memory = memory;
         }
-        labelled(cx.counters, given, verdict)
+        labelled(&mut cx.counters.classifier_out_of_range, given, verdict)
     }
 
     /// Notifies the classifier's state that the application has written a response.

@@ -6,6 +6,7 @@
 
 use super::flags::Hold;
 use queueing::Time;
+use wire::tcp::{Flags, Seq};
 
 use super::buffer::Pool;
 use super::congestion::CongestionControl;
@@ -16,7 +17,6 @@ use super::retransmit_queue::Record;
 use super::state::State;
 use super::store::ByteStore;
 use crate::stack::Config;
-use crate::wire::tcp::{Flags, Seq};
 
 /// Plan of one segment to send, or of several in one frame for a device with TSO.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

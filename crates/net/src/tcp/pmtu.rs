@@ -15,6 +15,9 @@
 //! Source: RFC 1191 §6, RFC 8201, RFC 4821 §7, RFC 8899.
 
 use queueing::{Span, Time};
+use wire::ip;
+use wire::ipv6::MTU_MIN;
+use wire::tcp::{self, Seq};
 
 use super::congestion::CongestionControl;
 use super::connection::{Connection, Recovery};
@@ -23,9 +26,6 @@ use super::retransmit_queue::LossDecision;
 use super::state::State;
 use super::store::ByteStore;
 use crate::stack::Config;
-use crate::wire::ip;
-use crate::wire::ipv6::MTU_MIN;
-use crate::wire::tcp::{self, Seq};
 
 /// Consecutive timeouts after which a black hole is suspected: few for packets above the IPv6
 /// minimum MTU, more for those that nearly every path carries.

@@ -5,9 +5,9 @@
 //! Source: RFC 8985 §6.2.
 
 use queueing::{Span, Time};
+use wire::tcp::Seq;
 
 use super::retransmit_queue::Record;
-use crate::wire::tcp::Seq;
 
 /// RACK state: the most recently sent segment that was delivered, and the order of delivery.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

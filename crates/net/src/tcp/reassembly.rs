@@ -6,10 +6,11 @@
 //! dropped and retransmitted by the peer.
 //! Source: RFC 9293 §3.10.7.4, RFC 2018.
 
+use classify::PacketMeta;
+use wire::tcp::{SackBlocks, Seq};
+
 use super::buffer::Pool;
 use super::store::Run;
-use crate::classify::PacketMeta;
-use crate::wire::tcp::{SackBlocks, Seq};
 
 /// Contiguous range of received bytes.
 #[derive(Debug)]

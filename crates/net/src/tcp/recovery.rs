@@ -10,6 +10,7 @@ mod tlp;
 pub(crate) use tlp::TailProbe;
 
 use queueing::{Bytes, Span, Time};
+use wire::tcp::Segment;
 
 use super::acks::AckResult;
 use super::congestion::CongestionControl;
@@ -20,7 +21,6 @@ use super::spurious::{Evidence, Spurious, Undo};
 use super::state::State;
 use super::store::ByteStore;
 use crate::stack::CloseReason;
-use crate::wire::tcp::Segment;
 use loss_detection::Method;
 
 impl<B: ByteStore> Connection<B> {

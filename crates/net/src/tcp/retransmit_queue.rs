@@ -12,13 +12,13 @@
 use std::collections::VecDeque;
 
 use queueing::Time;
+use wire::tcp::Seq;
 
 use super::buffer::{MemoryClass, Pool};
 use super::prr::Prr;
 use super::rack::Rack;
 use super::scoreboard::Scoreboard;
 use super::spurious::Spurious;
-use crate::wire::tcp::Seq;
 
 mod loss_marking;
 

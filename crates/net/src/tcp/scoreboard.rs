@@ -4,7 +4,7 @@
 //! range that does not fit is merely retransmitted.
 //! Source: RFC 2018, 6675.
 
-use crate::wire::tcp::Seq;
+use wire::tcp::Seq;
 
 /// Ranges `[start, end)` received by the peer.
 #[derive(Debug, Default)]

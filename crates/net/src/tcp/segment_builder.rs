@@ -4,12 +4,12 @@
 //! Source: RFC 9293 §3.1, §3.8.6, RFC 7323.
 
 use queueing::Time;
+use wire::tcp::{Flags, Options, SackBlocks, Segment, Seq, Timestamps};
 
 use super::connection::Connection;
 use super::output::SegmentPlan;
 use super::store::ByteStore;
 use crate::stack::Config;
-use crate::wire::tcp::{Flags, Options, SackBlocks, Segment, Seq, Timestamps};
 
 impl<B: ByteStore> Connection<B> {
     /// Right edge of the advertised window, as a sequence number.

@@ -11,9 +11,9 @@
 //! The response is the caller's: RFC 4015, through `CongestionControl::on_undo`.
 
 use queueing::Time;
+use wire::tcp::Seq;
 
 use super::rack::millis;
-use crate::wire::tcp::Seq;
 
 /// Detection state of one recovery.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

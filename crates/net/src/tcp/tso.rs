@@ -7,12 +7,12 @@
 
 use super::flags::Hold;
 use queueing::Time;
+use wire::tcp::Seq;
 
 use super::buffer::Pool;
 use super::connection::{Connection, Recovery};
 use super::output::SegmentPlan;
 use super::store::ByteStore;
-use crate::wire::tcp::Seq;
 
 /// Maximum data in one frame: an IP packet with all possible options.
 const BYTES_MAX: u32 = 65_535 - 120;

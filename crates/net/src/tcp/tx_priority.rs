@@ -4,11 +4,11 @@
 //! raised as soon as more urgent bytes are queued behind them and lowered once those are sent.
 
 use queueing::Priority;
+use wire::tcp::Seq;
 
 use super::connection::Connection;
 use super::store::ByteStore;
 use crate::stack::Config;
-use crate::wire::tcp::Seq;
 
 /// Current transmit level and the next one.
 ///

@@ -8,8 +8,8 @@
 //~ attacks: blind RST, SYN, FIN and data end and change no connection
 
 use net::ConnId;
-use net::wire::tcp::{Flags, Options, Seq};
 use queueing::Span;
+use wire::tcp::{Flags, Options, Seq};
 
 use crate::peer::{Peer, Seg};
 use crate::world::{Dice, config};

@@ -9,8 +9,8 @@
 use std::net::Ipv4Addr;
 
 use net::stack::{Config, SynCookies};
-use net::wire::tcp::{Flags, Options, Seq, Timestamps};
 use queueing::Span;
+use wire::tcp::{Flags, Options, Seq, Timestamps};
 
 use crate::peer::Seg;
 use crate::wire::{Wire, frame_from};

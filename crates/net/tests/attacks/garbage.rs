@@ -7,8 +7,8 @@
 
 use std::net::Ipv4Addr;
 
-use net::wire::tcp::{Flags, Options, Seq};
-use net::wire::{checksum::Checksum, ethernet, ipv4};
+use wire::tcp::{Flags, Options, Seq};
+use wire::{checksum::Checksum, ethernet, ipv4};
 
 use crate::peer::{Peer, STACK_ADDR, Seg, frame};
 use crate::wire::frame_from;

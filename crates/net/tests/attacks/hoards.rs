@@ -8,9 +8,9 @@
 //~ attacks: slow readers and unread requests stay within `memory_max`
 
 use net::stack::{Config, ListenOptions};
-use net::wire::tcp::{Flags, Options, Seq};
 use net::{ConnId, EventKind};
 use queueing::{Span, Time};
+use wire::tcp::{Flags, Options, Seq};
 
 use crate::peer::{Peer, Seg};
 use crate::world::config;

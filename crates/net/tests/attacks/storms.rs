@@ -7,8 +7,8 @@
 
 use net::ConnId;
 use net::stack::{Config, KeepAlive};
-use net::wire::tcp::{Flags, Options};
 use queueing::Span;
+use wire::tcp::{Flags, Options};
 
 use crate::peer::{Peer, Seg};
 use crate::world::{Faults, World, config};

@@ -20,7 +20,7 @@ mod transport;
 use std::collections::{BTreeMap, BTreeSet};
 
 use net::stack::Counters;
-use net::wire::Malformed;
+use wire::Malformed;
 
 /// Counters that an input is for, and the function that returns the stack's counters after it.
 type Case = (&'static [&'static str], fn() -> Counters);

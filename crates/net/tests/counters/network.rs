@@ -2,15 +2,15 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use net::classify::PacketMeta;
+use classify::PacketMeta;
 use net::stack::{Config, Counters, InterfaceId, Ipv6, UdpOptions};
-use net::wire::dhcp::{Kind, Message as Dhcp};
-use net::wire::icmp::{Cause, Error};
-use net::wire::ip::Protocol;
-use net::wire::ndp::{Message, NeighborAdvertisement, RouterAdvertisement};
-use net::wire::tcp::{Flags, Options};
-use net::wire::{icmpv6, ipv6, udp};
 use queueing::Span;
+use wire::dhcp::{Kind, Message as Dhcp};
+use wire::icmp::{Cause, Error};
+use wire::ip::Protocol;
+use wire::ndp::{Message, NeighborAdvertisement, RouterAdvertisement};
+use wire::tcp::{Flags, Options};
+use wire::{icmpv6, ipv6, udp};
 
 use crate::Case;
 use crate::host::{Host, MAC, PAIRS, PEER4, PEER6, STACK_MAC, STACK4, STACK6, frame, piece};

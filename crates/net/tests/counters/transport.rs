@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
+use classify::{PacketMeta, Verdict};
 use net::ConnId;
-use net::classify::{PacketMeta, Verdict};
 use net::congestion::NewReno;
 use net::stack::{Config, Counters, Ecn, HopLimits, KeepAlive, ListenOptions, SynCookies};
-use net::wire::tcp::{FastOpen, Flags, Options, SackBlocks, Timestamps};
 use queueing::Span;
+use wire::tcp::{FastOpen, Flags, Options, SackBlocks, Timestamps};
 
 use crate::Case;
 use crate::peer::{Peer, Seg, frame};
@@ -151,7 +151,7 @@ fn accept_drops() -> Counters {
         let answers = crate::world::sent(&mut peer.stack, peer.now);
         let Some(answer) = answers.first() else { continue };
         let ack = u32::from_be_bytes(answer[14 + 20 + 4..][..4].try_into().unwrap());
-        let (seq, ack) = (peer.seq + 1, net::wire::tcp::Seq(ack) + 1);
+        let (seq, ack) = (peer.seq + 1, wire::tcp::Seq(ack) + 1);
         let last = Seg { from, to: 81, seq, ack, ..peer.seg(Flags::ACK) };
         tell(&mut peer, &last);
     }
@@ -292,7 +292,7 @@ fn marks() -> Counters {
     let congestion: fn(u16) -> _ = |mss| Box::new(NewReno::new(mss)) as _;
     let mut peer = Peer::new(Config { ecn: Ecn::Classic, congestion: Some(congestion), ..config(1) });
     let asks = Flags::SYN | Flags::ECE | Flags::CWR;
-    let answer = peer.say(Seg { options: PLAIN, ack: net::wire::tcp::Seq(0), ..peer.seg(asks) });
+    let answer = peer.say(Seg { options: PLAIN, ack: wire::tcp::Seq(0), ..peer.seg(asks) });
     peer.seq += 1;
     peer.ack = answer[0].seq + 1;
     peer.say(peer.seg(Flags::ACK));
@@ -307,7 +307,7 @@ fn marks() -> Counters {
 }
 
 fn classified(verdict: fn() -> Verdict) -> Counters {
-    let classifier = Some(Arc::new(move |_: &mut net::classify::FlowContext<'_>| verdict()) as _);
+    let classifier = Some(Arc::new(move |_: &mut classify::FlowContext<'_>| verdict()) as _);
     let (mut peer, _) = Peer::established_with(Config { classifier, ..config(1) }, PLAIN);
     peer.say(peer.data(0, b"x"));
     counted(&peer)

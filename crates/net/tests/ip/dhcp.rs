@@ -6,10 +6,10 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use net::stack::{Config, ConnectError};
 use net::steer::{FlowHash, ShardIndex, Steering};
-use net::wire::dhcp::{Kind, Message};
-use net::wire::ip::Protocol;
-use net::wire::{arp, udp};
 use queueing::Span;
+use wire::dhcp::{Kind, Message};
+use wire::ip::Protocol;
+use wire::{arp, udp};
 
 use crate::host::{Host, MAC, PEER4, STACK_MAC, STACK4, Sent, frame};
 use crate::world::config;

@@ -6,10 +6,10 @@ use std::net::IpAddr;
 
 use net::device::Device;
 use net::stack::UdpOptions;
-use net::wire::ethernet;
-use net::wire::icmp::{self, Cause};
-use net::wire::{icmpv6, ipv6, udp};
 use queueing::Span;
+use wire::ethernet;
+use wire::icmp::{self, Cause};
+use wire::{icmpv6, ipv6, udp};
 
 use crate::host::{Host, PAIRS, Sent, piece};
 use crate::world::config;
@@ -88,7 +88,7 @@ fn a_flood_of_pieces_ends_nothing_but_its_own_packets() {
 
 #[test]
 fn a_segment_in_pieces_reaches_its_connection() {
-    use net::wire::tcp::{Flags, Options, Segment, Seq};
+    use wire::tcp::{Flags, Options, Segment, Seq};
     for (stack, peer) in PAIRS {
         let mut host = Host::introduced(config(1));
         host.stack.listen(80, net::stack::ListenOptions::default()).unwrap();
@@ -110,7 +110,7 @@ fn a_segment_in_pieces_reaches_its_connection() {
             if stack.is_ipv4() {
                 frame[ethernet::HEADER_LEN + 9] = 6;
                 frame[ethernet::HEADER_LEN + 10..][..2].fill(0);
-                let sum = net::wire::checksum::of(&frame[ethernet::HEADER_LEN..][..20]);
+                let sum = wire::checksum::of(&frame[ethernet::HEADER_LEN..][..20]);
                 frame[ethernet::HEADER_LEN + 10..][..2].copy_from_slice(&sum);
             } else {
                 frame[ethernet::HEADER_LEN + ipv6::HEADER_LEN] = 6;

@@ -3,12 +3,12 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use net::stack::Config;
-use net::wire::ethernet::{self, EtherType, Frame, Mac};
-use net::wire::ip::{self, Protocol};
-use net::wire::tcp::{Flags, Options, Segment, Seq};
-use net::wire::{arp, icmpv6, ipv4, ipv6, ndp};
 use net::{ConnId, EventKind, Stack};
 use queueing::{Span, Time};
+use wire::ethernet::{self, EtherType, Frame, Mac};
+use wire::ip::{self, Protocol};
+use wire::tcp::{Flags, Options, Segment, Seq};
+use wire::{arp, icmpv6, ipv4, ipv6, ndp};
 
 use crate::world::{meta, sent};
 

@@ -6,10 +6,10 @@ use std::net::IpAddr;
 
 use net::EventKind;
 use net::stack::{CloseReason, Config, Unreachable};
-use net::wire::icmp::{Cause, Echo, Error, Message};
-use net::wire::ip::Protocol;
-use net::wire::{icmpv6, udp};
 use queueing::Span;
+use wire::icmp::{Cause, Echo, Error, Message};
+use wire::ip::Protocol;
+use wire::{icmpv6, udp};
 
 use crate::host::{Host, PAIRS, Sent};
 use crate::world::config;

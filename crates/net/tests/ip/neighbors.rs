@@ -7,9 +7,9 @@ use std::net::Ipv4Addr;
 
 use net::EventKind;
 use net::stack::{CloseReason, Unreachable};
-use net::wire::ndp::{Message, NeighborAdvertisement};
-use net::wire::{arp, ethernet, ipv6};
 use queueing::Span;
+use wire::ndp::{Message, NeighborAdvertisement};
+use wire::{arp, ethernet, ipv6};
 
 use crate::host::{Host, MAC, PAIRS, PEER4, PEER6, STACK4, STACK6};
 use crate::world::{World, config};
@@ -121,8 +121,8 @@ fn discovery_that_a_router_has_touched_is_refused() {
     let question = Message::NeighborSolicitation { target: STACK6, source: Some(MAC) };
     let mut bytes = Vec::new();
     question.emit(&mut bytes);
-    net::wire::icmpv6::finish_checksum(&mut bytes, PEER6, STACK6);
-    let mut frame = crate::host::frame(PEER6.into(), STACK6.into(), net::wire::ip::Protocol::Icmpv6, &bytes);
+    wire::icmpv6::finish_checksum(&mut bytes, PEER6, STACK6);
+    let mut frame = crate::host::frame(PEER6.into(), STACK6.into(), wire::ip::Protocol::Icmpv6, &bytes);
     frame[ethernet::HEADER_LEN + 7] = 254;
     host.raw(&frame);
     assert!(host.frames().is_empty());

@@ -3,10 +3,10 @@
 //~ ip: a router's packet-too-big lowers the path MTU (RFC 1191, 8201)
 
 use net::stack::Config;
-use net::wire::icmp::Cause;
 use net::{ConnId, EventKind};
 use proptest::prelude::*;
 use queueing::Span;
+use wire::icmp::Cause;
 
 use crate::host::{Host, PAIRS, Sent};
 use crate::world::{Faults, SERVER, World, config};

@@ -7,10 +7,10 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use net::EventKind;
 use net::stack::{CloseReason, Config, ConnectError, InterfaceId, Ipv6, Unreachable};
-use net::wire::ip::Protocol;
-use net::wire::ipv6;
-use net::wire::ndp::{Message, NeighborAdvertisement, Prefix, RouterAdvertisement};
 use queueing::Span;
+use wire::ip::Protocol;
+use wire::ipv6;
+use wire::ndp::{Message, NeighborAdvertisement, Prefix, RouterAdvertisement};
 
 use crate::host::{Host, MAC};
 use crate::world::config;
@@ -193,9 +193,9 @@ fn reports(heard: &[crate::host::Sent]) -> Vec<(IpAddr, u8, Ipv6Addr)> {
     let reports = heard.iter().filter(|s| s.payload.first() == Some(&143));
     reports
         .map(|s| {
-            assert_eq!((s.target, s.hops), (net::wire::mld::REPORTS.into(), 1));
+            assert_eq!((s.target, s.hops), (wire::mld::REPORTS.into(), 1));
             let group = <[u8; 16]>::try_from(&s.payload[12..28]).unwrap();
-            assert_eq!(s.packet[40..48], net::wire::mld::HOP_BY_HOP, "a router alert");
+            assert_eq!(s.packet[40..48], wire::mld::HOP_BY_HOP, "a router alert");
             (s.source, s.payload[8], group.into())
         })
         .collect()
@@ -214,13 +214,13 @@ fn groups_of_our_addresses_are_reported_on_joining_and_when_asked() {
     let mut query = vec![130, 0, 0, 0, 0x27, 0x10, 0, 0];
     query.extend([0; 16]);
     query.extend([2, 125, 0, 0]);
-    net::wire::icmpv6::finish_checksum(&mut query, ROUTER, ipv6::ALL_NODES);
+    wire::icmpv6::finish_checksum(&mut query, ROUTER, ipv6::ALL_NODES);
     let ask = |host: &mut Host, hops: u8| {
         let mut frame = crate::host::frame(
             ROUTER.into(),
             ipv6::ALL_NODES.into(),
             Protocol::HOP_BY_HOP,
-            &[&net::wire::mld::HOP_BY_HOP[..], &query].concat(),
+            &[&wire::mld::HOP_BY_HOP[..], &query].concat(),
         );
         frame[14 + 7] = hops;
         host.raw(&frame);

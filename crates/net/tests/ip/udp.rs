@@ -5,11 +5,11 @@
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use net::classify::{PacketMeta, Verdict};
+use classify::{PacketMeta, Verdict};
 use net::stack::{Config, Ipv6, ListenError, SendError, SendOptions, UdpId, UdpOptions, UdpPath};
-use net::wire::ip::Protocol;
-use net::wire::{icmp, udp};
 use queueing::{Label, Priority, Span};
+use wire::ip::Protocol;
+use wire::{icmp, udp};
 
 use crate::host::{Host, PAIRS, frame};
 use crate::world::{World, config};
@@ -53,7 +53,7 @@ fn a_datagram_of_any_length_arrives_whole() {
 //~ mechanisms: M8: the urgent datagram is read first and displaces a less urgent one
 #[test]
 fn the_urgent_datagram_is_read_first_and_takes_the_place_of_another() {
-    let classifier: net::classify::TransportClassifier =
+    let classifier: classify::TransportClassifier =
         Arc::new(|cx| Verdict::Level(cx.payload.first().copied().unwrap_or(9)));
     for (stack, peer) in PAIRS {
         let mut host = Host::introduced(config(1));

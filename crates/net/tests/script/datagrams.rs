@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use net::stack::{SendError, UdpId, UdpOptions};
-use net::wire::icmp::Cause;
+use wire::icmp::Cause;
 
 use super::ast::Call;
 use super::calls::{Outcome, Socket, fd, number, port_in};

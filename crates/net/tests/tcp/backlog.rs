@@ -4,8 +4,8 @@
 
 use net::EventKind;
 use net::stack::{Config, ListenOptions, SynCookies};
-use net::wire::tcp::{Flags, Options, Timestamps};
 use queueing::Span;
+use wire::tcp::{Flags, Options, Timestamps};
 
 use crate::peer::{Peer, Seg};
 use crate::world::{World, config};
@@ -257,8 +257,8 @@ fn two_stacks_talk_through_cookies() {
 
 #[test]
 fn who_proves_a_cookie_with_what_a_classifier_drops_is_not_half_open_for_ever() {
-    let classifier: net::classify::TransportClassifier =
-        std::sync::Arc::new(|_: &mut net::classify::FlowContext<'_>| net::classify::Verdict::Drop);
+    let classifier: classify::TransportClassifier =
+        std::sync::Arc::new(|_: &mut classify::FlowContext<'_>| classify::Verdict::Drop);
     let config = Config { syn_cookies: SynCookies::Always, classifier: Some(classifier), ..config(1) };
     let mut peer = Peer::new(config);
     let answer = peer.say(Seg { options: all(9), ..peer.seg(Flags::SYN) }).remove(0);

@@ -3,13 +3,13 @@
 use std::any::Any;
 use std::sync::{Arc, Mutex};
 
-use net::classify::scenarios::{self, SpanAt, span};
-use net::classify::{FlowContext, FlowState, Memory, Policy, TransportClassifier, Verdict};
+use classify::scenarios::{self, SpanAt, span};
+use classify::{FlowContext, FlowState, Memory, Policy, TransportClassifier, Verdict};
 use net::stack::{Config, Event, ListenOptions};
-use net::wire::tcp::{Flags, Options};
 use net::{EventKind, Stack};
 use proptest::prelude::*;
 use queueing::{Priority, Span, Time};
+use wire::tcp::{Flags, Options};
 
 use crate::peer::{Peer, Seg, frame};
 use crate::world::{Dice, Faults, World, config, meta};

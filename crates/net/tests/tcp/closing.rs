@@ -3,9 +3,9 @@
 //~ tcp: RST and FIN in every state, half close and simultaneous close follow RFC 9293 §3.10.7
 
 use net::stack::{CloseReason, Config};
-use net::wire::tcp::{Flags, Options, Timestamps};
 use net::{ConnId, EventKind};
 use queueing::Span;
+use wire::tcp::{Flags, Options, Timestamps};
 
 use crate::peer::{Peer, Seg};
 use crate::world::{World, config};

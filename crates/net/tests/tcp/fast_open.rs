@@ -3,9 +3,9 @@
 //~ tcp: Fast Open works on both sides and is off by default (RFC 7413)
 
 use net::stack::{CloseReason, Config, ListenOptions};
-use net::wire::tcp::{FastOpen, Flags, Options, Seq};
 use net::{ConnId, EventKind};
 use queueing::Span;
+use wire::tcp::{FastOpen, Flags, Options, Seq};
 
 use crate::peer::{Peer, Seg};
 use crate::world::{Faults, World, config};

@@ -2,7 +2,7 @@
 
 use net::ConnId;
 use net::stack::State;
-use net::wire::tcp::Flags;
+use wire::tcp::Flags;
 
 use crate::closing::{STATES, in_state};
 use crate::peer::{Peer, Seg};

@@ -1,13 +1,13 @@
 //! Tests with random segments: no panic and no leak.
 
-use net::classify::PacketMeta;
+use classify::PacketMeta;
 use net::stack::{Counters, ListenOptions};
-use net::wire::checksum::Checksum;
-use net::wire::tcp::{Flags, Options, SackBlocks, Timestamps};
-use net::wire::{Malformed, ethernet, icmp, ipv4};
 use net::{EventKind, Stack};
 use proptest::prelude::*;
 use queueing::Span;
+use wire::checksum::Checksum;
+use wire::tcp::{Flags, Options, SackBlocks, Timestamps};
+use wire::{Malformed, ethernet, icmp, ipv4};
 
 use crate::closing::in_state;
 use crate::peer::{Peer, Seg, frame};

@@ -3,9 +3,9 @@
 //~ tcp: handshakes as client, server and both at once survive repeated, refused and lost SYNs (RFC 9293 §3.5)
 
 use net::stack::{CloseReason, Config, ConnectError, ListenError, ListenOptions, SynCookies, Unreachable};
-use net::wire::tcp::{Flags, Options, Seq, Timestamps};
 use net::{EventKind, Stack};
 use queueing::{Span, Time};
+use wire::tcp::{Flags, Options, Seq, Timestamps};
 
 use crate::peer::{Peer, Seg};
 use crate::world::{World, config, sent};
@@ -321,8 +321,8 @@ fn a_port_that_is_listened_on_no_longer_refuses_and_keeps_what_it_accepted() {
 fn ports_can_be_listened_on_and_left_as_often_as_one_likes() {
     let mut stack = Stack::new(config(1));
     for round in 0..70_000_u32 {
-        let classifier: net::classify::TransportClassifier =
-            std::sync::Arc::new(|_: &mut net::classify::FlowContext<'_>| net::classify::Verdict::NoVerdict);
+        let classifier: classify::TransportClassifier =
+            std::sync::Arc::new(|_: &mut classify::FlowContext<'_>| classify::Verdict::NoVerdict);
         let options = ListenOptions { classifier: Some(classifier), ..ListenOptions::default() };
         let id = stack.listen(80, options).unwrap();
         assert!(id.0 < 1000, "after {round} others its number is {}", id.0);

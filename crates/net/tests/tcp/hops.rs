@@ -3,9 +3,9 @@
 //~ programs: packets carry the hop limit of their socket; segments below IP_MINTTL are dropped (RFC 5082)
 
 use net::stack::{ConnId, HopLimits, ListenOptions, SynCookies};
-use net::wire::ip::HOPS;
 use net::{EventKind, Stack};
 use queueing::{Span, Time};
+use wire::ip::HOPS;
 
 use crate::world::{SERVER, config, meta, sent};
 

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use net::congestion::{Ack, CongestionControl};
 use net::stack::{CloseReason, Config};
-use net::wire::tcp::{Flags, Options, SackBlocks, Timestamps};
 use queueing::{Bytes, Span, Time};
+use wire::tcp::{Flags, Options, SackBlocks, Timestamps};
 
 use crate::peer::{Peer, Seg};
 use crate::world::config;

@@ -2,9 +2,9 @@
 
 use net::congestion::{Dctcp, NewReno};
 use net::stack::{Config, Ecn};
-use net::wire::tcp::{Flags, Options};
 use net::{ConnId, EventKind};
 use queueing::Span;
+use wire::tcp::{Flags, Options};
 
 use crate::peer::{Peer, Seg};
 use crate::world::config;
@@ -22,7 +22,7 @@ fn with(ecn: Ecn) -> Config {
 /// Connection whose handshake the peer opens with `syn`; the flags of the stack's answer.
 fn open(config: Config, syn: Flags) -> (Peer, ConnId, Flags) {
     let mut peer = Peer::new(config);
-    let answer = peer.say(Seg { options: OPTIONS, ack: net::wire::tcp::Seq(0), ..peer.seg(syn) });
+    let answer = peer.say(Seg { options: OPTIONS, ack: wire::tcp::Seq(0), ..peer.seg(syn) });
     peer.seq += 1;
     peer.ack = answer[0].seq + 1;
     peer.pass(RTT);

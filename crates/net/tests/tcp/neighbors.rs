@@ -1,10 +1,10 @@
 //! Tests of wrong hardware addresses: corrupted, forged or changed.
 
 use net::stack::Ecn;
-use net::wire::tcp::{FLAGS_AT, Flags};
-use net::wire::{arp, ethernet, ipv4};
 use net::{EventKind, Stack};
 use queueing::{Span, Time};
+use wire::tcp::{FLAGS_AT, Flags};
+use wire::{arp, ethernet, ipv4};
 
 use crate::world::{SERVER, World, config, meta, sent};
 

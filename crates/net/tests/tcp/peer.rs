@@ -3,11 +3,11 @@
 use std::net::Ipv4Addr;
 
 use net::stack::{Config, Event, ListenOptions};
-use net::wire::ethernet::{self, Mac};
-use net::wire::tcp::{Flags, Options, Segment, Seq};
-use net::wire::{arp, ipv4};
 use net::{ConnId, EventKind, Stack};
 use queueing::{Span, Time};
+use wire::ethernet::{self, Mac};
+use wire::tcp::{Flags, Options, Segment, Seq};
+use wire::{arp, ipv4};
 
 use crate::world::{config, meta, sent};
 
@@ -88,7 +88,7 @@ impl Peer {
         let echo = answer[0].options.timestamps.map(|t| t.value);
         let options = match (options.timestamps, echo) {
             (Some(stamps), Some(echo)) => {
-                Options { timestamps: Some(net::wire::tcp::Timestamps { echo, ..stamps }), ..Options::NONE }
+                Options { timestamps: Some(wire::tcp::Timestamps { echo, ..stamps }), ..Options::NONE }
             }
             _ => Options::NONE,
         };

@@ -4,9 +4,9 @@
 
 use net::congestion::NewReno;
 use net::stack::Config;
-use net::wire::tcp::{Flags, Options, SackBlocks, Seq, Timestamps};
 use net::{ConnId, EventKind};
 use queueing::{Span, Time};
+use wire::tcp::{Flags, Options, SackBlocks, Seq, Timestamps};
 
 use crate::peer::{Peer, Seg};
 use crate::world::config;

@@ -5,8 +5,8 @@
 use net::Stack;
 use net::stack::{Config, ConnectError};
 use net::steer::{FlowHash, ShardIndex, Steering};
-use net::wire::{arp, ethernet};
 use queueing::Time;
+use wire::{arp, ethernet};
 
 use crate::world::{config, meta, sent};
 

@@ -3,9 +3,9 @@
 //~ stack: connections send in the order of their labels, with a stated bound of waiting
 
 use net::stack::{ListenOptions, TransmitOrder};
-use net::wire::ethernet::Frame;
 use net::{ConnId, EventKind, Stack};
 use queueing::{Label, Priority, Span, Time};
+use wire::ethernet::Frame;
 
 use crate::world::{Faults, Outbox, World, config};
 

@@ -5,9 +5,9 @@
 
 use net::congestion::{ALGORITHMS, Algorithm};
 use net::stack::{Config, Info};
-use net::wire::tcp::{Flags, Options, SackBlocks, Seq, Timestamps};
 use net::{ConnId, EventKind};
 use queueing::{Bytes, Span};
+use wire::tcp::{Flags, Options, SackBlocks, Seq, Timestamps};
 
 use crate::peer::{Peer, Seg};
 use crate::world::config;

@@ -4,9 +4,9 @@
 //~ tcp: delayed ACKs, keep-alive and user timeout are options of a stack or connection (RFC 9293 §3.8, 5482)
 
 use net::stack::{CloseReason, Config, KeepAlive};
-use net::wire::tcp::{Flags, Options, Timestamps};
 use net::{ConnId, EventKind};
 use queueing::Span;
+use wire::tcp::{Flags, Options, Timestamps};
 
 use crate::peer::{Peer, Seg};
 use crate::world::{World, config};

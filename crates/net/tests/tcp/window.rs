@@ -3,8 +3,8 @@
 //~ tcp: silly windows are avoided on both sides and the peer's window is never exceeded (RFC 9293 §3.8.6.2)
 
 use net::EventKind;
-use net::wire::tcp::{Flags, Options};
 use queueing::Span;
+use wire::tcp::{Flags, Options};
 
 use crate::peer::{Peer, Seg};
 use crate::world::config;

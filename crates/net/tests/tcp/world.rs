@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::net::Ipv6Addr;
 
-use net::classify::PacketMeta;
+use classify::PacketMeta;
 use net::device::{Device, Full, Received};
 use net::stack::{Config, Event, Ipv6};
 use net::{ConnId, Stack};

@@ -56,7 +56,7 @@ pub struct Context<'a> {
     /// Its waiting time by stage.
     pub stages: Stages,
     /// The connection's 64 shared bytes (M5); written back when the handler returns.
-    pub private: &'a mut net::classify::Private,
+    pub private: &'a mut classify::Private,
     /// Changes to the connection's classifier and memory (M3, M5).
     pub registration: &'a mut Registration,
     /// Rest of a long response.

@@ -7,8 +7,8 @@
 
 use std::fmt;
 
+use classify::{AppMemory, TransportClassifier};
 use net::Stack;
-use net::classify::{AppMemory, TransportClassifier};
 use net::stack::ConnId;
 
 use super::Rest;

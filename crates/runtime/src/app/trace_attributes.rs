@@ -1,7 +1,7 @@
 //! Attributes of a request, recorded for tracing.
 
+use classify::l7::Request;
 use httparse::Header;
-use net::classify::l7::Request;
 
 /// Attributes of a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

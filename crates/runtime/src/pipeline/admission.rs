@@ -14,12 +14,12 @@
 //! left.
 //! Source: the overload paper §3.3; ADR 0021.
 
+use classify::{PacketMeta, PacketView};
 use deadline::BudgetMedian;
 use guard::{AdmissionController, Class, Limit, Params, Policy, Share, Signals, UnknownName};
 use net::Stack;
-use net::classify::{PacketMeta, PacketView};
-use net::wire::tcp::Flags;
 use queueing::{Priority, Span, Time};
+use wire::tcp::Flags;
 
 use super::time_share::TimeShare;
 

@@ -25,12 +25,12 @@ mod admission;
 mod time_share;
 mod work_budget;
 
-use net::classify::{DriverClassifier, IpView, PacketMeta, PacketView};
+use classify::{DriverClassifier, IpView, PacketMeta, PacketView};
 use net::device::Received;
 use net::driver::{Admission, DriverCounters, FramePriority, RxBuffer, RxOrder, classify};
-use net::wire::tcp::Flags;
 use net::{Device, Stack};
 use queueing::{Priority, Span, Time};
+use wire::tcp::Flags;
 
 pub(crate) use admission::DriverAdmission;
 pub use admission::{Guard, Refusal, Shed};

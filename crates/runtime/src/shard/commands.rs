@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use classify::DriverClassifier;
 use net::buffer_pool::PoolStats;
-use net::classify::DriverClassifier;
 use net::{Device, Stack};
 use queueing::{Priority, PrioritySet};
 use sched::dispatch::{WorkerId, WorkerSet};

@@ -1,6 +1,6 @@
 //! Configuration of a shard: queues, workers, sizes of a round.
 
-use net::classify::DriverClassifier;
+use classify::DriverClassifier;
 use net::driver::RxOrder;
 use queueing::Priority;
 use sched::dispatch::{Dispatch, WorkerSet};

@@ -2,8 +2,8 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use classify::Private;
 use net::Stack;
-use net::classify::Private;
 use net::stack::ConnId;
 use queueing::{Clock, Label, Span};
 use sched::dispatch::{RequestType, WorkerId};

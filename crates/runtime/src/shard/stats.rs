@@ -2,8 +2,8 @@
 
 use net::buffer_pool::PoolStats;
 use net::driver::DriverCounters;
-use net::wire::Malformed;
 use queueing::{Histogram, Priority, Span, StageHistograms};
+use wire::Malformed;
 
 use super::Job;
 use super::slow_requests::Slowest;

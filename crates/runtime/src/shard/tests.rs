@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::net::{Ipv4Addr, SocketAddr};
 
-use net::classify::Verdict;
+use classify::Verdict;
 use net::device::memory::{MemoryDevice, pair};
 use net::stack::{EventKind, ListenOptions};
 use queueing::{Clock, PrioritySet, Span};
@@ -104,7 +104,7 @@ struct World {
 
 /// Classifiers whose level is the first digit of a payload.
 fn by_digit() -> Classifiers {
-    let transport: net::classify::TransportClassifier = Arc::new(|flow| match flow.payload.first() {
+    let transport: classify::TransportClassifier = Arc::new(|flow| match flow.payload.first() {
         Some(digit @ b'0'..=b'7') => Verdict::Level(digit - b'0'),
         _ => Verdict::NoVerdict,
     });

@@ -2,11 +2,11 @@
 
 use std::net::SocketAddr;
 
-use net::classify::private::APPLICATION;
-use net::classify::{FlowState, Private, TransportClassifier};
+use classify::private::APPLICATION;
+use classify::{FlowState, Private, TransportClassifier};
 use net::stack::{CloseReason, ConnId, Datagram, HopLimits, Info, KeepAlive, Unreachable};
-use net::wire::ip::TrafficClass;
 use queueing::{Priority, Span};
+use wire::ip::TrafficClass;
 
 use super::NotOpened;
 

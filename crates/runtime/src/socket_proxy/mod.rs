@@ -27,9 +27,9 @@ mod thread;
 
 use std::collections::VecDeque;
 
+use classify::private::application_mut;
+use classify::rules::PortProtocols;
 use guard::WaitEnd;
-use net::classify::private::application_mut;
-use net::classify::rules::PortProtocols;
 use net::stack::{ConnId, HopLimits, KeepAlive, ListenOptions};
 use net::{Device, Stack};
 use queueing::{Label, Priority, PrioritySet, Span, Time};

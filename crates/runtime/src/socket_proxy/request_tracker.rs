@@ -12,8 +12,8 @@ mod server;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use net::classify::l7::{Notes, Protocol, StreamParser};
-use net::classify::rules::PortProtocols;
+use classify::l7::{Notes, Protocol, StreamParser};
+use classify::rules::PortProtocols;
 use queueing::{Priority, Time};
 
 use crate::shard::{Limits, Slowest};

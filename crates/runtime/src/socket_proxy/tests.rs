@@ -351,7 +351,7 @@ fn new_classifiers_apply_to_open_connections() {
         told.expect("it has a level")
     };
     assert_eq!(last(&mut world), 3);
-    let driver: net::classify::DriverClassifier = std::sync::Arc::new(|_| net::classify::Verdict::Level(2));
+    let driver: classify::DriverClassifier = std::sync::Arc::new(|_| classify::Verdict::Level(2));
     world.streams.set_classifiers(Classifiers { driver: Some(driver), ..Classifiers::default() });
     assert_eq!(last(&mut world), 2, "the driver's level; no digit is read");
     world.streams.set_classifiers(Classifiers::default());

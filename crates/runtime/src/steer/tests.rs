@@ -120,7 +120,7 @@ impl Client {
         let mut owned = vec![0; usize::from(SHARDS)];
         for conn in &self.conns {
             let tuple = self.stack.tuple(*conn).unwrap();
-            let seen = net::wire::FourTuple {
+            let seen = wire::FourTuple {
                 local: tuple.remote,
                 local_port: tuple.remote_port,
                 remote: tuple.local,

@@ -1,6 +1,6 @@
 //! Configuration of a task shard.
 
-use net::classify::DriverClassifier;
+use classify::DriverClassifier;
 use net::driver::RxOrder;
 use queueing::{Priority, Span};
 use sched::dispatch::{Dispatch, Params, by_name};

@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use net::classify::{AppMemory, FlowState, Private, TransportClassifier};
+use classify::{AppMemory, FlowState, Private, TransportClassifier};
 use net::stack::ConnId;
 
 use super::TcpStream;

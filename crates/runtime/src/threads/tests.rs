@@ -233,9 +233,9 @@ fn running_shards_take_new_classifiers() {
         }
         for hatch in &hatches {
             let asked = asked.clone();
-            let driver: net::classify::DriverClassifier = Arc::new(move |_| {
+            let driver: classify::DriverClassifier = Arc::new(move |_| {
                 asked.store(true, Ordering::Relaxed);
-                net::classify::Verdict::NoVerdict
+                classify::Verdict::NoVerdict
             });
             hatch.request(Box::new(Classifiers { driver: Some(driver), ..Classifiers::default() }));
         }

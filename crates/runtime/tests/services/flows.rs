@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use axum::routing::get;
 use axum::{Extension, Router};
-use net::classify::{AppMemory, TransportClassifier, Verdict};
+use classify::{AppMemory, TransportClassifier, Verdict};
 use queueing::Priority;
 use runtime::task::{Flow, TcpListener, TcpStream, label, serve_each};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use net::classify::Verdict;
+use classify::Verdict;
 use net::device::memory::{MemoryDevice, pair};
 use net::stack::Config as Tcp;
 use queueing::{Priority, Span, Time};

@@ -15,8 +15,8 @@ use std::collections::HashMap;
 
 use net::endpoint::{Endpoint, EndpointContext, Transmit};
 use net::stack::{self, Ecn};
-use net::wire::ipv4;
 use queueing::{Bytes, Priority, Span, Thresholds, Time};
+use wire::ipv4;
 
 use super::packet::{Kind, MSS, Packet};
 use super::protocol::{End, FlowParams, Protocol};

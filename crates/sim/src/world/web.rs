@@ -10,8 +10,8 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 
+use classify::scenarios::network;
 use load::closed_loop::{Answer, ClosedLoopClient, Exchange, Kind, Pace, Tally};
-use net::classify::scenarios::network;
 use net::device::fault_injector::Rates;
 use net::device::{Full, Received};
 use net::{ConnId, Device};

@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
+use classify::PacketMeta;
 use indicatif::ProgressBar;
-use net::classify::PacketMeta;
 use net::device::memory::{self, MemoryDevice};
 use net::stack::{Config as StackConfig, ListenOptions};
 use net::{ConnId, Device, EventKind, Stack};

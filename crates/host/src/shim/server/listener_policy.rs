@@ -5,7 +5,7 @@
 
 use std::os::fd::OwnedFd;
 
-use net::classify::{Layer, Policy, TransportClassifier};
+use classify::{Layer, Policy, TransportClassifier};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
 

@@ -5,15 +5,15 @@
 use std::net::{IpAddr, Ipv6Addr};
 
 use queueing::Time;
+use wire::ethernet::Mac;
+use wire::mld::Query;
+use wire::ndp::{Message, NeighborAdvertisement};
+use wire::{Malformed, arp, ipv6};
 
 use super::discovery;
 use crate::stack::Stack;
 use crate::stack::egress::Reply;
 use crate::stack::neighbors::UnsolicitedPolicy;
-use crate::wire::ethernet::Mac;
-use crate::wire::mld::Query;
-use crate::wire::ndp::{Message, NeighborAdvertisement};
-use crate::wire::{Malformed, arp, ipv6};
 
 /// Hop limit of a packet that no router forwarded (RFC 4861 §3.1).
 const HOPS_ON_LINK: u8 = 255;

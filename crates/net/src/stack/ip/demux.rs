@@ -3,17 +3,17 @@
 
 use std::net::IpAddr;
 
+use classify::PacketMeta;
 use queueing::Time;
+use wire::ethernet::Mac;
+use wire::icmp::Cause;
+use wire::ip::{Fragment, Packet, Protocol};
+use wire::tcp::Segment;
+use wire::{FourTuple, Malformed, dhcp, ipv6, udp};
 
 use super::reassembly::{FragmentPacket, Outcome};
-use crate::classify::PacketMeta;
 use crate::stack::Stack;
 use crate::stack::ingress::IpFields;
-use crate::wire::ethernet::Mac;
-use crate::wire::icmp::Cause;
-use crate::wire::ip::{Fragment, Packet, Protocol};
-use crate::wire::tcp::Segment;
-use crate::wire::{FourTuple, Malformed, dhcp, ipv6, udp};
 
 /// No Next Header: nothing to deliver (RFC 8200 §4.7).
 const NOTHING: u8 = 59;

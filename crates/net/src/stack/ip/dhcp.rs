@@ -8,14 +8,14 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use queueing::{Span, Time};
+use wire::dhcp::{CLIENT_PORT, Kind, Message, SERVER_PORT};
+use wire::ethernet::{BROADCAST, Mac};
+use wire::ip::{Protocol, TrafficClass};
+use wire::{Malformed, udp};
 
 use super::output::Outgoing;
 use crate::stack::Stack;
 use crate::stack::egress::Reply;
-use crate::wire::dhcp::{CLIENT_PORT, Kind, Message, SERVER_PORT};
-use crate::wire::ethernet::{BROADCAST, Mac};
-use crate::wire::ip::{Protocol, TrafficClass};
-use crate::wire::{Malformed, udp};
 
 /// Retransmission interval, doubling from the first to the second (RFC 2131 §4.1).
 const RETRY_MIN: Span = Span::from_secs(4);

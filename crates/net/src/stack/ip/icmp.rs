@@ -9,17 +9,17 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use queueing::Time;
+use wire::ethernet::Mac;
+use wire::icmp::{Cause, Echo, Error, Message};
+use wire::ip::{Protocol, Quote};
+use wire::tcp::Seq;
+use wire::{FourTuple, Malformed, be16, be32, icmpv6};
 
 use super::plpmtu::Event;
 use super::pmtu_cache::mtu_min;
 use crate::stack::egress::Reply;
 use crate::stack::{CloseReason, Stack, Unreachable};
 use crate::tcp::State;
-use crate::wire::ethernet::Mac;
-use crate::wire::icmp::{Cause, Echo, Error, Message};
-use crate::wire::ip::{Protocol, Quote};
-use crate::wire::tcp::Seq;
-use crate::wire::{FourTuple, Malformed, be16, be32, icmpv6};
 
 /// Rate limit: uses in the current second.
 #[derive(Clone, Copy, Debug, Default)]

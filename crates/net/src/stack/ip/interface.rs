@@ -13,13 +13,13 @@ use std::net::Ipv6Addr;
 
 use queueing::{Span, Time};
 use siphasher::sip::SipHasher13;
+use wire::ethernet::Mac;
+use wire::ipv6::{ALL_NODES, solicited_node};
+use wire::mld::{Query, Record};
 
 use super::mld::Reports;
 use super::redirects::Redirects;
 use crate::stack::config::{Config, InterfaceId, Ipv6};
-use crate::wire::ethernet::Mac;
-use crate::wire::ipv6::{ALL_NODES, solicited_node};
-use crate::wire::mld::{Query, Record};
 
 pub(crate) const ADDRS_MAX: usize = 16;
 pub(crate) const PREFIXES_MAX: usize = 16;

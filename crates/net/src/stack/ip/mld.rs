@@ -9,9 +9,9 @@
 use std::net::Ipv6Addr;
 
 use queueing::{Span, Time};
+use wire::mld::Record;
 
 use super::interface::ADDRS_MAX;
-use crate::wire::mld::Record;
 
 /// Reports of each change (Robustness Variable), and their interval.
 const TIMES: u8 = 2;

@@ -7,13 +7,13 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use queueing::Time;
+use wire::ethernet::{BROADCAST, Mac};
+use wire::ip::Protocol;
+use wire::{arp, icmpv6, ipv6, mld as mld_wire, ndp};
 
 use super::egress::Reply;
 use super::neighbors;
 use super::{Config, Stack, Unreachable};
-use crate::wire::ethernet::{BROADCAST, Mac};
-use crate::wire::ip::Protocol;
-use crate::wire::{arp, icmpv6, ipv6, mld as mld_wire, ndp};
 
 mod arp_ndp;
 mod dhcp;

@@ -8,13 +8,13 @@
 use std::net::IpAddr;
 
 use queueing::Time;
+use wire::ethernet::{self, EtherType, Mac};
+use wire::ip::{self, Fragment, Protocol, TrafficClass};
+use wire::{FourTuple, ipv4, ipv6};
 
 use crate::Device;
 use crate::device::Full;
 use crate::stack::connection_table;
-use crate::wire::ethernet::{self, EtherType, Mac};
-use crate::wire::ip::{self, Fragment, Protocol, TrafficClass};
-use crate::wire::{FourTuple, ipv4, ipv6};
 
 /// A packet to send.
 #[derive(Debug)]

@@ -9,8 +9,7 @@
 //! Source: RFC 8899 §5, for TCP RFC 4821 §7.
 
 use queueing::{Span, Time};
-
-use crate::wire::ipv6::MTU_MIN;
+use wire::ipv6::MTU_MIN;
 
 /// Losses in a row after which a size counts as too large (MAX_PROBES).
 pub(crate) const PROBES_MAX: u8 = 3;

@@ -10,9 +10,9 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use queueing::Time;
+use wire::ipv6;
 
 use super::plpmtu::{BASE, Event, Plpmtud};
-use crate::wire::ipv6;
 
 /// Most peers cached; a further one evicts the least recently used.
 pub(crate) const PATHS_MAX: usize = 1024;

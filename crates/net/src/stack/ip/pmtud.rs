@@ -9,12 +9,12 @@
 use std::net::IpAddr;
 
 use queueing::Time;
+use wire::tcp::Seq;
 
 use super::plpmtu::{Event, RAISE_AFTER, SizeProbe};
 use super::pmtu_cache::{mtu_base, mtu_min, plateau_below};
 use crate::stack::Stack;
 use crate::tcp::Outcome;
-use crate::wire::tcp::Seq;
 
 impl Stack {
     /// Path MTU to `remote` in bytes, as far as known: the link's MTU, or less after an ICMP error

@@ -9,10 +9,9 @@
 use std::net::IpAddr;
 
 use queueing::{Span, Time};
-
-use crate::wire::Malformed;
-use crate::wire::ethernet::Mac;
-use crate::wire::ip::{Fragment, Protocol, TrafficClass};
+use wire::Malformed;
+use wire::ethernet::Mac;
+use wire::ip::{Fragment, Protocol, TrafficClass};
 
 /// Most packets in reassembly.
 pub(crate) const PACKETS_MAX: usize = 64;

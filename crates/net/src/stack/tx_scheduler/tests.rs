@@ -2,11 +2,12 @@
 
 use std::net::Ipv4Addr;
 
+use wire::FourTuple;
+use wire::tcp::Seq;
+
 use super::*;
 use crate::stack::Config;
 use crate::tcp::{Pool, State};
-use crate::wire::FourTuple;
-use crate::wire::tcp::Seq;
 
 /// Connections that always have more to send or to acknowledge.
 struct World {

@@ -9,6 +9,8 @@ use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 
 use queueing::{Label, Time};
+use wire::ip::{Protocol, TrafficClass};
+use wire::udp;
 
 use crate::Device;
 use crate::device::Full;
@@ -18,8 +20,6 @@ use crate::stack::ip::output::Outgoing;
 use crate::stack::ip::question;
 use crate::stack::neighbors::Resolution;
 use crate::stack::{Counters, Stack};
-use crate::wire::ip::{Protocol, TrafficClass};
-use crate::wire::udp;
 
 /// Most datagrams that wait to be sent.
 const SENDING_MAX: usize = 256;

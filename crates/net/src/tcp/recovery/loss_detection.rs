@@ -4,13 +4,13 @@
 //! Source: RFC 8985 §6, 6675 §4, 6582 §3.
 
 use queueing::{Span, Time};
+use wire::tcp::Seq;
 
 use crate::stack::Config;
 use crate::tcp::acks::AckResult;
 use crate::tcp::connection::{Connection, Context, Recovery};
 use crate::tcp::retransmit_queue::LossDecision;
 use crate::tcp::store::ByteStore;
-use crate::wire::tcp::Seq;
 
 /// Duplicate ACKs that indicate a loss (DupThresh).
 const DUPLICATE_ACKS_MAX: u8 = 3;

@@ -5,6 +5,7 @@
 //! Source: RFC 8985 §7, §6.2.
 
 use queueing::{Span, Time};
+use wire::tcp::{Segment, Seq};
 
 use crate::stack::Config;
 use crate::tcp::acks::AckResult;
@@ -12,7 +13,6 @@ use crate::tcp::congestion::CongestionControl;
 use crate::tcp::connection::{Connection, Context, Recovery};
 use crate::tcp::spurious::Undo;
 use crate::tcp::store::ByteStore;
-use crate::wire::tcp::{Segment, Seq};
 
 /// Minimum delay of a probe: timers fire up to 1 µs late, on both hosts.
 const PROBE_MIN: Span = Span::from_micros(10);

@@ -3,8 +3,9 @@
 //! The rules of loss are in `recovery`.
 //! Source: RFC 6675 §4, RFC 6582 §3.2.
 
+use wire::tcp::Seq;
+
 use super::{Record, RetransmitQueue};
-use crate::wire::tcp::Seq;
 
 impl RetransmitQueue {
     /// Without SACK: counts a duplicate ACK as `bytes` received; returns how many of them are

@@ -3,17 +3,17 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr};
 
+use classify::PacketMeta;
 use proptest::prelude::*;
 use queueing::{Label, Rng, Span, Time};
+use wire::FourTuple;
+use wire::tcp::{Flags, Options, Segment, Seq};
 
 use super::super::Ecn;
 use super::super::connection::{Connection, Context};
 use super::super::input::Verdicts;
 use super::*;
-use crate::classify::PacketMeta;
 use crate::stack::{Challenges, Config, ConnId, Counters, EventKind};
-use crate::wire::FourTuple;
-use crate::wire::tcp::{Flags, Options, Segment, Seq};
 
 /// Sent segment: time, sequence and acknowledgement numbers, flags, window, options, data length.
 type Said = (Time, Seq, Seq, Flags, u16, Options, usize);

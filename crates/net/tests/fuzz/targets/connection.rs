@@ -12,11 +12,11 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use net::stack::{Config, Ecn, Ipv6, KeepAlive, ListenOptions, State, SynCookies};
-use net::wire::ip::{self, Protocol};
-use net::wire::tcp::{FastOpen, Flags, Segment, Seq};
-use net::wire::{arp, ethernet, icmpv6, ipv6, ndp};
 use net::{ConnId, EventKind, Stack};
 use queueing::{Label, Priority, Span, Time};
+use wire::ip::{self, Protocol};
+use wire::tcp::{FastOpen, Flags, Segment, Seq};
+use wire::{arp, ethernet, icmpv6, ipv6, ndp};
 
 use super::input::{Input, pattern};
 use super::{config, sent};
@@ -524,7 +524,7 @@ fn frame(
     segment.extend(options);
     segment.resize(20 + options_len, 0);
     segment.extend(payload);
-    net::wire::tcp::finish_checksum(&mut segment, source, target);
+    wire::tcp::finish_checksum(&mut segment, source, target);
     let (protocol, ecn, payload_len) = (Protocol::Tcp, flags & 3, segment.len());
     let header = ip::Header { source, target, protocol, dscp: 0, ecn, hops: protocol.hops(), payload_len };
     let start = ethernet::HEADER_LEN + header.len();

@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 
 use net::stack::{Ecn, KeepAlive, ListenOptions};
-use net::wire::checksum;
 use net::{ConnId, EventKind, Stack};
 use queueing::{Label, Priority, Span, Time};
+use wire::checksum;
 
 use super::input::{Input, pattern};
 use super::{config, sent};

@@ -6,8 +6,8 @@
 use std::net::IpAddr;
 
 use net::stack::{UdpId, UdpOptions};
-use net::wire::udp;
 use queueing::Span;
+use wire::udp;
 
 use super::input::{Input, pattern};
 use crate::host::{Host, PAIRS, piece};

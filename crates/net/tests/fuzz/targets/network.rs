@@ -7,11 +7,11 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use net::stack::{Config, Ecn, Ipv6, ListenOptions, UdpId, UdpOptions};
-use net::wire::dhcp::{Kind, Message};
-use net::wire::ip::{self, Protocol};
-use net::wire::tcp::{Flags, Options, Segment, Seq};
-use net::wire::{arp, checksum, icmpv6, ipv6, udp};
 use queueing::{Span, Time};
+use wire::dhcp::{Kind, Message};
+use wire::ip::{self, Protocol};
+use wire::tcp::{Flags, Options, Segment, Seq};
+use wire::{arp, checksum, icmpv6, ipv6, udp};
 
 use super::input::Input;
 use crate::host::{Host, MAC, PAIRS, PEER4, PEER6, STACK_MAC, STACK4, STACK6, frame};

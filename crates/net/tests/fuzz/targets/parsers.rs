@@ -7,11 +7,11 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use net::device::Device;
 use net::device::pcap::{Pace, PcapTap, Replay};
 use net::steer::{FlowHash, Owner, Steering};
-use net::wire::dhcp::Message;
-use net::wire::tcp::{Options, Segment};
-use net::wire::udp::Datagram;
-use net::wire::{FourTuple, arp, checksum, ethernet, icmp as icmpv4, icmpv6, ip, ipv4, ipv6};
 use queueing::Time;
+use wire::dhcp::Message;
+use wire::tcp::{Options, Segment};
+use wire::udp::Datagram;
+use wire::{FourTuple, arp, checksum, ethernet, icmp as icmpv4, icmpv6, ip, ipv4, ipv6};
 
 const V4: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 const V6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 1);
@@ -92,7 +92,7 @@ pub fn icmpv6(data: &[u8]) {
             assert!(icmpv6::Message::parse(&buf, V6, V6).is_ok(), "an error reads back");
         }
         Ok(icmpv6::Message::Ndp(message)) => {
-            if let net::wire::ndp::Message::RouterAdvertisement(said) = &message {
+            if let wire::ndp::Message::RouterAdvertisement(said) = &message {
                 assert!(said.prefixes().count() <= data.len(), "prefixes end");
             }
             let mut buf = Vec::new();

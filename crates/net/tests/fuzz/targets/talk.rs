@@ -4,12 +4,12 @@
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
-use net::classify::l7::framing::FrameLength;
-use net::classify::l7::{Layout, Notes, Protocol, Request, RequestVisitor, StreamParser};
-use net::classify::rules::Policy;
-use net::classify::{FlowContext, FlowState, Memory, PacketMeta, TransportClassifier, Verdict};
-use net::wire::FourTuple;
+use classify::l7::framing::FrameLength;
+use classify::l7::{Layout, Notes, Protocol, Request, RequestVisitor, StreamParser};
+use classify::rules::Policy;
+use classify::{FlowContext, FlowState, Memory, PacketMeta, TransportClassifier, Verdict};
 use queueing::{Bytes, Time};
+use wire::FourTuple;
 
 /// Parsed verbs, paths or names, and the number of requests that ended.
 #[derive(Debug, Default, PartialEq)]

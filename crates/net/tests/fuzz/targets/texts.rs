@@ -1,6 +1,6 @@
 //! Fuzz targets of text formats: no text causes a panic, and a valid one works.
 
-use net::classify::{PacketView, Policy};
+use classify::{PacketView, Policy};
 use net::device::Device;
 use net::device::fault_injector::{FaultInjector, Rates};
 use net::device::memory;

@@ -1,6 +1,6 @@
 //! Order of service of queued requests, by mode.
 
-use net::classify::{DriverClassifier, TransportClassifier};
+use classify::{DriverClassifier, TransportClassifier};
 
 use super::*;
 

@@ -1,6 +1,6 @@
 //! Priority of connections whose segments differ in level, and of frames without a level.
 
-use net::classify::DriverClassifier;
+use classify::DriverClassifier;
 
 use super::*;
 
@@ -186,7 +186,7 @@ fn driver_classifier_failures_are_counted_and_the_stack_continues() {
 fn classifier_and_application_exchange_data_in_the_shared_bytes() {
     // The classifier counts a connection's segments and prefers connections that the application
     // has marked; the application returns the count.
-    let transport: net::classify::TransportClassifier = Arc::new(|flow| {
+    let transport: classify::TransportClassifier = Arc::new(|flow| {
         flow.private[1] += 1;
         Verdict::Level(if flow.private[9] == 9 { 0 } else { 5 })
     });
@@ -231,7 +231,7 @@ fn new_classifiers_apply_to_open_connections_and_queued_requests_keep_their_labe
     let (busy, waiting, id) = (world.connect(), world.connect(), world.connect());
     world.send(busy, "7 busy\n");
     world.send(waiting, "3 waits\n");
-    let turned: net::classify::TransportClassifier = Arc::new(|flow| match flow.payload.first() {
+    let turned: classify::TransportClassifier = Arc::new(|flow| match flow.payload.first() {
         Some(digit @ b'0'..=b'7') => Verdict::Level(b'7' - digit),
         _ => Verdict::NoVerdict,
     });

@@ -12,7 +12,7 @@
 
 use std::net::SocketAddr;
 
-use net::classify::l7::{Protocol, Request, RequestVisitor};
+use classify::l7::{Protocol, Request, RequestVisitor};
 use queueing::{Label, Priority, Span, Time};
 
 use super::outstanding::Waiting;

@@ -7,11 +7,11 @@
 //! requests wait on a connection, the answered one is unknown: none is recorded, all are counted.
 //!
 //! Bounds: [`MARKS_MAX`] segments per connection, one request, and the
-//! [`StreamParser`](net::classify::l7::StreamParser)'s own bound.
+//! [`StreamParser`](classify::l7::StreamParser)'s own bound.
 
 use std::collections::VecDeque;
 
-use net::classify::l7::{Protocol, Request, RequestVisitor};
+use classify::l7::{Protocol, Request, RequestVisitor};
 use queueing::{Label, Priority, Span, Time};
 
 use super::outstanding::Waiting;

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use net::classify::Verdict;
+use classify::Verdict;
 use net::stack::{ListenOptions, UdpOptions};
 use sched::dispatch::{Params, Steering};
 
@@ -124,9 +124,9 @@ const CASES: &[Case] = &[
 ];
 
 /// Counts after a request that the driver's classifier has seen.
-fn driven(verdict: fn(&net::classify::PacketView<'_>) -> Verdict) -> Counters {
+fn driven(verdict: fn(&classify::PacketView<'_>) -> Verdict) -> Counters {
     let mut world = World::new(1000);
-    let driver = Some(std::sync::Arc::new(move |view: &net::classify::PacketView<'_>| verdict(view)) as _);
+    let driver = Some(std::sync::Arc::new(move |view: &classify::PacketView<'_>| verdict(view)) as _);
     world.streams.set_classifiers(Classifiers { driver, ..Classifiers::default() });
     world.send(0, b"request");
     for _ in 0..5 {

@@ -3,8 +3,8 @@
 //~ datagrams: datagrams are delivered and collected in the order of labels; overflow is counted
 
 use net::stack::{SendOptions, UdpId, UdpOptions, UdpPath};
-use net::wire::icmp::Cause;
-use net::wire::ip::TrafficClass;
+use wire::icmp::Cause;
+use wire::ip::TrafficClass;
 
 use super::world::MAIL;
 use super::*;

@@ -2,7 +2,7 @@
 
 //~ programs: attempts to connect that are refused, unreachable or time out are reported and leave nothing
 
-use net::classify::PacketMeta;
+use classify::PacketMeta;
 use net::stack::ListenOptions;
 
 use super::*;

@@ -5,12 +5,12 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use net::classify::{Private, Verdict};
+use classify::{Private, Verdict};
 use net::device::memory::{MemoryDevice, pair};
 use net::stack::{Config, Datagram, EventKind, Info, Unreachable};
-use net::wire::ip::TrafficClass;
 use queueing::Span;
 use sched::dispatch::{Params, Steering};
+use wire::ip::TrafficClass;
 
 use super::super::*;
 use crate::mode::{Classifiers, Mode};

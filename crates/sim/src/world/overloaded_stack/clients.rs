@@ -7,9 +7,9 @@ use std::collections::VecDeque;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
+use classify::{DriverClassifier, PacketView, Verdict};
 use load::protocol::synthetic::{REQUEST_LEN_MIN, RESPONSE_LEN, Request};
 use load::short_connections::SourcePool;
-use net::classify::{DriverClassifier, PacketView, Verdict};
 use net::stack::CloseReason;
 use net::{ConnId, Event, EventKind};
 use queueing::{ArrivalTimes, Distribution, Priority, Rng, Span, Time};

@@ -7,10 +7,10 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use classify::scenarios::{KindAt, Magic, ServiceTimes, SpanAt, TagAt};
+use classify::{DriverClassifier, TransportClassifier, scenarios};
 use load::Synthetic;
 use load::protocol::synthetic::{KIND_AT, LENGTH_AT, LEVEL_AT, MAGIC};
-use net::classify::scenarios::{KindAt, Magic, ServiceTimes, SpanAt, TagAt};
-use net::classify::{DriverClassifier, TransportClassifier, scenarios};
 use queueing::{Bytes, Span};
 use runtime::App;
 use runtime::app::{Context, Framing, Outcome};

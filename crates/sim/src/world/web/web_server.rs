@@ -10,8 +10,8 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::rc::Rc;
 
+use classify::Private;
 use net::ConnId;
-use net::classify::Private;
 use queueing::event_order::{self, Rank, ReorderResult, reorder};
 use queueing::{Priority, PrioritySet, Span, Time};
 use runtime::socket_proxy::{AppEvent, AppSockets, AppStream, NotOpened, Read, WriteResult};

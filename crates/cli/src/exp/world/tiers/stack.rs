@@ -99,7 +99,7 @@ mod tests {
         assert_eq!(levels(&[32, 10]), Ok(vec![0, 6]));
         let error = levels(&[46, 10]).unwrap_err();
         assert!(error.contains("host.dscp [46, 10] is not among") && error.contains("32, 34"), "{error}");
-        let read = net::classify::Policy::parse(&policy(&[32, 10]).unwrap()).expect("a valid policy");
+        let read = classify::Policy::parse(&policy(&[32, 10]).unwrap()).expect("a valid policy");
         assert_eq!(read.rules().len(), 2);
     }
 }

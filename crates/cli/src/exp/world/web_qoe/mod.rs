@@ -183,7 +183,7 @@ fn row(class: &str, tally: &Tally, seconds: f64, cores: f64) -> Row {
 
 #[cfg(test)]
 mod tests {
-    use net::classify::rules::Policy;
+    use classify::rules::Policy;
 
     use super::*;
 

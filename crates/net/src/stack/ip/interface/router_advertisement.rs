@@ -8,10 +8,10 @@
 use std::net::Ipv6Addr;
 
 use queueing::{Span, Time};
+use wire::ipv6::MTU_MIN;
+use wire::ndp::{Prefix, RouterAdvertisement};
 
 use super::{Interface, OnLink, PREFIXES_MAX, ROUTERS_MAX, Router, within};
-use crate::wire::ipv6::MTU_MIN;
-use crate::wire::ndp::{Prefix, RouterAdvertisement};
 
 /// Shortest lifetime to which an unauthenticated advertisement can reduce an address's (RFC 4862
 /// §5.5.3).

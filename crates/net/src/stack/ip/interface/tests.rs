@@ -1,8 +1,9 @@
 //! Addresses, prefixes, routers and redirects over their lifetimes.
 
+use wire::ndp::{Prefix, RouterAdvertisement};
+
 use super::*;
 use crate::stack::ip::redirects::REDIRECTS_MAX;
-use crate::wire::ndp::{Prefix, RouterAdvertisement};
 
 const MAC: Mac = [2, 0, 0, 0, 0, 1];
 const ROUTER: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 9);

@@ -1,0 +1,285 @@
+//! Explanation of a packet's label: every evaluated rule and its first unmet condition.
+//!
+//! Rules are evaluated as by the classifiers, and each condition is then checked separately. The
+//! observations of the classifiers are neither used nor changed.
+
+use std::sync::Arc;
+
+use queueing::{Bytes, Span};
+
+use super::condition::{Conditions, Range};
+use super::matcher::{IP, Matcher, PacketAttrs, RTT, TRANSPORT};
+use super::{Policy, Rule};
+use crate::l7::{Kind, Nonsense, Notes, Protocol, Request, RequestVisitor, StreamParser};
+use crate::{FlowState, Layer, PacketMeta, PacketView, Verdict};
+
+/// Explanation for one request, or for a packet without one.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Explanation {
+    /// Request and protocol, or the reason why there is no request where rules need one. `None` if
+    /// no rule needs one.
+    pub request: Option<Result<(String, &'static str), String>>,
+    /// Evaluated rules in order, first at the driver and then at the transport. The last rule of
+    /// each layer may have matched.
+    pub tried: Vec<RuleTrace>,
+    /// Source of the decision.
+    pub decided: Decided,
+    /// Decision.
+    pub verdict: Verdict,
+}
+
+/// Evaluated rule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RuleTrace {
+    /// Index in [`Policy::rules`].
+    pub rule: usize,
+    /// First unmet condition; `None` if the rule matches.
+    pub missed: Option<UnmetCondition>,
+}
+
+/// Condition that does not hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnmetCondition {
+    /// Key of the condition in the policy.
+    pub condition: &'static str,
+    /// Value in the packet.
+    pub given: String,
+}
+
+/// Source of a decision.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decided {
+    /// Rule at this index in [`Policy::rules`].
+    Rule(usize),
+    /// The policy's default.
+    Default,
+    /// No source: the packet keeps the least urgent level.
+    Nobody,
+}
+
+impl Policy {
+    /// Explains the verdict on `frame`, once per request whose head it holds. `flow` is the state
+    /// of the connection and `expected` the expected service time of the requests.
+    #[must_use]
+    pub fn explain(&self, frame: &[u8], flow: FlowState, expected: Option<Span>) -> Vec<Explanation> {
+        let meta = PacketMeta::new(queueing::Time::ZERO, frame.len());
+        let view = PacketView::new(frame, &meta);
+        let driver = self.matcher(Layer::Driver);
+        let facts = Matcher::facts_of_any(&view);
+        let mut tried = Vec::new();
+        let hit = self.ask(Layer::Driver, &driver, &facts, &Said::nothing(), &mut tried);
+        let decided = match hit {
+            Some(rule) => Decided::Rule(rule),
+            None if self.default.is_some() && self.driver().is_some() => Decided::Default,
+            None => Decided::Nobody,
+        };
+        let asks_transport = view.tcp_payload().is_some_and(|payload| !payload.is_empty());
+        if self.says(decided) == Verdict::Drop || !asks_transport {
+            return vec![self.explained(None, tried, decided)];
+        }
+        let transport = self.matcher(Layer::Transport);
+        let payload = facts.payload;
+        let received = flow.received.max(Bytes::new(payload.len() as u64));
+        let facts = facts.on_flow(&FlowState { received, ..flow });
+        let requests = self.requests(&transport, facts.port, payload, expected);
+        let explain = |said: Said| {
+            let mut tried = tried.clone();
+            let facts = PacketAttrs { said: said.mark, ..facts };
+            let hit = self.ask(Layer::Transport, &transport, &facts, &said, &mut tried);
+            let asked = self.rules.iter().any(|rule| rule.layer == Layer::Transport);
+            let decided = match hit {
+                Some(rule) => Decided::Rule(rule),
+                None if decided == Decided::Nobody && asked && self.default.is_some() => Decided::Default,
+                None => decided,
+            };
+            self.explained(said.request, tried, decided)
+        };
+        requests.into_iter().map(explain).collect()
+    }
+
+    /// Evaluates the rules of `layer` in order; returns the first match.
+    fn ask(
+        &self,
+        layer: Layer,
+        matcher: &Matcher,
+        facts: &PacketAttrs<'_>,
+        said: &Said,
+        tried: &mut Vec<RuleTrace>,
+    ) -> Option<usize> {
+        let rules = self.rules.iter().enumerate().filter(|(_, rule)| rule.layer == layer);
+        for (index, (rule, Rule { conditions, .. })) in rules.enumerate() {
+            let matches = matcher.matches(index, facts);
+            let missed = conditions.missed(facts, said, index);
+            debug_assert_eq!(matches, missed.is_none(), "rule {rule}: {missed:?}");
+            tried.push(RuleTrace { rule, missed });
+            if matches {
+                return Some(rule);
+            }
+        }
+        None
+    }
+
+    /// Requests in `payload`, or one empty entry if there is none.
+    fn requests(&self, matcher: &Matcher, port: u16, payload: &[u8], expected: Option<Span>) -> Vec<Said> {
+        let Some(protocol) = matcher.spoken().on(port) else { return vec![Said::nothing()] };
+        let rules: Vec<&Rule> = self.rules.iter().filter(|rule| rule.layer == Layer::Transport).collect();
+        let notes = Arc::new(Notes::default());
+        let mut heard = Heard { matcher, rules, expected, said: Vec::new() };
+        StreamParser::new(protocol.clone(), Arc::clone(&notes), 0).read(0, payload, &mut heard);
+        if heard.said.is_empty() {
+            let why = Nonsense::ALL.into_iter().find(|why| notes.given_up(*why) > 0);
+            let why = why.map_or("its head is not complete".to_owned(), |why| why.to_string());
+            let request = Some(Err(format!("no request of {}: {why}", protocol.name())));
+            return vec![Said { request, ..Said::nothing() }];
+        }
+        heard.said
+    }
+
+    fn says(&self, decided: Decided) -> Verdict {
+        match decided {
+            Decided::Rule(rule) => self.rules[rule].verdict,
+            Decided::Default => self.default.map_or(Verdict::NoVerdict, Verdict::Level),
+            Decided::Nobody => Verdict::NoVerdict,
+        }
+    }
+
+    fn explained(
+        &self,
+        request: Option<Result<(String, &'static str), String>>,
+        tried: Vec<RuleTrace>,
+        decided: Decided,
+    ) -> Explanation {
+        Explanation { request, tried, decided, verdict: self.says(decided) }
+    }
+}
+
+/// Properties of a request.
+#[derive(Clone)]
+struct Said {
+    request: Option<Result<(String, &'static str), String>>,
+    mark: u64,
+    /// One entry per transport rule: true if its request condition holds.
+    holds: Vec<bool>,
+    expected: Option<Span>,
+}
+
+impl Said {
+    const fn nothing() -> Self {
+        Self { request: None, mark: 0, holds: Vec::new(), expected: None }
+    }
+}
+
+struct Heard<'a> {
+    matcher: &'a Matcher,
+    rules: Vec<&'a Rule>,
+    expected: Option<Span>,
+    said: Vec<Said>,
+}
+
+impl RequestVisitor for Heard<'_> {
+    fn begun(&mut self, protocol: &Protocol, request: &Request<'_>) -> u64 {
+        let expected = self.expected.filter(|_| Kind::of(protocol, request).is_some());
+        let asks = |rule: &&Rule| {
+            let asks = rule.conditions.asks.as_ref();
+            asks.is_some_and(|asks| asks.protocol == *protocol && asks.hold(request))
+        };
+        self.said.push(Said {
+            request: Some(Ok((shown(request), protocol.name()))),
+            mark: self.matcher.mark(protocol, request, expected),
+            holds: self.rules.iter().map(asks).collect(),
+            expected,
+        });
+        0
+    }
+
+    fn touched(&mut self, _: u64) {}
+
+    fn ended(&mut self) {}
+}
+
+fn shown(request: &Request<'_>) -> String {
+    match request {
+        Request::Http { method, path, .. } => format!("{method} {path}"),
+        Request::Command { verb, key: [] } => verb.escape_ascii().to_string(),
+        Request::Command { verb, key } => format!("{} {}", verb.escape_ascii(), key.escape_ascii()),
+        Request::Tls { name: Some(name) } => name.escape_ascii().to_string(),
+        Request::Tls { name: None } => "a hello that names no server".to_owned(),
+        Request::Message { bytes } => bytes.escape_ascii().to_string(),
+    }
+}
+
+impl Conditions {
+    /// First condition that does not hold.
+    fn missed(&self, facts: &PacketAttrs<'_>, said: &Said, index: usize) -> Option<UnmetCondition> {
+        let missed = |condition, given: String| Some(UnmetCondition { condition, given });
+        let outside = |range: Option<Range>, value: u64| range.is_some_and(|range| !range.contains(value));
+        let none = |text: &str| text.to_owned();
+        if (self.port.is_some() || !self.patterns().is_empty()) && facts.has & TRANSPORT == 0 {
+            let condition = match (self.port, &self.http) {
+                (Some(_), _) => "port",
+                (None, Some(_)) => "http",
+                (None, None) => "bytes",
+            };
+            return missed(condition, none("not there: the packet is neither TCP nor UDP"));
+        }
+        if (self.source.is_some() || self.dscp.is_some()) && facts.has & IP == 0 {
+            let condition = if self.source.is_some() { "source" } else { "dscp" };
+            return missed(condition, none("not there: the packet is not IP"));
+        }
+        if outside(self.port, facts.port.into()) {
+            return missed("port", facts.port.to_string());
+        }
+        if self.source.is_some_and(|source| !source.contains(facts.source)) {
+            let addr = std::net::Ipv6Addr::from_bits(facts.source).to_canonical();
+            return missed("source", addr.to_string());
+        }
+        if outside(self.dscp, facts.dscp.into()) {
+            return missed("dscp", facts.dscp.to_string());
+        }
+        if outside(self.length, facts.length.into()) {
+            return missed("length", facts.length.to_string());
+        }
+        if self.patterns().iter().any(|pattern| !pattern.matches(facts.payload)) {
+            let start = &facts.payload[..facts.payload.len().min(SHOWN_BYTES)];
+            let condition = if self.http.is_some() { "http" } else { "bytes" };
+            return missed(condition, format!("\"{}\"", start.escape_ascii()));
+        }
+        if let Some(asks) = &self.asks
+            && !said.holds.get(index).is_some_and(|holds| *holds)
+        {
+            return missed(
+                asks.protocol.name(),
+                match &said.request {
+                    Some(Ok((request, _))) => request.clone(),
+                    Some(Err(why)) => why.clone(),
+                    None => format!("not read on port {}", facts.port),
+                },
+            );
+        }
+        if self.service.is_some() {
+            match said.expected {
+                None => return missed("service", none("not known yet")),
+                Some(span) if outside(self.service, span.as_nanos()) => {
+                    return missed("service", span.to_string());
+                }
+                Some(_) => {}
+            }
+        }
+        if outside(self.received, facts.received) {
+            return missed("received", format!("{} B", facts.received));
+        }
+        if self.rtt.is_some() && facts.has & RTT == 0 {
+            return missed("rtt", none("not known yet"));
+        }
+        if outside(self.rtt, facts.rtt) {
+            return missed("rtt", Span::from_nanos(facts.rtt).to_string());
+        }
+        if outside(self.loss, facts.loss) {
+            return missed("loss", f32::from_bits(facts.loss as u32).to_string());
+        }
+        None
+    }
+}
+
+/// Bytes of a payload in an explanation.
+const SHOWN_BYTES: usize = 24;

@@ -1,0 +1,269 @@
+//! Compiled rules of one layer: each rule is a row of comparisons, in which an absent condition is
+//! a range that contains everything.
+
+use queueing::Span;
+
+use super::condition::{Cidr, Conditions, Range, bits, loss_order};
+use super::pattern::Pattern;
+use super::port_protocols::PortProtocols;
+use super::request_match::RequestMatch;
+use crate::l7::{Protocol, Request};
+use crate::{FlowContext, FlowState, PacketView, Verdict};
+
+/// Rules in the order of evaluation.
+pub struct Matcher {
+    rows: Box<[Row]>,
+    /// Attributes that any row needs.
+    needs: u8,
+    /// Request conditions of the rows, each a bit of a request's mark.
+    questions: Box<[Question]>,
+    /// Protocols of the server's ports.
+    spoken: PortProtocols,
+    /// Verdict when no rule matches.
+    pub default: Verdict,
+}
+
+/// Most rules with a request condition: the bits of a mark.
+pub const ASKS_MAX: usize = u64::BITS as usize;
+
+struct Question {
+    asks: RequestMatch,
+    service: Option<Range>,
+}
+
+struct Row {
+    needs: u8,
+    /// Bit that a request's mark must have.
+    said: u64,
+    dscp: Small,
+    port: Small,
+    length: Small,
+    source: Cidr,
+    verdict: Verdict,
+    flow: Option<Box<FlowRow>>,
+    patterns: Box<[Pattern]>,
+}
+
+struct FlowRow {
+    received: Range,
+    rtt: Range,
+    loss: Range,
+}
+
+/// 16-bit range.
+#[derive(Clone, Copy)]
+struct Small {
+    min: u16,
+    more: u16,
+}
+
+impl Small {
+    fn new(range: Option<Range>) -> Self {
+        let Range { min, max } = range.unwrap_or(Range { min: 0, max: u16::MAX.into() });
+        Self { min: min as u16, more: (max - min) as u16 }
+    }
+
+    #[inline]
+    const fn contains(self, value: u16) -> bool {
+        value.wrapping_sub(self.min) <= self.more
+    }
+}
+
+/// Attributes of a packet.
+#[derive(Clone, Copy, Default)]
+pub struct PacketAttrs<'a> {
+    pub has: u8,
+    /// Mark of the packet's request.
+    pub said: u64,
+    pub dscp: u8,
+    pub port: u16,
+    pub length: u16,
+    pub source: u128,
+    pub payload: &'a [u8],
+    pub received: u64,
+    pub rtt: u64,
+    pub loss: u64,
+}
+
+/// The packet is IP with complete headers.
+pub const IP: u8 = 1;
+/// The packet is unfragmented TCP or UDP with complete headers.
+pub const TRANSPORT: u8 = 2;
+/// The flow has a round-trip time sample.
+pub const RTT: u8 = 4;
+
+impl PacketAttrs<'_> {
+    /// Adds the attributes of the connection `flow`.
+    pub fn on_flow(self, flow: &FlowState) -> Self {
+        Self {
+            has: self.has | if flow.srtt.is_some() { RTT } else { 0 },
+            received: flow.received.get(),
+            rtt: flow.srtt.map_or(0, Span::as_nanos),
+            loss: loss_order(flow.loss),
+            ..self
+        }
+    }
+
+    /// Attributes of a segment at the transport.
+    pub fn of_flow<'a>(cx: &'a FlowContext<'_>) -> PacketAttrs<'a> {
+        PacketAttrs {
+            has: IP | TRANSPORT | if cx.flow.srtt.is_some() { RTT } else { 0 },
+            said: 0,
+            dscp: 0,
+            port: cx.tuple.local_port,
+            length: cx.meta.bytes,
+            source: bits(cx.tuple.remote),
+            payload: cx.payload,
+            received: cx.flow.received.get(),
+            rtt: cx.flow.srtt.map_or(0, queueing::Span::as_nanos),
+            loss: loss_order(cx.flow.loss),
+        }
+    }
+}
+
+impl Matcher {
+    pub fn new<'a>(rules: impl Iterator<Item = (&'a Conditions, Verdict)>, default: Verdict) -> Self {
+        let (mut questions, mut spoken) = (Vec::new(), Vec::new());
+        let rows: Box<[Row]> = rules
+            .map(|(conditions, verdict)| {
+                let said = conditions.asks.as_ref().map_or(0, |asks| {
+                    spoken.push((conditions.port.unwrap_or(Range::FULL), asks.protocol.clone()));
+                    questions.push(Question { asks: asks.clone(), service: conditions.service });
+                    1 << (questions.len() - 1)
+                });
+                Row::new(conditions, verdict, said)
+            })
+            .collect();
+        assert!(questions.len() <= ASKS_MAX, "the parser rejects more");
+        let needs = rows.iter().fold(0, |needs, row| needs | row.needs);
+        Self { rows, needs, questions: questions.into(), spoken: PortProtocols::new(spoken), default }
+    }
+
+    /// Protocols of the server's ports, as named in the rules.
+    pub const fn spoken(&self) -> &PortProtocols {
+        &self.spoken
+    }
+
+    /// True if any rule has a request condition.
+    pub const fn asks(&self) -> bool {
+        !self.questions.is_empty()
+    }
+
+    /// True if any rule has a condition on the expected service time.
+    pub fn learns(&self) -> bool {
+        self.questions.iter().any(|question| question.service.is_some())
+    }
+
+    /// True if any rule drops.
+    pub fn drops(&self) -> bool {
+        self.rows.iter().any(|row| row.verdict == Verdict::Drop)
+    }
+
+    /// Mark of `request`: one bit per request condition that it fulfils.
+    pub fn mark(&self, protocol: &Protocol, request: &Request<'_>, expected: Option<Span>) -> u64 {
+        let holds = |question: &Question| {
+            question.asks.protocol == *protocol
+                && question.asks.hold(request)
+                && question
+                    .service
+                    .is_none_or(|range| expected.is_some_and(|span| range.contains(span.as_nanos())))
+        };
+        let bits = self.questions.iter().enumerate().filter(|(_, question)| holds(question));
+        bits.fold(0, |mark, (bit, _)| mark | 1 << bit)
+    }
+
+    pub const fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// All attributes that the driver can see.
+    pub fn facts_of_any<'a>(packet: &PacketView<'a>) -> PacketAttrs<'a> {
+        Self::facts(packet, IP | TRANSPORT)
+    }
+
+    /// Attributes that the driver can see and that any rule needs.
+    #[inline]
+    pub fn facts_of_packet<'a>(&self, packet: &PacketView<'a>) -> PacketAttrs<'a> {
+        Self::facts(packet, self.needs)
+    }
+
+    #[inline]
+    fn facts<'a>(packet: &PacketView<'a>, needs: u8) -> PacketAttrs<'a> {
+        let length = u16::try_from(packet.len()).unwrap_or(u16::MAX);
+        let mut facts = PacketAttrs { length, ..PacketAttrs::default() };
+        if needs == 0 {
+            return facts;
+        }
+        let Some(ip) = packet.ip() else { return facts };
+        facts.has = IP;
+        facts.source = bits(ip.source());
+        facts.dscp = ip.dscp();
+        if needs & TRANSPORT != 0
+            && let Some((_, port, payload)) = ip.transport()
+        {
+            facts.has |= TRANSPORT;
+            facts.port = port;
+            facts.payload = payload;
+        }
+        facts
+    }
+
+    /// True if rule `index` of this layer matches.
+    pub fn matches(&self, index: usize, facts: &PacketAttrs<'_>) -> bool {
+        self.rows[index].matches(facts)
+    }
+
+    /// Verdict of the first matching rule.
+    #[inline]
+    pub fn verdict(&self, facts: &PacketAttrs<'_>) -> Option<Verdict> {
+        self.rows.iter().find(|row| row.matches(facts)).map(|row| row.verdict)
+    }
+}
+
+impl Row {
+    fn new(conditions: &Conditions, verdict: Verdict, said: u64) -> Self {
+        let c = conditions;
+        let patterns: Box<[Pattern]> = c.patterns().into();
+        let need = |bit, wanted| if wanted { bit } else { 0 };
+        let flow = (c.received.is_some() || c.rtt.is_some() || c.loss.is_some()).then(|| {
+            Box::new(FlowRow {
+                received: c.received.unwrap_or(Range::FULL),
+                rtt: c.rtt.unwrap_or(Range::FULL),
+                loss: c.loss.unwrap_or(Range::FULL),
+            })
+        });
+        Self {
+            needs: need(IP, c.source.is_some() || c.dscp.is_some())
+                | need(IP | TRANSPORT, c.port.is_some() || !patterns.is_empty())
+                | need(RTT, c.rtt.is_some()),
+            said,
+            dscp: Small::new(c.dscp),
+            port: Small::new(c.port),
+            length: Small::new(c.length),
+            source: c.source.unwrap_or(Cidr::ANY),
+            verdict,
+            flow,
+            patterns,
+        }
+    }
+
+    #[inline]
+    fn matches(&self, facts: &PacketAttrs<'_>) -> bool {
+        self.needs & !facts.has == 0
+            && self.said & !facts.said == 0
+            && self.length.contains(facts.length)
+            && self.port.contains(facts.port)
+            && self.dscp.contains(facts.dscp.into())
+            && self.source.contains(facts.source)
+            && self.flow.as_ref().is_none_or(|flow| flow.matches(facts))
+            && self.patterns.iter().all(|pattern| pattern.matches(facts.payload))
+    }
+}
+
+impl FlowRow {
+    fn matches(&self, facts: &PacketAttrs<'_>) -> bool {
+        self.received.contains(facts.received)
+            && self.rtt.contains(facts.rtt)
+            && self.loss.contains(facts.loss)
+    }
+}

@@ -1,0 +1,172 @@
+//! Transport rules with request conditions.
+//!
+//! The connection stores its request state ([`Memory`]): a [`StreamParser`] and the request that
+//! waits for its answer. Each condition is evaluated once per request, when its head is complete.
+//! The results, one bit each, decide about the later segments of the request.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use queueing::Time;
+
+use super::Observed;
+use super::matcher::{Matcher, PacketAttrs};
+use crate::combine::more_urgent;
+use crate::l7::{Kind, Protocol, Request, RequestVisitor, StreamParser};
+use crate::{FlowContext, Memory, Verdict};
+
+/// Transport rules and their estimator.
+pub struct RequestRules {
+    pub matcher: Matcher,
+    observed: Arc<Observed>,
+    learns: bool,
+    drops: bool,
+}
+
+impl RequestRules {
+    pub fn new(matcher: Matcher, observed: Arc<Observed>) -> Self {
+        let (learns, drops) = (matcher.learns(), matcher.drops());
+        Self { matcher, observed, learns, drops }
+    }
+
+    /// Verdict on a segment with the attributes `facts`.
+    pub fn verdict_of(&self, cx: &FlowContext<'_>, facts: &PacketAttrs<'_>) -> Verdict {
+        match self.matcher.verdict(facts) {
+            Some(verdict) => verdict,
+            None if cx.meta.priority.is_some() => Verdict::NoVerdict,
+            None => self.matcher.default,
+        }
+    }
+
+    /// Verdict on a segment.
+    pub fn verdict(&self, cx: &mut FlowContext<'_>) -> Verdict {
+        let Some(protocol) = self.matcher.spoken().on(cx.tuple.local_port) else {
+            return self.verdict_of(cx, &PacketAttrs::of_flow(cx));
+        };
+        let start = cx.flow.received.get().saturating_sub(cx.payload.len() as u64);
+        let Some(mut memory) = cx.memory.as_deref_mut().map(|memory| {
+            memory.take().unwrap_or_else(|| Box::new(Listening::new(self, protocol.clone(), start)))
+        }) else {
+            return self.verdict_of(cx, &PacketAttrs::of_flow(cx));
+        };
+        let verdict = match (&mut *memory as &mut dyn Any).downcast_mut::<Listening>() {
+            Some(listening) => {
+                if !Arc::ptr_eq(&listening.observed, &self.observed) {
+                    listening.change_rules(self, protocol, start);
+                }
+                listening.hear(self, cx, start)
+            }
+            // Memory of another classifier: requests are unknown.
+            None => self.verdict_of(cx, &PacketAttrs::of_flow(cx)),
+        };
+        if let Some(place) = cx.memory.as_deref_mut() {
+            *place = Some(memory);
+        }
+        verdict
+    }
+}
+
+/// Request state of one connection.
+#[derive(Clone)]
+struct Listening {
+    reader: StreamParser,
+    waiting: Waiting,
+    observed: Arc<Observed>,
+}
+
+/// Complete requests without an answer.
+#[derive(Clone, Copy, Default)]
+struct Waiting {
+    /// Number of requests.
+    count: u32,
+    /// Kind of the only one, or of the current request if none waits.
+    kind: Option<Kind>,
+    /// Time at which that request was complete.
+    since: Time,
+}
+
+impl Listening {
+    fn new(ears: &RequestRules, protocol: Protocol, start: u64) -> Self {
+        let observed = Arc::clone(&ears.observed);
+        let reader = StreamParser::new(protocol, Arc::clone(&observed.notes), start);
+        Self { reader, waiting: Waiting::default(), observed }
+    }
+
+    /// Switches to the rules of `ears`. If the new rules read the same protocol and no bytes were
+    /// missed, request boundaries stay known. The mark of the current request does not, because the
+    /// old rules computed it.
+    fn change_rules(&mut self, ears: &RequestRules, protocol: &Protocol, start: u64) {
+        if !self.reader.is_in_sync(protocol, start) {
+            *self = Self::new(ears, protocol.clone(), start);
+            return;
+        }
+        self.observed = Arc::clone(&ears.observed);
+        self.reader.set_visitor(Arc::clone(&ears.observed.notes));
+    }
+
+    fn hear(&mut self, ears: &RequestRules, cx: &FlowContext<'_>, start: u64) -> Verdict {
+        // The bytes of a dropped segment arrive again.
+        let before = ears.drops.then(|| self.clone());
+        let facts = PacketAttrs::of_flow(cx);
+        let waiting = &mut self.waiting;
+        let mut hearing = Hearing { ears, cx, facts, waiting, most_urgent: None };
+        self.reader.read(start, cx.payload, &mut hearing);
+        let verdict = hearing.most_urgent.unwrap_or_else(|| ears.verdict_of(cx, &facts));
+        if verdict == Verdict::Drop
+            && let Some(before) = before
+        {
+            *self = before;
+        }
+        verdict
+    }
+}
+
+impl Memory for Listening {
+    /// Observes the service time of a single waiting request. With several, the answered one is
+    /// unknown.
+    fn on_answer(&mut self, now: Time) {
+        let waiting = std::mem::take(&mut self.waiting);
+        if waiting.count == 1
+            && let Some(kind) = &waiting.kind
+        {
+            self.observed.learned.observe(now, kind, now.since(waiting.since));
+        } else if waiting.count == 0 {
+            // The current request is still unanswered.
+            self.waiting.kind = waiting.kind;
+        }
+    }
+}
+
+/// Segment being parsed.
+struct Hearing<'a, 'c> {
+    ears: &'a RequestRules,
+    cx: &'a FlowContext<'c>,
+    facts: PacketAttrs<'a>,
+    waiting: &'a mut Waiting,
+    most_urgent: Option<Verdict>,
+}
+
+impl RequestVisitor for Hearing<'_, '_> {
+    fn begun(&mut self, protocol: &Protocol, request: &Request<'_>) -> u64 {
+        let kind = Kind::of(protocol, request).filter(|_| self.ears.learns);
+        let expected = kind.and_then(|kind| self.ears.observed.learned.expected(self.cx.now, &kind));
+        // Unknown if another request waits: either may be answered first.
+        self.waiting.kind = kind.filter(|_| self.waiting.count == 0);
+        self.ears.matcher.mark(protocol, request, expected)
+    }
+
+    fn touched(&mut self, mark: u64) {
+        let verdict = self.ears.verdict_of(self.cx, &PacketAttrs { said: mark, ..self.facts });
+        // The driver's verdict takes part in the comparison where no rule decides.
+        let verdict = match (verdict, self.cx.meta.priority) {
+            (Verdict::NoVerdict, Some(priority)) => priority.into(),
+            _ => verdict,
+        };
+        self.most_urgent = Some(self.most_urgent.map_or(verdict, |other| more_urgent(other, verdict)));
+    }
+
+    fn ended(&mut self) {
+        self.waiting.count = self.waiting.count.saturating_add(1);
+        self.waiting.since = self.cx.now;
+    }
+}
