@@ -109,7 +109,7 @@ pub(crate) fn polled(fds: &mut [libc::pollfd], found: c_int) -> c_int {
     found
 }
 
-/// The same for epoll events; `number` returns the connection of an event.
+/// Adds errors of ended connections to epoll events; `number` returns the connection of an event.
 pub(crate) fn epolled(events: &mut [libc::epoll_event], number: impl Fn(&libc::epoll_event) -> Option<u64>) {
     const HUP: c_uint = libc::EPOLLHUP as c_uint;
     const ERR: c_uint = libc::EPOLLERR as c_uint;

@@ -68,7 +68,7 @@ impl Args {
         self.joined(&[], &ReportCounter::default())
     }
 
-    /// The same, with the queue reports of services in `files`.
+    /// Admission control as the flags ask, with the queue reports of services in `files`.
     ///
     /// # Errors
     /// An unknown policy, or too many files.

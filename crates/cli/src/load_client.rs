@@ -32,7 +32,7 @@ pub fn xdp(device: &str, addr: Ipv4Addr) -> Result<(AfXdp, [u8; 6]), String> {
     Ok((queues.pop().ok_or("the interface has no queue")?, mac))
 }
 
-/// The same on each queue.
+/// AF_XDP sockets on each queue of the interface.
 ///
 /// # Errors
 /// As [`xdp`].

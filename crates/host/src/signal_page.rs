@@ -45,7 +45,7 @@ impl SharedPage {
         Self::named(NAME, lanes)
     }
 
-    /// The same under the caller's name, for which no scheduler looks.
+    /// Creates a page under the caller's name, which no scheduler looks for.
     pub(crate) fn named(name: &str, lanes: usize) -> io::Result<Self> {
         let file = memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
         ftruncate(&file, size_of::<SignalPage>() as u64)?;

@@ -163,7 +163,7 @@ impl StageHistograms {
         Self::of(&Histogram::new(), classes, stages)
     }
 
-    /// The same with two digits, see [`Histogram::coarse`].
+    /// Empty histograms with two digits, see [`Histogram::coarse`].
     #[must_use]
     pub fn coarse(classes: &[&str], stages: &[&str]) -> Self {
         Self::of(&Histogram::coarse(), classes, stages)

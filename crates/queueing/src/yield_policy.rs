@@ -28,7 +28,7 @@ const LATE_MAX: Span = Span::from_millis(4);
 const SAMPLES: u64 = 16;
 /// Units of work between yields after late returns: at first.
 const PAUSE_MIN: u32 = 64;
-/// The same: at most.
+/// Units of work between yields after late returns: at most.
 const PAUSE_MAX: u32 = 4096;
 
 impl YieldPolicy {

@@ -226,7 +226,7 @@ impl ExperimentResult {
         table
     }
 
-    /// The same figures as one JSON object, with all data that a page needs (`spec/results.md`).
+    /// All figures as one JSON object, with all data that a page needs (`spec/results.md`).
     #[must_use]
     pub fn json(&self) -> Value {
         let figures = self.measured.runs.iter().flat_map(|run| {

@@ -63,7 +63,7 @@ impl Answer<'_> {
         format!("request: {bytes} bytes, {peer} → port {port}: {what}\n{table}{outcome}: {by}\n")
     }
 
-    /// The same as JSON.
+    /// The explanation as JSON.
     pub(super) fn json(&self, explained: &Explanation) -> serde_json::Value {
         let tried = explained.tried.iter().map(|tried| {
             let rule = self.rule(tried);

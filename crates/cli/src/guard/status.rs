@@ -185,7 +185,7 @@ fn as_json(device: &str, status: &Status) -> serde_json::Value {
     })
 }
 
-/// The same figures for Prometheus and the live view.
+/// Status figures for Prometheus and the live view.
 pub(super) fn figures(device: &str, status: &Status) -> Vec<Figure> {
     let (counts, seen) = (&status.counts, &status.seen);
     let of_device = Labels::none().with("device", device);

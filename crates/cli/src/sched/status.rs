@@ -110,7 +110,7 @@ impl Status {
         mark.before.iter_mut().zip(&mut mark.longest).enumerate().map(of).collect()
     }
 
-    /// The same as figures for the live view.
+    /// Figures of the tasks for the live view.
     pub fn figures(
         &mut self,
         now: Time,

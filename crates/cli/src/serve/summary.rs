@@ -56,7 +56,7 @@ fn quantiles(histogram: &queueing::Histogram) -> [Span; 3] {
     SHOWN.map(|(q, _)| histogram.quantile(q))
 }
 
-/// The same of every shard, after `header`.
+/// Summary of every shard as JSON, after `header`.
 pub(super) fn json(header: &Header, stats: &[Stats]) -> Value {
     let shards: Vec<_> = stats.iter().map(shard).collect();
     let body = json!({ "world": "host", "shards": shards, "plots": [waits_plot(stats)] });

@@ -91,7 +91,7 @@ const INFO_MAP_COUNT: usize = 52;
 const INFO_MAPS: usize = 56;
 const INFO_NAME: usize = 64;
 
-/// The same for a link, and offset of its program's ID.
+/// Length of a link's information, and offset of its program's ID.
 const LINK_INFO_LEN: usize = 32;
 const LINK_INFO_PROGRAM: usize = 8;
 

@@ -28,7 +28,7 @@ pub trait Manager: Cores {
     /// State that all mechanisms share.
     fn taken(&self) -> &ManagedTasks;
 
-    /// The same, mutable.
+    /// State that all mechanisms share, mutable.
     fn taken_mut(&mut self) -> &mut ManagedTasks;
 
     /// Replaces the thresholds of `task` by those of `spec`.

@@ -61,7 +61,7 @@ impl Model {
         }
     }
 
-    /// The same, with RST as response.
+    /// Model that answers a shed SYN with RST.
     #[must_use]
     pub fn with_reset(self) -> Self {
         Self { resets: true, ..self }

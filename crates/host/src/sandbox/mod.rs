@@ -31,7 +31,7 @@ pub use user::{User, UserError};
 pub enum Duty {
     /// Serves open devices: no capability.
     Serve,
-    /// The same, on sockets that it hands to programs which it has started and must end, whatever user
+    /// Serves on sockets that it passes to programs which it has started and must end, whatever user
     /// they run as: CAP_KILL.
     Run {
         /// True if it reads their queue reports, as a guard does.

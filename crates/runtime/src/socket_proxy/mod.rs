@@ -90,7 +90,7 @@ pub const HANDED_MAX: usize = 64;
 const DRIVEN_MAX: usize = 128;
 /// Maximum of output bytes per round; newly urgent connections come first in the next.
 pub const COLLECTED_MAX: usize = 256 * 1024;
-/// The same while levels differ, so that a round is short: some 30 segments.
+/// Maximum of output bytes per round while levels differ: some 30 segments, so that a round is short.
 pub const COLLECTED_SHORT: usize = 32 * 1024;
 /// Longest hold of small segments (tcp(7), TCP_CORK).
 const CORKED_MAX: Span = Span::from_millis(200);

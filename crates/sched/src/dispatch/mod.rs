@@ -151,7 +151,7 @@ impl IdleWorkers {
         queueing::Priority::all().filter(|p| !self.accepting[p.index()].is_empty()).collect()
     }
 
-    /// The same, restricted to the workers in `set`.
+    /// Idle workers and their priorities, restricted to the workers in `set`.
     #[must_use]
     pub fn within(&self, set: &WorkerSet) -> Self {
         Self { accepting: self.accepting.map(|workers| workers.and(set)) }

@@ -82,7 +82,7 @@ pub enum Verdict {
     Fails,
 }
 
-/// The same tests on both stacks.
+/// Results of one test suite on both stacks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Results {
     /// Name and version of the source.

@@ -61,7 +61,7 @@ impl Counters {
         Self::find(Path::new("/"), cores, &|event| perf::open(event))
     }
 
-    /// The same for the machine whose `/sys` is at `root`.
+    /// Counters of the machine whose `/sys` is at `root`.
     fn find(root: &Path, cores: &[CoreId], open: Open<'_>) -> Result<Self, String> {
         let mut why = Vec::new();
         for (name, look) in MECHANISMS {

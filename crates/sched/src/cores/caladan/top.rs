@@ -47,7 +47,7 @@ enum Need {
     TimeSlice,
     /// The queueing delay exceeds THRESH_QD, or a request is late.
     Queue,
-    /// The same, and the task is below its guarantee.
+    /// The queueing delay exceeds THRESH_QD, and the task is below its guarantee.
     Guarantee,
     /// The task has had work and no core for `starve_max`.
     Starving,
@@ -69,7 +69,7 @@ impl Top {
         }
     }
 
-    /// The same with another `period` and blind to siblings.
+    /// Allocator with another `period` that ignores hyperthread siblings.
     pub fn blind(self, period: Span) -> Self {
         Self { period, siblings: false, ..self }
     }

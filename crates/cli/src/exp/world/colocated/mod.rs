@@ -104,7 +104,7 @@ enum Sharing {
     Parties,
     /// `greenwave sched` with policy `caladan`.
     Caladan,
-    /// The same by the mechanism `runtime`: LC publishes its queueing delay.
+    /// `greenwave sched` with policy `caladan` by the mechanism `runtime`: LC publishes its queueing delay.
     CaladanRuntime,
 }
 

@@ -35,7 +35,7 @@ pub enum BestEffort {
     StreamDram,
     /// Compute-bound simulation with a small working set.
     Swaptions,
-    /// The same with the Boehm collector's malloc.
+    /// Swaptions with the Boehm collector's malloc.
     SwaptionsGc,
     /// Clustering of a stream.
     Streamcluster,
