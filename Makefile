@@ -11,7 +11,7 @@ export PROPTEST_RNG_SEED ?= 20261121
 TARGET = $(or $(CARGO_TARGET_DIR),target)
 GREENWAVE = $(TARGET)/release/greenwave
 
-.PHONY: demo test test-built miri test-dpdk clippy clippy-bpf test-search test-vm test-container test-static test-programs test-java reference ci bench fuzz exp-smoke exp-host results testbed workloads clean build build-static toolchain tools programs dpdk bpf java
+.PHONY: demo test test-built miri test-dpdk clippy clippy-bpf test-search test-vm test-container test-static test-programs test-java reference ci bench fuzz exp-smoke exp-host results testbed workloads site clean build build-static toolchain tools programs dpdk bpf java
 
 # The mixed workload under none, lns, darc and adps: a table, and report.html.
 demo: build
@@ -148,6 +148,19 @@ workloads: toolchain tools
 	RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
 	  memcached x264 libgc-dev gcc libc6-dev >/dev/null \
 	|| echo "note: apt-get could not install memcached, x264 and libgc-dev"
+
+# The guide, and the pages that it links to, as a site in target/guide. mdBook is built from crates.io where this
+# version is not installed: some minutes.
+MDBOOK_VERSION ?= 0.5.4
+site: toolchain
+	@$(CARGO) run --quiet --locked -p xtask -- site
+	@book=$$(command -v mdbook); \
+	if [ "$$("$${book:-false}" --version 2>/dev/null)" != "mdbook v$(MDBOOK_VERSION)" ]; then \
+	  book=$(TARGET)/tools/bin/mdbook; \
+	  $(CARGO) install --quiet --locked mdbook@$(MDBOOK_VERSION) --no-default-features --features search \
+	    --root $(TARGET)/tools; \
+	fi; \
+	"$$book" build $(TARGET)/site && echo "site: $(TARGET)/guide/index.html"
 
 clean: toolchain
 	$(CARGO) clean

@@ -1,4 +1,5 @@
-//! Maintenance commands of the workspace: `cargo run -p xtask -- tidy`, `… -- spec`, `… -- dist`.
+//! Maintenance commands of the workspace: `cargo run -p xtask -- tidy`, `… -- spec`, `… -- picture`,
+//! `… -- site`, `… -- dist`.
 //!
 //! Not a build system: cargo builds and tests.
 #![forbid(unsafe_code)]
@@ -7,6 +8,9 @@ use std::path::Path;
 use std::process::ExitCode;
 
 mod dist;
+mod links;
+mod picture;
+mod site;
 mod spec;
 mod tidy;
 
@@ -16,10 +20,12 @@ fn main() -> ExitCode {
     match args.first().map(String::as_str) {
         Some("tidy") => tidy::run(root),
         Some("spec") => spec::run(root),
+        Some("picture") => picture::run(root),
+        Some("site") => site::run(root),
         Some("dist") => dist::run(root, &args[1..]),
         other => {
             eprintln!(
-                "error: {} is none of tidy, spec, dist\n  try: cargo run -p xtask -- tidy",
+                "error: {} is none of tidy, spec, picture, site, dist\n  try: cargo run -p xtask -- tidy",
                 other.unwrap_or("nothing")
             );
             ExitCode::from(2)

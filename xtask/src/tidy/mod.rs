@@ -13,6 +13,8 @@ mod words;
 
 pub(crate) use words::wrong_start;
 
+use crate::links;
+use crate::picture;
 use crate::spec::{self, Tree};
 
 /// A violated rule.
@@ -59,6 +61,8 @@ fn look(root: &Path) -> Result<(usize, Vec<Finding>), String> {
         .extend(dependencies::check(architecture.as_deref().unwrap_or(""), &dependencies::edges(&metadata)?));
     let tree = read_tree(root)?;
     findings.extend(spec::check(&tree));
+    findings.extend(links::check(&tree));
+    findings.extend(picture::check(&tree));
     findings.extend(tree.iter().flat_map(|(file, text)| lines::check(file, text)));
     findings.extend(tree.iter().flat_map(|(file, text)| words::check(file, text)));
     Ok((tree.len(), findings))
