@@ -15,7 +15,7 @@ impl Next {
         Self { name, found: AtomicPtr::new(std::ptr::null_mut()) }
     }
 
-    /// Its address, not null, if the C library has it.
+    /// Address, not null, if the C library has it.
     pub(crate) fn find(&self) -> Option<*mut c_void> {
         let found = self.found.load(Ordering::Relaxed);
         if !found.is_null() {

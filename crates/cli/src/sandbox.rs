@@ -17,7 +17,7 @@ pub struct Flags {
     kept: Kept,
 }
 
-/// Those of a command that has to stay who it is.
+/// Flags of a command that cannot change its user.
 #[derive(clap::Args)]
 #[group(skip)]
 pub struct Kept {

@@ -52,7 +52,7 @@ fn place(test: &str) -> Option<Namespace> {
 /// A running server; ended when this is dropped.
 struct Server {
     child: Child,
-    /// Its results, and all other output.
+    /// Results, and all other output.
     stdout: BufReader<std::process::ChildStdout>,
     stderr: BufReader<std::process::ChildStderr>,
 }

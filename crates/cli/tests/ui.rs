@@ -57,9 +57,9 @@ fn until(what: &str, ask: impl Fn() -> String, accepts: impl Fn(&str) -> bool) -
 struct Shown {
     child: Child,
     place: String,
-    /// Its namespace, if not the test's.
+    /// Namespace, if not the test's.
     namespace: Option<Namespace>,
-    /// Its output is not read, and writing it must not fail.
+    /// Output is not read, and writing it must not fail.
     _said: Box<dyn Iterator<Item = String>>,
 }
 

@@ -31,7 +31,7 @@ async fn search() -> String {
     let left = remaining().map_or(0.0, |left| left.left().as_secs_f64());
     let (answer, takes_ms) = if left > 0.6 { ("exact", 500) } else { ("rough", 100) };
     tokio::time::sleep(Duration::from_millis(takes_ms)).await;
-    format!("{answer}, begun with {:.0} ms left", left * 1e3)
+    format!("{answer}, started with {:.0} ms left", left * 1e3)
 }
 
 /// Service that calls `next` with the remaining budget.

@@ -23,9 +23,9 @@ use crate::sockopt;
 /// Credentials of a peer, from when it connected or listened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Who {
-    /// Its user, in this process's user namespace.
+    /// User, in this process's user namespace.
     pub user: u32,
-    /// Its process; 0 if that is in a PID namespace not visible here.
+    /// Process; 0 if that is in a PID namespace not visible here.
     pub process: u32,
 }
 

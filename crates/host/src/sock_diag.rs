@@ -123,7 +123,7 @@ impl Answer<'_> {
         self.word(60)
     }
 
-    /// Its inode in `/proc/PID/fd`, or 0 if no process has it.
+    /// Inode in `/proc/PID/fd`, or 0 if no process has it.
     pub fn inode(self) -> u32 {
         self.word(68)
     }

@@ -1,6 +1,6 @@
 //! Memory of a shed SYN: it allocates nothing and stays in the device's memory.
 //!
-//! Its frame is recycled before the next one is received, and neither the receive buffer nor the
+//! Frame is recycled before the next one is received, and neither the receive buffer nor the
 //! stack has seen it.
 //! Source: the overload paper §3.1 (G1).
 

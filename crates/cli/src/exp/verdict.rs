@@ -5,7 +5,7 @@ use crate::report::Plot;
 
 /// A claim and its measured value.
 pub struct Checked {
-    /// Its name.
+    /// Name.
     pub id: String,
     /// Claim in words.
     pub says: String,

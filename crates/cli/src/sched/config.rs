@@ -374,7 +374,7 @@ impl Task {
         }
     }
 
-    /// Its processes, where greenwave did not start them.
+    /// Processes, where greenwave did not start them.
     pub fn who(&self) -> Option<TaskSelector> {
         let by_group = || self.cgroup.as_ref().map(|path| TaskSelector::Group(group_path(path)));
         self.pid.map(TaskSelector::Process).or_else(by_group)

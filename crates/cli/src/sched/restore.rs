@@ -1,7 +1,7 @@
 //! Restoration of the changes of a daemon that has ended.
 //!
-//! Done by its guardian, a process of ours that waits at the other end of a pipe for any end of the
-//! daemon; if that is gone too, by the next start, or by hand.
+//! The daemon's guardian does it: a greenwave process that waits at the other end of a pipe until
+//! the daemon ends. If the guardian is gone too, the next start does it, or the user.
 
 use std::io::Read;
 use std::os::unix::process::CommandExt;

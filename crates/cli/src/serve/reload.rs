@@ -33,7 +33,7 @@ pub(crate) struct PolicyFiles {
     pub(crate) policy: Option<PathBuf>,
     /// The classifiers of each shard.
     pub(crate) classifiers: Vec<Classifiers>,
-    /// Their common observations.
+    /// Common observations.
     pub(crate) observed: Arc<Observed>,
 }
 

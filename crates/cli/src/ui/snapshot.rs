@@ -136,7 +136,7 @@ pub struct Move {
 pub struct Request {
     /// Arrival or departure time.
     pub at_s: f64,
-    /// Its level, 0 the most urgent.
+    /// Level, 0 the most urgent.
     pub class: u8,
     /// The operation, such as `GET /pay`, or `→ GET /pay` for a call by a program of this machine;
     /// empty if unknown.

@@ -95,7 +95,7 @@ impl World {
 }
 
 impl Server {
-    /// Its output until a line contains `words`.
+    /// Output until a line contains `words`.
     #[track_caller]
     fn says(&mut self, words: &str) -> String {
         let mut said = String::new();

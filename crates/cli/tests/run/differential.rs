@@ -57,7 +57,7 @@ const TAP: Device =
     Device { name: "tap:gw9", ours: ["10.9.0.2", "fd00:9::2"], peer: ["10.9.0.9", "fd00:9::9"] };
 
 impl Device {
-    /// Its options of `greenwave run`.
+    /// Options of `greenwave run`.
     fn options(&self) -> (String, Vec<String>) {
         let [four, six] = self.ours;
         let mut options = vec!["--gateway".to_owned(), self.peer.join(",")];
@@ -146,7 +146,7 @@ fn on_the_kernel(world: &World, script: &str, family: usize) -> BTreeMap<String,
     results(&String::from_utf8_lossy(&out.stdout))
 }
 
-/// Its results under `greenwave run` on `device`.
+/// Results under `greenwave run` on `device`.
 fn on(world: &World, device: &Device, script: &str, family: usize) -> BTreeMap<String, String> {
     let (addr, options) = device.options();
     let options: Vec<_> = options.iter().map(String::as_str).collect();

@@ -296,7 +296,7 @@ impl Server {
         said
     }
 
-    /// Its exit status and last output.
+    /// Exit status and last output.
     fn ended(&mut self) -> (Option<i32>, String) {
         let status = self.child.wait().expect("it ends");
         let mut said = String::new();

@@ -86,7 +86,7 @@ impl Map {
         Ok((Self { fd, key: word(8) as usize, value, entries: word(16) }, name))
     }
 
-    /// Its descriptor, for a program that refers to it.
+    /// Descriptor, for a program that refers to it.
     pub(crate) fn number(&self) -> i32 {
         self.fd.as_raw_fd()
     }

@@ -105,7 +105,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// Its program type, and expected attach type.
+    /// Program type, and expected attach type.
     fn numbers(self) -> [u32; 2] {
         match self {
             Self::Xdp => [6, ATTACH_XDP],

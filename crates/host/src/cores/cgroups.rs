@@ -87,7 +87,7 @@ impl Group {
         }
     }
 
-    /// Its directory.
+    /// Directory.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.0

@@ -19,7 +19,7 @@ use crate::mapping::Mapping;
 #[derive(Debug)]
 pub struct Page(Mapping);
 
-/// Its contents. Each word has one writer.
+/// Contents of [`Page`]. Each word has one writer.
 #[repr(C)]
 #[derive(Debug)]
 struct Words {

@@ -10,7 +10,7 @@ use super::{Affinity, CoresError, Figures, ManagedTasks, Runtime, Scx, Sensor, S
 
 /// Tasks under one mechanism.
 pub trait Manager: Cores {
-    /// Its name: affinity, scx, runtime.
+    /// Name: affinity, scx, runtime.
     fn mechanism(&self) -> &'static str;
 
     /// Restores everything; afterwards only figures can be read.

@@ -71,9 +71,9 @@ pub enum TaskSelector {
 /// A task to manage.
 #[derive(Clone, Debug)]
 pub struct TaskSetup {
-    /// Its class, cores and thresholds.
+    /// Class, cores and thresholds.
     pub spec: TaskSpec,
-    /// Its processes.
+    /// Processes.
     pub who: TaskSelector,
     /// File in which its clients write their tail latency, a span such as `812us`.
     pub tail: Option<PathBuf>,

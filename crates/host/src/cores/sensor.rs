@@ -25,7 +25,7 @@ pub use counters::Counters;
 
 /// Sensor of DRAM load, per socket.
 pub trait Sensor: Send {
-    /// Its name.
+    /// Name.
     fn name(&self) -> &'static str;
 
     /// Overwrites `used` with bytes per second since the last reading, per socket; `None` where that is

@@ -98,7 +98,7 @@ pub struct Figures {
     pub waited_ns: u64,
     /// Number of times one of them got a core.
     pub turns: u64,
-    /// Its longest wait of a round since `Managed::take_longest`: the mean of a thread's waits.
+    /// Longest wait of a round since `Managed::take_longest`: the mean of a thread's waits.
     pub longest: Span,
     /// Threads that are watched.
     pub threads: usize,
@@ -184,7 +184,7 @@ impl Managed {
         }
     }
 
-    /// Its processes at the last scan, each once.
+    /// Processes at the last scan, each once.
     pub fn processes(&self) -> impl Iterator<Item = u32> + '_ {
         let mut last = None;
         let processes = self.threads.keys().map(|&(process, _)| process);
@@ -290,7 +290,7 @@ impl Managed {
         }
     }
 
-    /// Its figures.
+    /// Figures.
     #[must_use]
     pub const fn figures(&self) -> &Figures {
         &self.figures

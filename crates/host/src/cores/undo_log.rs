@@ -52,7 +52,7 @@ pub struct Journal {
     folder: Folder,
     /// Locked for the life of this process.
     file: File,
-    /// Its first lines: writer and boot.
+    /// First lines: writer and boot.
     head: String,
     /// Lines of control groups and started programs.
     folders: Vec<String>,
@@ -81,7 +81,7 @@ pub struct InheritedMarks<'a> {
 /// Writer of a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Author {
-    /// Its process.
+    /// Process.
     pub process: u32,
     /// Start time of that process.
     began: u64,
@@ -397,7 +397,7 @@ struct Was {
 }
 
 impl Was {
-    /// Its line, as [`was`] reads it.
+    /// Line, as [`was`] reads it.
     fn line(&self) -> String {
         let Self { task, process, thread, began, class: SchedPolicy { policy, priority }, cores } = self;
         format!("thread {task} {process} {thread} {began} {policy} {priority} {}", cpulist::text(cores))

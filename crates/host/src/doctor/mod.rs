@@ -44,7 +44,7 @@ impl fmt::Display for Health {
 /// Result for one mechanism.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// Command that uses it: one of [`AREAS`].
+    /// Command that uses the mechanism: one of [`AREAS`].
     pub area: &'static str,
     /// The mechanism, or the interface.
     pub what: String,

@@ -38,7 +38,7 @@ pub enum DpdkError {
     MtuSmall {
         /// The port.
         name: String,
-        /// Its MTU.
+        /// MTU.
         mtu: u16,
         /// The minimum.
         min: u16,

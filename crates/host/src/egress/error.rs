@@ -17,9 +17,9 @@ pub enum FabricError {
     NoTc(String),
     /// `tc` failed.
     Tc {
-        /// Its arguments, or its batch line.
+        /// Arguments, or its batch line.
         command: String,
-        /// Its stderr, in one line.
+        /// Stderr, in one line.
         said: String,
     },
     /// The kernel denies permission.
@@ -39,7 +39,7 @@ pub enum FabricError {
     Unrestorable {
         /// The interface.
         device: String,
-        /// Its root qdisc.
+        /// Root qdisc.
         root: String,
         /// The reason.
         why: String,

@@ -30,7 +30,7 @@ pub enum Kind {
         at: usize,
         /// 4 or 6.
         version: u8,
-        /// Its DSCP.
+        /// DSCP.
         dscp: u8,
     },
     /// Anything else.

@@ -18,9 +18,9 @@ use super::policy::Policy;
 /// Decision for a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Verdict {
-    /// Its level.
+    /// Level.
     pub level: Priority,
-    /// Its queue in that level.
+    /// Queue in that level.
     pub bucket: u16,
     /// True if the sender's label set the level.
     pub pinned: bool,

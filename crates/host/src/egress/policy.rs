@@ -9,7 +9,7 @@ use queueing::{Bytes, Priority, Rate, Span, Thresholds, ThresholdsError};
 /// [`Policy::check`] validates it; call it on a policy read from a file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Policy {
-    /// Its name, for status and messages.
+    /// Name, for status and messages.
     pub name: String,
     /// Bytes on the wire, headers included, after which a flow drops a level; at most 7, increasing.
     /// Empty: one level.

@@ -15,7 +15,7 @@ use crate::bpf::Map;
 pub struct Counter {
     /// Packets.
     pub packets: u64,
-    /// Their bytes, headers included.
+    /// Bytes, headers included.
     pub bytes: u64,
 }
 
@@ -40,7 +40,7 @@ pub struct Level {
 /// Status of an egress.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Status {
-    /// Its configuration.
+    /// Configuration.
     pub notes: EgressAttachment,
     /// Levels, most urgent first.
     pub levels: Vec<Level>,

@@ -58,7 +58,7 @@ impl Folder {
         Ok(Self { folder, path: path.to_owned() })
     }
 
-    /// Its path.
+    /// Path.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path

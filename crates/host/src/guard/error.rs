@@ -39,7 +39,7 @@ pub enum GuardError {
     TooMany {
         /// Kind of item.
         what: &'static str,
-        /// Number given.
+        /// Number of items given.
         given: usize,
         /// Maximum.
         max: usize,

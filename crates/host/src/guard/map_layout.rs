@@ -107,11 +107,11 @@ const PER_S_MIN: f64 = 1.0 / 60.0;
 /// Accept queue of a listener, as the controller saw it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Queue {
-    /// Its port.
+    /// Port.
     pub port: u16,
     /// Connections in it.
     pub waiting: u32,
-    /// Its backlog: the length above which no connection enters.
+    /// Backlog: the length above which no connection enters.
     pub room: u32,
     /// Wait of the first connection.
     pub delay: Span,
@@ -135,7 +135,7 @@ pub struct ObservedSignals {
     pub queues: [Queue; SHOWN],
     /// Connections in the accept queues.
     pub waiting: u64,
-    /// Their total capacity.
+    /// Total capacity.
     pub room: u64,
     /// Longest wait of a first connection.
     pub delay: Span,

@@ -17,7 +17,7 @@ use super::syn_reply;
 pub struct Listening {
     /// Connections in its accept queue.
     pub waiting: u32,
-    /// Its capacity.
+    /// Capacity.
     pub room: u32,
 }
 

@@ -11,7 +11,7 @@ const SERVED: u32 = 1 << ESTABLISHED | 1 << CLOSE_WAIT;
 /// A listener: address, accept-queue length and capacity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Listener {
-    /// Its address; IPv4 in the last four bytes.
+    /// Address; IPv4 in the last four bytes.
     pub target: [u8; 16],
     pub is_v6: bool,
     pub port: u16,

@@ -16,7 +16,7 @@ use crate::{Monotonic, bpf};
 /// Counts and latest signals of a guard.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Status {
-    /// Its configuration.
+    /// Configuration.
     pub notes: GuardAttachment,
     /// Time since its controller's last look.
     pub silent: Span,

@@ -21,7 +21,7 @@ pub enum InterfaceError {
     MtuSmall {
         /// The interface.
         name: String,
-        /// Its MTU.
+        /// MTU.
         mtu: u16,
         /// The minimum.
         min: u16,
@@ -30,7 +30,7 @@ pub enum InterfaceError {
     MtuLarge {
         /// The interface.
         name: String,
-        /// Its MTU.
+        /// MTU.
         mtu: u16,
         /// The maximum.
         max: u16,
@@ -68,7 +68,7 @@ pub enum InterfaceError {
     QueueBusy {
         /// The interface.
         name: String,
-        /// Its queue, from 0.
+        /// Queue, from 0.
         queue: u16,
     },
     /// The number of queues does not match.

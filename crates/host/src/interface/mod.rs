@@ -21,11 +21,11 @@ pub use error::InterfaceError;
 /// An Ethernet interface that is up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interface {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// Its index in this network namespace.
+    /// Index in this network namespace.
     pub index: u32,
-    /// Its hardware address.
+    /// Hardware address.
     pub mac: [u8; 6],
     /// MTU.
     pub mtu: u16,
@@ -91,7 +91,7 @@ impl Interface {
 #[derive(Debug)]
 pub struct Presence {
     asked: Option<Question>,
-    /// Its index, if it existed at first.
+    /// Index, if it existed at first.
     index: Option<u32>,
 }
 
@@ -104,7 +104,7 @@ impl Presence {
         Self { asked, index }
     }
 
-    /// Its index, if it existed at first.
+    /// Index, if it existed at first.
     #[must_use]
     pub fn index(&self) -> Option<u32> {
         self.index

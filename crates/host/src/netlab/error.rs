@@ -27,7 +27,7 @@ pub enum LabError {
         namespace: String,
         /// The program and its arguments.
         command: String,
-        /// Its stderr, in one line.
+        /// Stderr, in one line.
         said: String,
     },
     /// A kernel parameter cannot be set.
@@ -48,7 +48,7 @@ pub enum LabError {
     },
     /// A temporary directory or file cannot be created.
     Folder {
-        /// Its path.
+        /// Path.
         path: PathBuf,
         /// The kernel's error.
         source: io::Error,

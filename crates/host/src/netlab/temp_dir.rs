@@ -25,7 +25,7 @@ impl TempDir {
         }
     }
 
-    /// Its path.
+    /// Path.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.0

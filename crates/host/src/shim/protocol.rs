@@ -110,7 +110,7 @@ pub enum Request {
     Cookie {
         /// Cookie of the socket.
         cookie: u64,
-        /// It is now bound at the stack.
+        /// True if the socket is now bound at the stack.
         bound: bool,
     },
     /// setsockopt(2) on socket `id`.

@@ -11,7 +11,7 @@ pub enum TapError {
     Name(String),
     /// The prefix is longer than an address.
     Prefix {
-        /// Its length in bits.
+        /// Length in bits.
         prefix: u8,
         /// Length of the address in bits.
         max: u8,
@@ -30,7 +30,7 @@ pub enum TapError {
         name: String,
         /// The address.
         addr: IpAddr,
-        /// Its prefix length.
+        /// Prefix length.
         prefix: u8,
         /// The kernel's error.
         source: io::Error,

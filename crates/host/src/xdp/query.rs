@@ -32,7 +32,7 @@ pub(crate) fn program(index: u32) -> Option<u32> {
 /// State of a program on an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Attached {
-    /// It is still attached.
+    /// The program is still attached.
     Here,
     /// The interface has no program, or another one.
     Off,

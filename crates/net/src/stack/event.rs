@@ -54,7 +54,7 @@ pub enum EventKind {
 pub enum CloseReason {
     /// Both sides closed.
     Finished,
-    /// The peer reset it or refused `connect`.
+    /// The peer reset the connection or refused `connect`.
     Reset,
     /// The peer did not respond in time.
     TimedOut,

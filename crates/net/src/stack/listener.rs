@@ -337,10 +337,10 @@ pub(super) fn fast_open_ends(connection: &mut Connection, listeners: &mut [Liste
 
 /// Result of checking an acknowledgement of no connection for a cookie.
 enum Cookie {
-    /// It opened a connection.
+    /// The acknowledgement opened a connection.
     Good,
     /// A valid cookie, but the accept queue or the connection table is full.
     NoRoom,
-    /// It acknowledges no cookie.
+    /// The segment acknowledges no cookie.
     None,
 }

@@ -45,7 +45,7 @@ pub(crate) struct Context<'a> {
     pub(crate) label: Label,
     /// Time at which the device received it.
     pub(crate) received: Time,
-    /// Its ECN field: 0 Not-ECT, 1 ECT(1), 2 ECT(0), 3 CE.
+    /// ECN field: 0 Not-ECT, 1 ECT(1), 2 ECT(0), 3 CE.
     pub(crate) ecn: u8,
 }
 

@@ -12,11 +12,11 @@ use super::retransmit_queue::Record;
 /// RACK state: the most recently sent segment that was delivered, and the order of delivery.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Rack {
-    /// Its send time (RACK.xmit_ts).
+    /// Send time (RACK.xmit_ts).
     sent: Time,
-    /// Its end (RACK.end_seq).
+    /// End (RACK.end_seq).
     end: Seq,
-    /// Its round-trip time (RACK.rtt).
+    /// Round-trip time (RACK.rtt).
     rtt: Span,
     /// True if it was a retransmission.
     again: bool,

@@ -42,7 +42,7 @@ struct Sent {
 pub enum ThresholdsError {
     /// More thresholds than demotions.
     TooMany {
-        /// Number given.
+        /// Number of items given.
         given: usize,
     },
     /// A threshold is not above the previous one.

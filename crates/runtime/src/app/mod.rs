@@ -53,7 +53,7 @@ pub struct Stages {
 pub struct Context<'a> {
     /// The request's label.
     pub label: Label,
-    /// Its waiting time by stage.
+    /// Waiting time by stage.
     pub stages: Stages,
     /// The connection's 64 shared bytes (M5); written back when the handler returns.
     pub private: &'a mut classify::Private,

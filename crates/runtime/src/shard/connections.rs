@@ -38,7 +38,7 @@ pub(super) enum State {
 pub(super) struct SegmentMark {
     /// Stream position after its last byte.
     pub end: u64,
-    /// Its label.
+    /// Label.
     pub label: Label,
     /// Request type, as its first bytes show it.
     pub kind: Option<RequestType>,

@@ -24,13 +24,13 @@ pub enum Origin {
 pub struct Job {
     /// Worker that serves it.
     pub worker: WorkerId,
-    /// Its origin.
+    /// Origin.
     pub from: Origin,
-    /// Its label.
+    /// Label.
     pub label: Label,
-    /// Its type, if known.
+    /// Type, if known.
     pub kind: Option<RequestType>,
-    /// Its waiting time by stage.
+    /// Waiting time by stage.
     pub stages: Stages,
     /// The request's bytes.
     pub request: Vec<u8>,

@@ -36,7 +36,7 @@ pub(super) enum Stage {
     Silent,
     /// First bytes delivered.
     Waits,
-    /// Accepted, or opened, by the program.
+    /// The program has accepted or opened the connection.
     Taken,
 }
 

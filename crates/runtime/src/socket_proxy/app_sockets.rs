@@ -163,7 +163,7 @@ pub enum OutgoingDatagram {
         /// Hop limit of each.
         hops: u8,
     },
-    /// It was for another program here, or invalid.
+    /// The datagram was for another program here, or invalid.
     Settled(DeliveryResult),
     /// Left to the kernel: the device has no route there.
     Elsewhere,

@@ -16,7 +16,7 @@ use super::{AppSockets, SocketProxy};
 /// Reason why an active open failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotOpened {
-    /// It failed to start.
+    /// The attempt failed to start.
     Here(ConnectError),
     /// The handshake failed.
     There(CloseReason),

@@ -57,7 +57,7 @@ enum Phase {
 }
 
 impl Socket {
-    /// True if it is connection `id` in the accept queue of `listener`.
+    /// True if the socket is connection `id` in the accept queue of `listener`.
     fn waits(&self, id: ConnId, listener: u32) -> bool {
         self.id == id && self.phase == Phase::Waiting(listener)
     }

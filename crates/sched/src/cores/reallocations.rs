@@ -31,7 +31,7 @@ pub enum ReallocationReason {
     Waited {
         /// The task.
         task: TaskId,
-        /// Its queueing delay.
+        /// Queueing delay.
         delay: Span,
     },
     /// A request of the task was late.

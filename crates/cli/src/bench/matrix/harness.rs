@@ -252,7 +252,7 @@ impl Server<'_> {
         Ok(stream)
     }
 
-    /// Its processes called `name`, parents before children.
+    /// Processes called `name`, parents before children.
     pub fn processes(&self, name: &str) -> Vec<u32> {
         let family = proc::family(self.child.id());
         family.into_iter().filter(|&id| proc::name(id) == name).collect()

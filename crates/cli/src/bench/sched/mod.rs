@@ -44,7 +44,7 @@ pub struct Args {
 pub struct PartArgs {
     /// lc, be, tasks.
     part: String,
-    /// The memory that lc and be share with who measures.
+    /// Memory that LC and BE share with the measuring process.
     page: Option<PathBuf>,
 }
 

@@ -109,7 +109,7 @@ impl Task {
         self.count.store(count, Release);
     }
 
-    /// Its cores.
+    /// Cores.
     #[cfg(test)]
     pub fn get(&self) -> Vec<u32> {
         let count = self.count.load(Acquire) as usize;
@@ -251,7 +251,7 @@ impl Kick {
         self.0.iter().all(|word| *word == 0)
     }
 
-    /// Their numbers.
+    /// Numbers.
     #[cfg(test)]
     pub fn cores(&self) -> impl Iterator<Item = u32> + '_ {
         (0..CORES as u32).filter(|n| self.0[*n as usize / 64] >> (n % 64) & 1 == 1)

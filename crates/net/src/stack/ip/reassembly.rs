@@ -44,7 +44,7 @@ pub(crate) struct FragmentPacket<'a> {
 pub(crate) enum Outcome {
     /// Further fragments are missing.
     Held,
-    /// It contradicts others; the packet will not be delivered.
+    /// The fragment contradicts others; the packet will not be delivered.
     Refused,
     /// The packet is complete.
     Whole(Reassembled),

@@ -125,7 +125,7 @@ pub(super) struct Program {
     pub(super) mail: Mail,
 }
 
-/// Its UDP sockets.
+/// UDP sockets.
 #[derive(Default)]
 pub(super) struct Mail {
     /// Socket that gets deliveries.

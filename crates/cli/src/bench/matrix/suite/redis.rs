@@ -1,6 +1,6 @@
 //! redis's own tests for an external server.
 //!
-//! Its other tests start servers themselves, on the machine of the tests.
+//! Other tests start servers themselves, on the machine of the tests.
 
 use std::path::Path;
 

@@ -76,7 +76,7 @@ impl Manager {
         }
     }
 
-    /// Checks that it managed to the end, for LC's signal page by its lease.
+    /// Checks that the core manager ran to the end; for LC's signal page, by its lease.
     ///
     /// # Errors
     /// It has ended, or never read LC's signal page.

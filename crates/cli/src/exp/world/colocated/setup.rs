@@ -58,7 +58,7 @@ pub struct Rig {
 /// A running best-effort program.
 pub struct Best {
     pub child: Child,
-    /// Its progress lines.
+    /// Progress lines.
     pub stdout: Option<ChildStdout>,
     /// Cgroup that limits its CPU time.
     pub group: Option<Group>,

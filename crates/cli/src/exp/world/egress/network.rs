@@ -20,7 +20,7 @@ pub struct Network {
     router: Namespace,
     /// Listening socket of the receivers.
     pub listener: TcpListener,
-    /// Its address.
+    /// Address.
     pub target: SocketAddr,
     _receivers: Namespace,
 }

@@ -1,6 +1,6 @@
 //! Kernel socket beside a UDP socket that is bound to all addresses.
 //!
-//! Its datagrams are put into the pair as the stack's are. Datagrams to destinations that the stack
+//! Datagrams are put into the pair as the stack's are. Datagrams to destinations that the stack
 //! does not route are sent by it, so a resolver bound to all addresses reaches servers by the
 //! kernel's routes, and broadcasts are the kernel's.
 //!
