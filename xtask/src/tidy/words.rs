@@ -1,7 +1,8 @@
 //! Rules of comments in plain words (CONTRIBUTING.md, *Words*).
 //!
 //! Holds for the crates of [`CRATES`]; a crate joins once its comments keep the rules. Looks at the
-//! first line of each paragraph of a doc comment, and for metaphors anywhere in a comment.
+//! first line of each paragraph of a doc comment, and for metaphors anywhere in a comment and on the
+//! pages of [`PAGES`].
 
 use super::Finding;
 
@@ -11,9 +12,14 @@ const CRATES: [&str; 15] = [
     "testbed", "host", "capi", "cli",
 ];
 
+/// Folders whose pages hold no metaphor either.
+const PAGES: [&str; 3] = ["docs/adr/", "experiments/", "spec/"];
+
 /// Words that do not begin a paragraph: its subject is a noun.
-const STARTS: [&str; 11] =
-    ["What", "Who", "Whoever", "Whose", "Whether", "Which", "How", "Nobody", "Somebody", "So", "Of"];
+const STARTS: [&str; 13] = [
+    "What", "Who", "Whoever", "Whose", "Whether", "Which", "How", "Nobody", "Somebody", "So", "Of", "Its",
+    "Their",
+];
 
 /// Metaphors, and the field's terms for them.
 const METAPHORS: [(&str, &str); 9] = [
@@ -33,10 +39,11 @@ pub(super) fn check(file: &str, text: &str) -> Vec<Finding> {
     let mut findings = Vec::new();
     let covered =
         |name: &str| file.strip_prefix("crates/").is_some_and(|rest| rest.starts_with(&format!("{name}/")));
-    if !file.ends_with(".rs") || !CRATES.iter().any(|name| covered(name)) {
+    let is_page = file.ends_with(".md") && PAGES.iter().any(|folder| file.starts_with(folder));
+    if !is_page && (!file.ends_with(".rs") || !CRATES.iter().any(|name| covered(name))) {
         return findings;
     }
-    let mut in_paragraph = false;
+    let (mut in_paragraph, mut in_block) = (false, false);
     for (index, line) in text.lines().enumerate() {
         let mut find = |what: String| findings.push(Finding { file: file.to_owned(), line: index + 1, what });
         let doc = doc_text(line);
@@ -46,10 +53,21 @@ pub(super) fn check(file: &str, text: &str) -> Vec<Finding> {
             find(format!("a paragraph begins with {start:?}; valid: a noun phrase, or `true if …`"));
         }
         in_paragraph = doc.is_some_and(|doc| !doc.is_empty());
-        let comment = prose(line.split_once("//").map_or("", |(_, comment)| comment)).to_lowercase();
+        in_block ^= is_page && line.starts_with("```");
+        let comment = match line.split_once("//") {
+            _ if is_page => {
+                if in_block {
+                    ""
+                } else {
+                    line
+                }
+            }
+            comment => comment.map_or("", |(_, comment)| comment),
+        };
+        let comment = prose(comment).to_lowercase();
         for (metaphor, term) in METAPHORS {
             if words(&comment).any(|word| word == metaphor) {
-                find(format!("{metaphor:?} in a comment; valid: {term}"));
+                find(format!("{metaphor:?}; valid: {term}"));
             }
         }
     }
@@ -107,6 +125,7 @@ mod tests {
         found("// How it works.", &[]);
         found("//// Who.", &[]);
         found("/// However long it is.\nfn x()", &[]);
+        found("/// Its length.\nfn x()", &[1]);
     }
 
     //~ gates: comments keep the rules of plain words
@@ -116,5 +135,7 @@ mod tests {
         found("let crew = 1;", &[]);
         found("/// The hatch.\nstruct X", &[1]);
         found("/// `crew_len` is a key.\nstruct X", &[]);
+        assert_eq!(check("docs/adr/0001-x.md", "# Title\nNobody waits for `crew`.\n").len(), 1);
+        assert!(check("docs/adr/0001-x.md", "```\nthe crew\n```\n").is_empty(), "code");
     }
 }
