@@ -19,7 +19,7 @@ pub struct Found {
     pub tables: Vec<Rows>,
     /// Notes: row (empty for all rows) and text.
     pub notes: Vec<(String, String)>,
-    /// Single facts.
+    /// Facts outside the tables: name and value.
     pub facts: Vec<(String, String)>,
 }
 

@@ -47,7 +47,7 @@ pub enum ThresholdsError {
     },
     /// A threshold is not above the previous one.
     NotIncreasing {
-        /// The first such threshold.
+        /// The first threshold that is not above the one before.
         threshold: Bytes,
     },
 }

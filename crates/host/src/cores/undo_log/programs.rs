@@ -1,6 +1,6 @@
 //! Programs that a daemon started, ended after its death.
 //!
-//! Each leads a process group, and the whole group ends with it, as in an orderly end of the daemon.
+//! Each program leads a process group, which ends with the program, as in an orderly end of the daemon.
 //! The kernel does not reuse a group's number while a process is in it. A group is therefore the
 //! daemon's if its leader, or a process in the log, is still the recorded one.
 
