@@ -48,8 +48,8 @@ miri:
 	  echo "  try: rustup toolchain install $(MIRI_TOOLCHAIN) --profile minimal --component miri,rust-src" >&2; \
 	  exit 2; \
 	fi
-	MIRIFLAGS=-Zmiri-disable-isolation PROPTEST_CASES=8 $(CARGO) +$(MIRI_TOOLCHAIN) miri test --locked -p host --lib -- \
-	  shim::shm_send::buffer shim::socket_name shim::datagram_header shim::protocol shim::tcp_sockopt shim::udp_table \
+	MIRIFLAGS=-Zmiri-disable-isolation PROPTEST_CASES=8 $(CARGO) +$(MIRI_TOOLCHAIN) miri test --locked -p shim --lib -- \
+	  shm_send::buffer socket_name datagram_header protocol tcp_sockopt udp_table \
 	  --skip interleavings
 	MIRIFLAGS=-Zmiri-disable-isolation PROPTEST_CASES=8 $(CARGO) +$(MIRI_TOOLCHAIN) miri test --locked -p capi -- \
 	  cmsg:: socket_address:: memory:: epoll_index:: recv::tests::each_of_several
@@ -215,7 +215,7 @@ programs:
 	@$(MAKE) --no-print-directory tools TOOLS="$(PROGRAMS)"
 
 # What the feature `bpf` takes: clang for the guard's and the core scheduler's programs, and what libbpf is built with.
-BPF := --features host/bpf,cli/bpf
+BPF := --features hostbpf/bpf,hostsched/bpf,cli/bpf
 HAVE_BPF := { command -v clang && command -v cc && command -v make && pkg-config --exists libelf zlib; } >/dev/null 2>&1
 bpf:
 	@if $(HAVE_BPF) || [ "$$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then exit 0; fi; \
@@ -225,7 +225,7 @@ bpf:
 	|| echo "note: apt-get could not install clang and libelf-dev"
 
 # DPDK's headers and libraries, which a build with the feature `dpdk` takes.
-DPDK := --features host/dpdk,cli/dpdk
+DPDK := --features drivers/dpdk,cli/dpdk
 HAVE_DPDK := pkg-config --exists 'libdpdk >= 22.11'
 dpdk:
 	@if $(HAVE_DPDK) || [ "$$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then exit 0; fi; \

@@ -10,8 +10,9 @@ use std::io::Read;
 use std::sync::Arc;
 
 use classify::TransportClassifier;
+use drivers::Tap;
+use host::Monotonic;
 use host::signal_page::SharedPage;
-use host::{Monotonic, Tap};
 use runtime::task::{self, Config, Quantum, TaskShard, WorkerOptions};
 use runtime::threads::Threads;
 

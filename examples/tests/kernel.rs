@@ -6,8 +6,8 @@
 use std::io::{BufRead, BufReader, Write};
 use std::process::Stdio;
 
-use host::netlab::client::what_is_sent_comes_back;
-use host::netlab::{Child, Namespace, NetLab, is_installed};
+use netlab::client::what_is_sent_comes_back;
+use netlab::{Child, Namespace, NetLab, is_installed};
 
 /// Reports a skipped test, bypassing the harness, which hides the output of passing tests.
 fn skipped(name: &str, why: &str) {

@@ -1,5 +1,5 @@
 //! Table of every fuzz target by name. The bodies are shared with the tests that run them without a
-//! fuzzer: crates/{net,runtime,deadline,sim}/tests/fuzz, crates/host/src/fuzz.rs.
+//! fuzzer: crates/{net,runtime,deadline,sim}/tests/fuzz, crates/{host,hostbpf,hostsched,shim}/src/fuzz.rs.
 #![forbid(unsafe_code)]
 
 #[path = "../../crates/deadline/tests/fuzz/texts.rs"]
@@ -23,7 +23,7 @@ const OTHERS: &[(&str, targets::Target)] =
 
 /// Runs the target called `name` on `data`; panics when a promise is violated.
 pub fn run(name: &str, data: &[u8]) {
-    let mut all = targets::TARGETS.iter().chain(::host::fuzz::TARGETS).chain(OTHERS);
+    let mut all = targets::TARGETS.iter().chain(::host::fuzz::TARGETS).chain(hostbpf::fuzz::TARGETS).chain(hostsched::fuzz::TARGETS).chain(shim::fuzz::TARGETS).chain(OTHERS);
     let (_, target) = all.find(|(known, _)| *known == name).expect("a target of that name");
     target(data);
 }

@@ -15,8 +15,9 @@ use std::os::fd::OwnedFd;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use drivers::Tap;
 use host::signal_page::SharedPage;
-use host::{Monotonic, Tap, affinity};
+use host::{Monotonic, affinity};
 use load::protocol::Decoded;
 use load::protocol::synthetic::{REQUEST_LEN_MIN, RESPONSE_LEN, Request, Response};
 use queueing::{Clock, Span};

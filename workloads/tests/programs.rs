@@ -9,11 +9,12 @@ use std::time::Duration;
 
 use host::Monotonic;
 use host::disk::{PAGE, Ring};
-use host::netlab::{NetLab, TempDir};
 use host::proc;
 use host::signal_page::SharedPage;
 use load::kernel::{self, Protocol};
 use load::{Class, Plan};
+use netlab::NetLab;
+use netlab::TempDir;
 use queueing::Span;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -63,7 +64,7 @@ fn best_effort_programs_report_and_check_their_work() {
 //~ workloads: x264 encodes a generated film, and every frame is counted
 #[test]
 fn x264_encodes_the_generated_video() {
-    if !host::netlab::is_installed("x264") {
+    if !netlab::is_installed("x264") {
         return skipped("x264_encodes_the_generated_video", "x264 is not there");
     }
     let lines = said(Command::new(env!("CARGO_BIN_EXE_x264-film")).args(PACE));
@@ -92,7 +93,7 @@ fn a_missing_or_failed_x264_is_reported() {
 //~ workloads: x264 encodes a generated film, and every frame is counted
 #[test]
 fn x264_ends_with_its_feeding_process() {
-    if !host::netlab::is_installed("x264") {
+    if !netlab::is_installed("x264") {
         return skipped("x264_ends_with_its_feeding_process", "x264 is not there");
     }
     for signal in [Signal::TERM, Signal::KILL] {

@@ -10,11 +10,11 @@
 
 use std::ffi::{CStr, c_char, c_int};
 
-use host::shim::label_table::PRIVATE;
-use host::shim::socket_name::Kind;
-use host::shim::tcp_sockopt::{PRIORITY, PRIVATE_BYTES, SOL_GREENWAVE};
-use host::shim::{Answer, Name, Request};
 use rustix::io::Errno;
+use shim::label_table::PRIVATE;
+use shim::socket_name::Kind;
+use shim::tcp_sockopt::{PRIORITY, PRIVATE_BYTES, SOL_GREENWAVE};
+use shim::{Answer, Name, Request};
 
 use crate::{fail, label, ours, seam};
 
@@ -124,7 +124,7 @@ pub unsafe extern "C" fn greenwave_flow(fd: c_int, flow: *mut GreenwaveFlow) -> 
     });
     match known {
         Ok(known) => {
-            let host::shim::label_table::Flow { rtt_ns, received, sent, loss } = known;
+            let shim::label_table::Flow { rtt_ns, received, sent, loss } = known;
             // SAFETY: the caller's `flow` points to a flow.
             unsafe { flow.write(GreenwaveFlow { rtt_ns, received, sent, loss }) };
             0

@@ -3,9 +3,9 @@
 
 use std::ffi::c_int;
 
-use host::shim::socket_name::Kind;
-use host::shim::{Answer, Name, ShimClient};
 use rustix::io::Errno;
+use shim::socket_name::Kind;
+use shim::{Answer, Name, ShimClient};
 
 use crate::real_fn::next;
 use crate::{connect, errors, fail, label, listen, ours, seam, shm_send};

@@ -10,10 +10,10 @@
 use std::ffi::c_int;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use host::shim::datagram_header::mapped;
-use host::shim::{Cmsg, PktInfo, class_of_v6};
 use libc::{IPPROTO_IP, IPPROTO_IPV6, cmsghdr, in_pktinfo, in6_pktinfo, msghdr};
 use rustix::io::Errno;
+use shim::datagram_header::mapped;
+use shim::{Cmsg, PktInfo, class_of_v6};
 
 use crate::memory;
 

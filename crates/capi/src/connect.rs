@@ -9,14 +9,14 @@ use std::ffi::{c_int, c_ulong, c_void};
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-use host::shim::socket_name::Kind;
-use host::shim::{Answer, Name, Request, ShimClient};
 use libc::{pollfd, sigset_t, sockaddr, socklen_t, ssize_t, time_t, timespec};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{OFlags, fcntl_getfl};
 use rustix::io::Errno;
 use rustix::net::getsockname;
 use rustix::net::sockopt::{Timeout, socket_error, socket_timeout};
+use shim::socket_name::Kind;
+use shim::{Answer, Name, Request, ShimClient};
 
 use crate::real_fn::next;
 use crate::{borrow, errors, fail, fd_replace, kernel_socket, ours, seam, socket_kind, udp_socket};

@@ -7,12 +7,12 @@
 use std::ffi::{c_int, c_void};
 use std::net::SocketAddr;
 
-use host::shim::datagram_header::{LEN, PAYLOAD_MAX, SEGMENTS_MAX};
-use host::shim::{Cmsg, DatagramHeader, Name};
 use libc::{iovec, msghdr, ssize_t};
 use rustix::fs::{OFlags, fcntl_getfl};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
+use shim::datagram_header::{LEN, PAYLOAD_MAX, SEGMENTS_MAX};
+use shim::{Cmsg, DatagramHeader, Name};
 
 use crate::real_fn::next;
 use crate::{borrow, errors, fail, label};
@@ -189,8 +189,8 @@ fn read_head(fd: c_int, flags: RecvFlags) -> Option<([u8; LEN], usize)> {
 mod tests {
     use std::os::fd::{AsRawFd, OwnedFd};
 
-    use host::shim::socket_name::Kind;
     use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, socketpair};
+    use shim::socket_name::Kind;
 
     use super::*;
 

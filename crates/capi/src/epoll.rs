@@ -11,12 +11,12 @@ use std::cell::Cell;
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use host::shim::LabelReader;
 use host::{Monotonic, affinity};
 use libc::{epoll_event, sigset_t, timespec};
 use queueing::event_order::{BATCH, Rank, ReorderResult, reorder};
 use queueing::{Clock, YieldPolicy};
 use rustix::io::Errno;
+use shim::LabelReader;
 
 use crate::epoll_index::{EpollIndex, Hint};
 use crate::real_fn::next;

@@ -8,11 +8,11 @@
 
 use std::ffi::{c_int, c_uint};
 
-use host::shim::socket_name::Kind;
-use host::shim::{Answer, ErrorUse, Name, Request, ShimClient};
 use libc::ssize_t;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
+use shim::socket_name::Kind;
+use shim::{Answer, ErrorUse, Name, Request, ShimClient};
 
 use crate::{borrow, errno, fail, ours, shm_send};
 

@@ -8,12 +8,12 @@ use std::mem::ManuallyDrop;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-use host::shim::socket_name::Kind;
-use host::shim::tcp_sockopt::is_stacks;
-use host::shim::{HopLimits, Name, Request, ShimClient};
 use libc::{IPPROTO_IP, IPPROTO_TCP, SOL_SOCKET, socklen_t};
 use rustix::fs::{OFlags, fcntl_getfl};
 use rustix::io::{DupFlags, Errno, FdFlags, dup3, fcntl_getfd, ioctl_fionbio};
+use shim::socket_name::Kind;
+use shim::tcp_sockopt::is_stacks;
+use shim::{HopLimits, Name, Request, ShimClient};
 
 use crate::real_fn::next;
 use crate::{borrow, duplicates, epoll_registry, kernel_socket, label, shm_send, udp_fds};

@@ -7,8 +7,8 @@ use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::net::{IpAddr, SocketAddr};
 use std::ptr::null_mut;
 
-use host::shim::Interface;
 use libc::{ifaddrs, sockaddr, sockaddr_in6, socklen_t};
+use shim::Interface;
 
 use crate::real_fn::next;
 use crate::{seam, socket_address};

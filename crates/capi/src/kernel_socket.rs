@@ -6,11 +6,11 @@
 use std::ffi::{c_int, c_void};
 use std::os::fd::{AsRawFd, OwnedFd};
 
-use host::shim::Name;
-use host::shim::socket_name::Kind;
 use libc::socklen_t;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
+use shim::Name;
+use shim::socket_name::Kind;
 
 use crate::real_fn::next;
 use crate::{errno, fail, fd_replace};

@@ -14,12 +14,12 @@
 
 use std::ffi::{c_int, c_void};
 
-use host::shim::label_table::{PRIVATE, of_mailbox};
-use host::shim::socket_name::Kind;
-use host::shim::tcp_sockopt::{PRIORITY, PRIVATE_BYTES};
-use host::shim::{Answer, LabelReader, Name, Request, ShimClient};
 use libc::socklen_t;
 use rustix::io::Errno;
+use shim::label_table::{PRIVATE, of_mailbox};
+use shim::socket_name::Kind;
+use shim::tcp_sockopt::{PRIORITY, PRIVATE_BYTES};
+use shim::{Answer, LabelReader, Name, Request, ShimClient};
 
 use crate::lazy_mmap::Mapped;
 use crate::{memory, seam, shm_send};

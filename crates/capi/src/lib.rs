@@ -4,16 +4,16 @@
 //! It interposes the calls of the C library that the kernel would answer for its own TCP: bind,
 //! listen, accept, connect, socket addresses and socket options. It reorders the events that
 //! `epoll_wait` returns by label. A stack socket is one end of a socket pair; the stack's process
-//! has the other end ([`host::shim`]). Calls on connections pass to the kernel. Datagrams carry a
+//! has the other end ([`shim`]). Calls on connections pass to the kernel. Datagrams carry a
 //! header, which the send and receive calls add and strip (`datagram_io`), also for calls by number
 //! (`syscall`). Bytes written to a connection may go through shared memory instead of the socket
 //! pair (`shm_send`).
 //!
-//! The library keeps no table of sockets. [`ShimClient::name`](host::shim::ShimClient::name) reads
+//! The library keeps no table of sockets. [`ShimClient::name`](shim::ShimClient::name) reads
 //! the kind and number of a socket from the kernel. Its state is the address of the socket server
 //! and hints: connections by epoll registration, epoll sets, one flag for UDP sockets, and the
 //! connections that this process made. Threads, signals, fork and exec therefore need no handling.
-//! Without the environment variable [`host::shim::VARIABLE`] every call is the C library's.
+//! Without the environment variable [`shim::VARIABLE`] every call is the C library's.
 //!
 //! Cancellation points (pthreads(7)) wait in the C library's functions, hold no lock and have an
 //! ABI that unwinds. All else is done by direct system calls, in which no thread is cancelled.
@@ -65,8 +65,8 @@ use std::os::fd::BorrowedFd;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use host::shim::{HandshakeError, Name, OTHER_BUILD, ShimClient, VARIABLE};
 use rustix::io::Errno;
+use shim::{HandshakeError, Name, OTHER_BUILD, ShimClient, VARIABLE};
 
 static SEAM: OnceLock<Option<ShimClient>> = OnceLock::new();
 

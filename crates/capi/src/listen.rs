@@ -8,13 +8,13 @@ use std::ffi::c_int;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
 
-use host::shim::scm_rights::{self, Message};
-use host::shim::socket_name::{Kind, LEN};
-use host::shim::{Answer, KernelSocketInfo, Name, Request};
 use libc::{msghdr, sockaddr, socklen_t, ssize_t};
 use rustix::io::{Errno, fcntl_dupfd_cloexec, ioctl_fionbio};
 use rustix::net::{SendFlags, getsockname, send, sockopt};
 use rustix::thread::CapabilitySet;
+use shim::scm_rights::{self, Message};
+use shim::socket_name::{Kind, LEN};
+use shim::{Answer, KernelSocketInfo, Name, Request};
 
 use crate::datagram_io::piece;
 use crate::real_fn::next;

@@ -416,9 +416,9 @@ mod tests {
     use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
     use std::os::unix::net::{UnixDatagram, UnixStream};
 
-    use host::shim::scm_rights;
     use libc::{SCM_CREDENTIALS, SCM_RIGHTS, SOL_SOCKET, cmsghdr};
     use rustix::net::sockopt::set_socket_passcred;
+    use shim::scm_rights;
 
     use super::*;
 

@@ -7,10 +7,10 @@
 use std::ffi::{c_int, c_uint, c_void};
 use std::net::SocketAddr;
 
-use host::shim::socket_name::Kind;
-use host::shim::{Cmsg, Name};
 use libc::{iovec, mmsghdr, msghdr, off_t, off64_t, size_t, sockaddr, socklen_t, ssize_t};
 use rustix::io::Errno;
+use shim::socket_name::Kind;
+use shim::{Cmsg, Name};
 
 use crate::datagram_io::{piece, send as send_pieces};
 use crate::real_fn::next;

@@ -1,5 +1,5 @@
 //! Shared-memory path for bytes that a program writes to its connections
-//! ([`host::shim::shm_send`]), instead of the socket pair.
+//! ([`shim::shm_send`]), instead of the socket pair.
 //!
 //! Descriptors that may be connections are recorded when this process accepts or opens them; a fork
 //! copies the records. A record is a guess: the descriptor may be another file by now, because the
@@ -12,10 +12,10 @@
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use host::shim::shm_send::BYTES;
-use host::shim::socket_name::Kind;
-use host::shim::{Name, ShmSendBuffers};
 use libc::{iovec, ssize_t};
+use shim::shm_send::BYTES;
+use shim::socket_name::Kind;
+use shim::{Name, ShmSendBuffers};
 
 use crate::lazy_mmap::Mapped;
 use crate::{borrow, memory, ours, seam};

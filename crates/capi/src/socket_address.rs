@@ -3,9 +3,9 @@
 use std::ffi::c_int;
 use std::net::{IpAddr, SocketAddr};
 
-use host::shim::datagram_header::mapped;
 use libc::{sockaddr, sockaddr_in, sockaddr_in6, socklen_t};
 use rustix::io::Errno;
+use shim::datagram_header::mapped;
 
 use crate::memory;
 

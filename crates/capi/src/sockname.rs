@@ -2,9 +2,9 @@
 
 use std::ffi::c_int;
 
-use host::shim::socket_name::Kind;
 use libc::{sockaddr, socklen_t};
 use rustix::io::Errno;
+use shim::socket_name::Kind;
 
 use crate::real_fn::next;
 use crate::{connect, fail, ours, seam, socket_address, udp_socket};

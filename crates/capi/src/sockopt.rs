@@ -6,11 +6,11 @@
 
 use std::ffi::{c_int, c_void};
 
-use host::shim::socket_name::Kind;
-use host::shim::tcp_sockopt::{self, PRIVATE_BYTES, SOL_GREENWAVE};
-use host::shim::{Answer, ErrorUse, Name, Request, ShimClient};
 use libc::{IPPROTO_IP, IPPROTO_IPV6, IPPROTO_TCP, SOL_SOCKET, socklen_t};
 use rustix::io::Errno;
+use shim::socket_name::Kind;
+use shim::tcp_sockopt::{self, PRIVATE_BYTES, SOL_GREENWAVE};
+use shim::{Answer, ErrorUse, Name, Request, ShimClient};
 
 use crate::kernel_socket::{self, Effect};
 use crate::real_fn::next;

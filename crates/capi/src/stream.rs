@@ -6,10 +6,10 @@
 
 use std::ffi::{c_int, c_void};
 
-use host::shim::Name;
-use host::shim::socket_name::Kind;
 use libc::{iovec, msghdr, size_t, ssize_t};
 use rustix::io::Errno;
+use shim::Name;
+use shim::socket_name::Kind;
 
 use crate::real_fn::next;
 use crate::{connect, errors, fail, ours, shm_send};

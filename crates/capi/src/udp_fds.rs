@@ -6,8 +6,8 @@
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use host::shim::Name;
-use host::shim::socket_name::Kind;
+use shim::Name;
+use shim::socket_name::Kind;
 
 use crate::ours;
 

@@ -9,10 +9,10 @@ use std::ffi::c_int;
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-use host::shim::{Answer, DatagramOptions, Name, Request, Reuse, ShimClient};
 use libc::{sockaddr, socklen_t};
 use rustix::io::Errno;
 use rustix::net::{getsockname, sockopt};
+use shim::{Answer, DatagramOptions, Name, Request, Reuse, ShimClient};
 
 use crate::{borrow, fd_replace, seam, socket_address, socket_kind};
 

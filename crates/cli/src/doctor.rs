@@ -5,8 +5,8 @@
 
 use std::process::ExitCode;
 
+use doctor::{self, AREAS, Finding, Health, serves};
 use host::Machine;
-use host::doctor::{self, AREAS, Finding, Health, serves};
 use serde_json::json;
 
 use crate::error::Error;

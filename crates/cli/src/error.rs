@@ -111,8 +111,8 @@ impl fmt::Display for Error {
     }
 }
 
-impl From<host::tap::TapError> for Error {
-    fn from(e: host::tap::TapError) -> Self {
+impl From<drivers::tap::TapError> for Error {
+    fn from(e: drivers::tap::TapError) -> Self {
         Self::of_machine(&e, e.advice())
     }
 }
@@ -123,47 +123,47 @@ impl From<host::interface::InterfaceError> for Error {
     }
 }
 
-impl From<host::dpdk::DpdkError> for Error {
-    fn from(e: host::dpdk::DpdkError) -> Self {
+impl From<drivers::dpdk::DpdkError> for Error {
+    fn from(e: drivers::dpdk::DpdkError) -> Self {
         Self::of_machine(&e, e.advice())
     }
 }
 
-impl From<host::egress::FabricError> for Error {
-    fn from(e: host::egress::FabricError) -> Self {
+impl From<hostbpf::egress::FabricError> for Error {
+    fn from(e: hostbpf::egress::FabricError) -> Self {
         Self::of_machine(&e, e.advice())
     }
 }
 
-impl From<host::netlab::LabError> for Error {
-    fn from(e: host::netlab::LabError) -> Self {
+impl From<netlab::LabError> for Error {
+    fn from(e: netlab::LabError) -> Self {
         Self::of_machine(&e, e.advice())
     }
 }
 
-impl From<host::cores::CoresError> for Error {
-    fn from(e: host::cores::CoresError) -> Self {
+impl From<hostsched::CoresError> for Error {
+    fn from(e: hostsched::CoresError) -> Self {
         Self::of_machine(&e, e.advice())
     }
 }
 
-impl From<host::shim::preload::PreloadError> for Error {
-    fn from(e: host::shim::preload::PreloadError) -> Self {
+impl From<shim::preload::PreloadError> for Error {
+    fn from(e: shim::preload::PreloadError) -> Self {
         // Another file would do, except that a refusal by the loader may be the machine's fault.
-        let is_machines = matches!(e, host::shim::preload::PreloadError::NotLoaded(..));
+        let is_machines = matches!(e, shim::preload::PreloadError::NotLoaded(..));
         Self { is_machines, ..Self::of_machine(&e, Some(e.advice())) }
     }
 }
 
-impl From<host::shim::preload::elf_check::NotPreloadable> for Error {
-    fn from(e: host::shim::preload::elf_check::NotPreloadable) -> Self {
+impl From<shim::preload::elf_check::NotPreloadable> for Error {
+    fn from(e: shim::preload::elf_check::NotPreloadable) -> Self {
         // Another program would do.
         Self { is_machines: false, ..Self::of_machine(&e, Some(e.advice())) }
     }
 }
 
-impl From<host::guard::GuardError> for Error {
-    fn from(e: host::guard::GuardError) -> Self {
+impl From<hostbpf::guard::GuardError> for Error {
+    fn from(e: hostbpf::guard::GuardError) -> Self {
         Self::of_machine(&e, e.advice())
     }
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::ValueEnum;
 use guard::Params;
-use host::guard::{AppQueuePolicy, ReportCounter};
+use hostbpf::guard::{AppQueuePolicy, ReportCounter};
 use queueing::{Priority, Span};
 use runtime::shard::{Guard, Refusal, Shed};
 

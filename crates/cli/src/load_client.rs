@@ -3,7 +3,7 @@
 
 use std::net::Ipv4Addr;
 
-use host::afxdp::{self, AfXdp, Claims, Mode, Options};
+use drivers::afxdp::{self, AfXdp, Claims, Mode, Options};
 use net::stack::Config;
 use queueing::Span;
 

@@ -10,7 +10,7 @@ use std::fmt;
 use std::io::{self, ErrorKind, Write as _};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use host::netlab::NetLab;
+use netlab::NetLab;
 use rustix::process::{Signal, getpid, kill_process};
 
 use crate::error::{Error, plain};

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::process::Command;
 
-use host::netlab::NetLab;
+use netlab::NetLab;
 #[cfg(feature = "bpf")]
 use scratch::Scratch;
 use serde_json::Value;

@@ -8,7 +8,7 @@ mod tiny;
 
 use std::io::Write;
 
-use host::netlab::NetLab;
+use netlab::NetLab;
 use tiny::{Tiny, figure, found};
 
 /// Two bursts beside one endless flow.

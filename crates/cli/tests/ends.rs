@@ -17,7 +17,8 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use common::greenwave;
-use host::netlab::{Child, Namespace, NetLab, TempDir, Veth, client};
+use netlab::TempDir;
+use netlab::{Child, Namespace, NetLab, Veth, client};
 use rustix::process::{Pid, Signal, kill_process};
 
 use Case::{Ends, Not, Tested};
@@ -242,7 +243,7 @@ fn case(row: &Row, cause: Cause) -> Case {
         (InterfaceDown, Daemon, "run") => Not("its devices are those of serve"),
         (InterfaceDown, Daemon, "guard attach") => Ends(0, ""),
         (ProgramRemoved, Daemon, "serve" | "run") => Tested(
-            "host/src/xdp/query.rs::a_program_that_is_taken_off_and_an_interface_that_is_removed_are_seen_without_a_new_socket",
+            "drivers/tests/xdp_attachment.rs::a_program_that_is_taken_off_and_an_interface_that_is_removed_are_seen_without_a_new_socket",
         ),
         (ProgramRemoved, Daemon, "guard attach") => {
             Tested("cli/src/guard/attach.rs::only_an_end_that_was_asked_for_is_a_success")

@@ -30,7 +30,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::process::{Output, Stdio};
 use std::time::Duration;
 
-use host::netlab::{Child, Namespace, NetLab, Veth};
+use netlab::{Child, Namespace, NetLab, Veth};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -154,7 +154,7 @@ fn who_is_new_is_shed_and_a_running_download_completes() {
     let mut download = rig.connect().expect("admitted with an empty queue");
     download.set_read_timeout(Some(LIMIT)).unwrap();
     let (mut upload, _) = rig.listener.accept().unwrap();
-    let sent = host::netlab::client::noise(3_000_000);
+    let sent = netlab::client::noise(3_000_000);
     std::thread::scope(|scope| {
         scope.spawn(|| {
             upload.write_all(&sent).unwrap();
@@ -337,8 +337,8 @@ fn another_program_keeps_its_place_and_a_driver_without_says_so() {
     let test = "another_program_keeps_its_place_and_a_driver_without_says_so";
     let Some(rig) = Rig::new(test) else { return };
     let other = rig.server.enter(|| {
-        let (options, claims) = (host::afxdp::Options::default(), host::afxdp::Claims::default());
-        host::afxdp::open("eth0", &options, &claims).unwrap()
+        let (options, claims) = (drivers::afxdp::Options::default(), drivers::afxdp::Claims::default());
+        drivers::afxdp::open("eth0", &options, &claims).unwrap()
     });
     for mode in ["drv", "skb"] {
         let args = ["attach", "eth0", "--port", "80", "--mode", mode];

@@ -145,7 +145,7 @@ const SHARED: &str = r#"
 fn no_sharing(workloads: &[&str]) -> Option<String> {
     let there = |name: &str| Path::new(env!("CARGO_BIN_EXE_greenwave")).with_file_name(name).exists();
     let cores = host::affinity::cores().map_or(0, |cores| cores.len());
-    let why = host::netlab::NetLab::unavailable().or_else(host::netlab::Group::unavailable);
+    let why = netlab::NetLab::unavailable().or_else(netlab::Group::unavailable);
     let why = why.or_else(|| (cores < 2).then(|| "it needs two cores".to_owned()));
     why.or_else(|| {
         (!workloads.iter().all(|name| there(name)))
@@ -157,7 +157,7 @@ fn no_sharing(workloads: &[&str]) -> Option<String> {
 #[test]
 fn programs_share_a_core_and_both_are_told_of() {
     let test = "programs_share_a_core_and_both_are_told_of";
-    let why = (!host::netlab::is_installed("memcached")).then(|| "memcached is not there".to_owned());
+    let why = (!netlab::is_installed("memcached")).then(|| "memcached is not there".to_owned());
     if let Some(why) = no_sharing(&["stream-l2"]).or(why) {
         return println!("skipped: {test}: {why}");
     }

@@ -10,7 +10,7 @@ mod tiny;
 
 use std::io::Write;
 
-use host::netlab::{Group, NetLab, is_installed};
+use netlab::{Group, NetLab, is_installed};
 use tiny::{Tiny, found};
 
 /// A fifth of the capacity of a twentieth of a core, and ten times that capacity.

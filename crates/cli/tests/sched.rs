@@ -29,9 +29,9 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use common::greenwave;
-use host::cores::sched_policy::SchedPolicy;
-use host::cores::{Hierarchy, cpulist};
+use host::sched_policy::SchedPolicy;
 use host::{affinity, proc};
+use hostsched::{Hierarchy, cpulist};
 use queueing::CoreId;
 use rustix::process::{Pid, Resource, Signal, getrlimit, kill_process};
 use scratch::Scratch;

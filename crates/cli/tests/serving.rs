@@ -22,7 +22,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use host::netlab::{Child, Namespace, NetLab, Veth, client};
+use netlab::{Child, Namespace, NetLab, Veth, client};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -144,7 +144,7 @@ fn a_server_listens_where_it_is_told_to_and_ends_with_json() {
 fn other_subnets_are_reached_by_the_gateway_that_is_told() {
     let test = "other_subnets_are_reached_by_the_gateway_that_is_told";
     let Some(place) = place(test) else { return };
-    if !host::netlab::is_installed("curl") {
+    if !netlab::is_installed("curl") {
         return skipped(test, "curl is not there");
     }
     let told = ["--host-addr", "10.77.0.7", "--gateway", "10.77.0.9"];

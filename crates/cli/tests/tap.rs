@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use host::netlab::client::what_is_sent_comes_back;
+use netlab::client::what_is_sent_comes_back;
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 
 /// Set for the copy of this test that runs in the namespace.

@@ -14,7 +14,7 @@ use std::fs;
 use std::io::Write;
 use std::path::Path;
 
-use host::netlab::{Group, NetLab, is_installed};
+use netlab::{Group, NetLab, is_installed};
 use tiny::{Tiny, figure, found};
 
 /// Little work, with ample time for it.

@@ -9,7 +9,8 @@
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::process::{Child, Command, Stdio};
 
-use host::netlab::{NetLab, TempDir, is_installed};
+use netlab::TempDir;
+use netlab::{NetLab, is_installed};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 

@@ -21,8 +21,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use common::greenwave;
-use host::cores::cpulist;
-use host::netlab::Namespace;
+use hostsched::cpulist;
+use netlab::Namespace;
 use rustix::process::{Pid, Signal, kill_process};
 use scratch::Scratch;
 

@@ -16,7 +16,7 @@ const READ_WRITE: i32 = libc::PROT_READ | libc::PROT_WRITE;
 
 /// A mapping, unmapped when dropped unless it was [leaked](Self::leak).
 #[derive(Debug)]
-pub(crate) struct Mapping {
+pub struct Mapping {
     start: NonNull<u8>,
     len: usize,
     is_modest: bool,
@@ -31,19 +31,19 @@ unsafe impl Sync for Mapping {}
 
 impl Mapping {
     /// `len` bytes of `file` from `offset` on, populated.
-    pub(crate) fn of(file: impl AsFd, offset: i64, len: usize) -> io::Result<Self> {
+    pub fn of(file: impl AsFd, offset: i64, len: usize) -> io::Result<Self> {
         let flags = libc::MAP_SHARED | libc::MAP_POPULATE;
         Self::map(len, READ_WRITE, flags, file.as_fd().as_raw_fd(), offset)
     }
 
     /// The first `len` bytes of `file`, shared with other mappings; read-only unless `writable`.
-    pub(crate) fn shared(file: impl AsFd, len: usize, writable: bool) -> io::Result<Self> {
+    pub fn shared(file: impl AsFd, len: usize, writable: bool) -> io::Result<Self> {
         let protection = if writable { READ_WRITE } else { libc::PROT_READ };
         Self::map(len, protection, libc::MAP_SHARED, file.as_fd().as_raw_fd(), 0)
     }
 
     /// `len` bytes of `file` from `offset` on, shared with other mappings.
-    pub(crate) fn part(file: impl AsFd, offset: usize, len: usize) -> io::Result<Self> {
+    pub fn part(file: impl AsFd, offset: usize, len: usize) -> io::Result<Self> {
         Self::map(len, READ_WRITE, libc::MAP_SHARED, file.as_fd().as_raw_fd(), offset as i64)
     }
 
@@ -56,7 +56,7 @@ impl Mapping {
     ///
     /// # Errors
     /// `ENOMEM` beyond that share; otherwise the kernel's.
-    pub(crate) fn modest(file: impl AsFd, offset: usize, len: usize, writable: bool) -> io::Result<Self> {
+    pub fn modest(file: impl AsFd, offset: usize, len: usize, writable: bool) -> io::Result<Self> {
         let has_room = Self::has_room(len);
         MODEST.fetch_add(len, Ordering::Relaxed);
         let of = || {
@@ -88,7 +88,7 @@ impl Mapping {
     }
 
     /// True if `len` more bytes are within the share of [`modest`](Self::modest).
-    pub(crate) fn has_room(len: usize) -> bool {
+    pub fn has_room(len: usize) -> bool {
         let mapped = MODEST.load(Ordering::Relaxed) + len;
         getrlimit(Resource::As).current.is_none_or(|limit| mapped as u64 <= limit / PART)
     }
@@ -97,7 +97,7 @@ impl Mapping {
     ///
     /// # Errors
     /// The kernel's; it is older than Linux 4.14.
-    pub(crate) fn wiped_on_fork() -> io::Result<Self> {
+    pub fn wiped_on_fork() -> io::Result<Self> {
         const PAGE: usize = 4096;
         let mapping = Self::map(PAGE, READ_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0)?;
         // SAFETY: it is this mapping.
@@ -109,7 +109,7 @@ impl Mapping {
 
     /// `len` zero bytes, populated; with `hugepages` in pages of 2 MiB, of which `len` must then be a
     /// multiple.
-    pub(crate) fn anonymous(len: usize, hugepages: bool) -> io::Result<Self> {
+    pub fn anonymous(len: usize, hugepages: bool) -> io::Result<Self> {
         let huge = if hugepages { libc::MAP_HUGETLB | libc::MAP_HUGE_2MB } else { 0 };
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_POPULATE | huge;
         Self::map(len, READ_WRITE, flags, -1, 0)
@@ -126,7 +126,7 @@ impl Mapping {
     }
 
     /// Address of the first byte.
-    pub(crate) fn start(&self) -> NonNull<u8> {
+    pub fn start(&self) -> NonNull<u8> {
         self.start
     }
 
@@ -134,7 +134,7 @@ impl Mapping {
     ///
     /// # Panics
     /// It does not fit or is not aligned.
-    pub(crate) fn at<T>(&self, at: usize) -> NonNull<T> {
+    pub fn at<T>(&self, at: usize) -> NonNull<T> {
         assert!(at + size_of::<T>() <= self.len, "byte {at} is outside a mapping of {}", self.len);
         assert!(at.is_multiple_of(align_of::<T>()), "byte {at} is not aligned");
         // SAFETY: within the mapping, as just asserted.
@@ -146,7 +146,7 @@ impl Mapping {
     ///
     /// # Panics
     /// They are outside the mapping.
-    pub(crate) fn discard(&self, at: usize, len: usize) -> io::Result<()> {
+    pub fn discard(&self, at: usize, len: usize) -> io::Result<()> {
         assert!(at + len <= self.len, "{len} bytes at {at} are outside a mapping of {}", self.len);
         // SAFETY: within the mapping, as just asserted; it stays mapped, and reads as zero.
         match unsafe { libc::madvise(self.start.as_ptr().add(at).cast(), len, libc::MADV_REMOVE) } {
@@ -156,14 +156,14 @@ impl Mapping {
     }
 
     /// Keeps the memory mapped until the process ends.
-    pub(crate) fn leak(self) -> NonNull<u8> {
+    pub fn leak(self) -> NonNull<u8> {
         let start = self.start;
         std::mem::forget(self);
         start
     }
 
     /// Excludes the memory from core dumps.
-    pub(crate) fn without_dumps(self) -> Self {
+    pub fn without_dumps(self) -> Self {
         // SAFETY: it is this mapping. A kernel without this advice dumps it, as before.
         unsafe { libc::madvise(self.start.as_ptr().cast(), self.len, libc::MADV_DONTDUMP) };
         self

@@ -46,7 +46,7 @@ impl SharedPage {
     }
 
     /// Creates a page under the caller's name, which no scheduler looks for.
-    pub(crate) fn named(name: &str, lanes: usize) -> io::Result<Self> {
+    pub fn named(name: &str, lanes: usize) -> io::Result<Self> {
         let file = memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
         ftruncate(&file, size_of::<SignalPage>() as u64)?;
         fcntl_add_seals(&file, SEALS)?;
@@ -65,7 +65,7 @@ impl SharedPage {
     }
 
     /// Page of `process` under that name.
-    pub(crate) fn find(process: u32, name: &str) -> io::Result<Self> {
+    pub fn find(process: u32, name: &str) -> io::Result<Self> {
         // Link target of such a descriptor.
         let its = format!("/memfd:{name} (deleted)");
         for entry in fs::read_dir(format!("/proc/{process}/fd"))?.take(LOOKED_MAX) {

@@ -21,29 +21,39 @@ const NLMSG_ERROR: u16 = 2;
 const NLMSG_DONE: u16 = 3;
 const FAMILIES: [u8; 2] = [libc::AF_INET as u8, libc::AF_INET6 as u8];
 
-pub(crate) const TCP: u8 = libc::IPPROTO_TCP as u8;
-pub(crate) const UDP: u8 = libc::IPPROTO_UDP as u8;
+/// TCP.
+pub const TCP: u8 = libc::IPPROTO_TCP as u8;
+/// UDP.
+pub const UDP: u8 = libc::IPPROTO_UDP as u8;
 
 /// TCP states, selected by the bit `1 << STATE`. A UDP socket counts as established while it is
-/// connected, else as closed. Source: linux/tcp_states.h.
-pub(crate) const ESTABLISHED: u8 = 1;
-pub(crate) const SYN_SENT: u8 = 2;
-pub(crate) const CLOSE: u8 = 7;
-pub(crate) const CLOSE_WAIT: u8 = 8;
-pub(crate) const LISTEN: u8 = 10;
+/// connected, else as closed. Source: linux/tcp_states.h. This one: an established connection.
+pub const ESTABLISHED: u8 = 1;
+/// A connection that is being opened.
+pub const SYN_SENT: u8 = 2;
+/// No connection.
+pub const CLOSE: u8 = 7;
+/// A connection that the peer has ended.
+pub const CLOSE_WAIT: u8 = 8;
+/// A listener.
+pub const LISTEN: u8 = 10;
 
 /// Query of sockets in the network namespace in which it was created.
 #[derive(Debug)]
-pub(crate) struct SockDiag {
+pub struct SockDiag {
     socket: File,
     bytes: Vec<u8>,
 }
 
 /// A reply: `struct inet_diag_msg`.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Answer<'a>(&'a [u8]);
+pub struct Answer<'a>(&'a [u8]);
 
 impl SockDiag {
+    /// A query socket.
+    ///
+    /// # Errors
+    /// The kernel has no socket diagnosis, or denies the socket.
     pub fn new() -> io::Result<Self> {
         let protocol = Some(netlink::SOCK_DIAG);
         let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, protocol)?;
@@ -53,6 +63,9 @@ impl SockDiag {
 
     /// Calls `each` for every socket of `protocol` on `port`, or on any port if it is 0, in one of
     /// `states`.
+    ///
+    /// # Errors
+    /// The kernel's.
     pub fn dump(
         &mut self,
         protocol: u8,
@@ -76,10 +89,14 @@ impl SockDiag {
 }
 
 impl Answer<'_> {
+    /// True for a socket of IPv6.
+    #[must_use]
     pub fn is_v6(self) -> bool {
         self.0[0] == FAMILIES[1]
     }
 
+    /// TCP state.
+    #[must_use]
     pub fn state(self) -> u8 {
         self.0[1]
     }
@@ -146,7 +163,7 @@ fn request(family: u8, protocol: u8, port: u16, states: u32) -> [u8; HEADER + RE
 }
 
 /// Reads one reply; the result of the dump once it has ended.
-pub(crate) fn read(mut bytes: &[u8], each: &mut impl FnMut(Answer<'_>)) -> Option<io::Result<()>> {
+pub fn read(mut bytes: &[u8], each: &mut impl FnMut(Answer<'_>)) -> Option<io::Result<()>> {
     while let Some(&len) = bytes.first_chunk() {
         let len = u32::from_ne_bytes(len) as usize;
         let message = bytes.get(..len).filter(|message| message.len() >= HEADER)?;

@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
 /// Sets an option. `T` is a structure of integers as the kernel defines it for this option.
-pub(crate) fn set<T: Copy>(socket: impl AsFd, level: i32, option: i32, value: &T) -> io::Result<()> {
+pub fn set<T: Copy>(socket: impl AsFd, level: i32, option: i32, value: &T) -> io::Result<()> {
     let fd = socket.as_fd().as_raw_fd();
     // SAFETY: the kernel reads `size_of::<T>()` bytes from a reference that
     // lives through the call; the descriptor is borrowed, so open.
@@ -24,7 +24,7 @@ pub(crate) fn set<T: Copy>(socket: impl AsFd, level: i32, option: i32, value: &T
 ///
 /// # Safety
 /// All-zero bytes, and any bytes that the kernel writes, are a valid `T`.
-pub(crate) unsafe fn get<T: Copy>(socket: impl AsFd, level: i32, option: i32) -> io::Result<T> {
+pub unsafe fn get<T: Copy>(socket: impl AsFd, level: i32, option: i32) -> io::Result<T> {
     let fd = socket.as_fd().as_raw_fd();
     // SAFETY: the caller guarantees that all-zero bytes are valid.
     let mut value: T = unsafe { std::mem::zeroed() };

@@ -6,7 +6,7 @@
 
 use rustix::thread::{Pid, gettid};
 
-use crate::cores::sched_policy::SchedPolicy;
+use crate::sched_policy::SchedPolicy;
 
 /// Thread ID of the calling thread.
 #[must_use]

@@ -10,7 +10,7 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
 /// Wake-up from another thread; a sleep that begins later ends at once.
 #[derive(Debug)]
-pub(crate) struct EventFd {
+pub struct EventFd {
     rung: Arc<OwnedFd>,
     /// Descriptor that prevents sleep while it is readable.
     watched: Option<OwnedFd>,
@@ -21,19 +21,19 @@ impl EventFd {
     ///
     /// # Errors
     /// No descriptor is left.
-    pub(crate) fn new() -> io::Result<Self> {
+    pub fn new() -> io::Result<Self> {
         let rung = Arc::new(eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?);
         Ok(Self { rung, watched: None })
     }
 
     /// Ends the current sleep and prevents others while `fd` is readable.
-    pub(crate) fn watch(&mut self, fd: OwnedFd) {
+    pub fn watch(&mut self, fd: OwnedFd) {
         self.watched = Some(fd);
     }
 
     /// Sleeps until `fd` is ready for `flags` or a wake-up, at most for `span`. An interrupted sleep
     /// returns early; the caller checks again.
-    pub(crate) fn within(&self, fd: &impl AsFd, flags: PollFlags, span: Span) {
+    pub fn within(&self, fd: &impl AsFd, flags: PollFlags, span: Span) {
         const SECOND: u64 = 1_000_000_000;
         let ns = span.as_nanos();
         let timeout = Timespec { tv_sec: (ns / SECOND) as i64, tv_nsec: (ns % SECOND) as _ };
@@ -49,7 +49,7 @@ impl EventFd {
     }
 
     /// Handle that wakes the sleeper.
-    pub(crate) fn waker(&self) -> Waker {
+    pub fn waker(&self) -> Waker {
         let bell = self.rung.clone();
         Arc::new(move || {
             let _ = rustix::io::write(&*bell, &1u64.to_ne_bytes());

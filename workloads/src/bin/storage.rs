@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
-use host::netlab::TempDir;
+use netlab::TempDir;
 use runtime::task::Handle;
 use workloads::serve::{self, Place};
 use workloads::storage::{Io, Preload, Store, StoreError, disk};

@@ -7,8 +7,8 @@ use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use host::netlab::TempDir;
 use net::device::memory::{MemoryDevice, pair};
+use netlab::TempDir;
 use proptest::prelude::*;
 use queueing::{Priority, Rng, Span, Time};
 use runtime::task::{Config, JoinHandle, Step, TaskShard};

@@ -8,7 +8,8 @@ use super::Finding;
 const ROOMS: [&str; 3] = ["crates/", "xtask/", "workloads/"];
 
 /// Crates that may hold unsafe blocks.
-const UNSAFE_ROOMS: [&str; 2] = ["host", "capi"];
+const UNSAFE_ROOMS: [&str; 8] =
+    ["host", "hostbpf", "hostsched", "drivers", "shim", "netlab", "doctor", "capi"];
 
 /// Sources that take `now` as an argument and do no I/O.
 const PURE: [&str; 12] = [

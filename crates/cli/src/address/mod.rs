@@ -7,10 +7,10 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
-use host::afxdp::Claims;
+use drivers::afxdp::Claims;
 use host::interface::Interface;
-use host::shim::Routes;
 use net::stack::{Config, Ipv6, Lease};
+use shim::Routes;
 
 mod cidr;
 #[cfg(test)]

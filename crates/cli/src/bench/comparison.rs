@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use host::netlab::{LabError, Namespace, NetLab};
+use netlab::{LabError, Namespace, NetLab};
 use queueing::{CoreId, Span};
 
 use crate::{Error, programs};

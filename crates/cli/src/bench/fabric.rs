@@ -236,7 +236,7 @@ fn measure(
     threads: usize,
     bar: &ProgressBar,
 ) -> (Row, Outcome) {
-    let before = host::rss::resident();
+    let before = drivers::rss::resident();
     let over = AtomicBool::new(false);
     let (outcome, [cpu, wall], peak) = std::thread::scope(|scope| {
         let peak = scope.spawn(|| peak_until(&over));
@@ -272,10 +272,10 @@ fn measure(
 
 /// Peak memory of the process until `over`.
 fn peak_until(over: &AtomicBool) -> u64 {
-    let mut peak = host::rss::resident();
+    let mut peak = drivers::rss::resident();
     while !over.load(Ordering::Relaxed) {
         std::thread::sleep(Duration::from_millis(10));
-        peak = peak.max(host::rss::resident());
+        peak = peak.max(drivers::rss::resident());
     }
     peak
 }

@@ -12,9 +12,9 @@ use std::time::Duration;
 use guard::{Params, by_name};
 use host::Monotonic;
 use host::clock::ThreadTime;
-use host::guard::{Classes, Cost, GuardError, Options, Refusal, WaitEnd};
-use host::netlab::{NetLab, Veth};
-use host::xdp::Mode;
+use hostbpf::guard::{Classes, Cost, GuardError, Options, Refusal, WaitEnd};
+use hostbpf::xdp::Mode;
+use netlab::{NetLab, Veth};
 use queueing::{Clock, Span};
 use serde_json::json;
 
@@ -70,7 +70,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
 fn costs() -> Result<Vec<Cost>, Error> {
     let namespace = NetLab::new("bench-guard-costs")?.namespace("a")?;
     namespace.disable_forwarding()?;
-    Ok(namespace.enter(host::guard::costs)?)
+    Ok(namespace.enter(hostbpf::guard::costs)?)
 }
 
 /// CPU use of a controller, as a share of a core.
@@ -121,7 +121,7 @@ fn controller(duration: Span, until: WaitEnd) -> Result<Result<f64, GuardError>,
             target: Params::default().delay_target,
             joined: Vec::new(),
         };
-        let mut guard = match host::guard::attach("eth0", &options) {
+        let mut guard = match hostbpf::guard::attach("eth0", &options) {
             Ok(guard) => guard,
             Err(e) => return Ok(Err(e)),
         };

@@ -2,7 +2,7 @@
 
 use std::os::fd::OwnedFd;
 
-use host::{Tap, dpdk, packet};
+use drivers::{Tap, dpdk, packet};
 use net::Device;
 use net::device::fault_injector::{self, FaultInjector};
 use net::device::pcap::{PcapTap, Replay};

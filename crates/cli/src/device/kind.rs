@@ -4,9 +4,9 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use host::afxdp::{self, Mode};
-use host::dpdk::{self, Memory};
-use host::packet::{self, Fanout};
+use drivers::afxdp::{self, Mode};
+use drivers::dpdk::{self, Memory};
+use drivers::packet::{self, Fanout};
 use net::device::pcap::Pace;
 
 use crate::Error;

@@ -1,7 +1,7 @@
 //! Monitor of an interface: it still exists and has our XDP program attached.
 
 use host::interface::Presence;
-use host::xdp::{Attached, Attachment};
+use hostbpf::xdp::{Attached, Attachment};
 use queueing::{Span, Time};
 
 use super::Kind;

@@ -11,9 +11,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use host::afxdp::{self, Claimant};
+use drivers::afxdp::{self, Claimant};
+use drivers::{Tap, dpdk, packet};
+use host::address;
 use host::interface::Interface;
-use host::{Tap, address, dpdk, packet};
 use net::Device;
 use net::device::fault_injector::{FaultInjector, Rates};
 use net::device::pcap::PcapTap;

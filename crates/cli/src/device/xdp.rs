@@ -1,6 +1,6 @@
 //! An AF_XDP queue, with a packet socket for frames that no XDP program may take.
 
-use host::{afxdp, packet};
+use drivers::{afxdp, packet};
 use net::Device;
 use net::device::{Full, Offloads, Received, Waker};
 use queueing::{Span, Time};

@@ -1,12 +1,12 @@
 //! `greenwave fabric`: egress queueing of this machine that serves short flows first.
 //!
 //! `attach` and `detach` change it, `status` shows its traffic, `policy` prints a policy as a
-//! template. `host::egress` does the work; only the text is here.
+//! template. `hostbpf::egress` does the work; only the text is here.
 
 use std::process::ExitCode;
 
 use clap::Subcommand;
-use host::egress::{self, Choice, Counter, Policy, Shape, Status};
+use hostbpf::egress::{self, Choice, Counter, Policy, Shape, Status};
 use queueing::Rate;
 use serde_json::json;
 

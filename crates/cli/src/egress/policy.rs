@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use host::egress::{BadPolicy, Policy};
+use hostbpf::egress::{BadPolicy, Policy};
 use queueing::{Priority, Span};
 use serde::Deserialize;
 

@@ -14,9 +14,9 @@ use std::time::Duration;
 use guard::{Limit, Params};
 use host::Monotonic;
 use host::clock::ThreadTime;
-use host::guard::{Classes, End, Guard, Options, Refusal, Rule};
 use host::sandbox::Duty;
-use host::xdp::Mode;
+use hostbpf::guard::{Classes, End, Guard, Options, Refusal, Rule};
+use hostbpf::xdp::Mode;
 use queueing::{Clock, Span, Time};
 
 use super::status;
@@ -172,7 +172,7 @@ pub fn run(args: &Args, arguments: &Arguments) -> Result<ExitCode, Error> {
     let ui = args.ui.open(head(args), args.control.is_on())?;
     let reads = arguments.file().into_iter().collect();
     let mut control = args.control.open(ui.as_ref(), reads)?;
-    let mut guard = host::guard::attach(&args.device, &options)?;
+    let mut guard = hostbpf::guard::attach(&args.device, &options)?;
     sandbox.enter(ui.as_ref())?;
     eprintln!("{}", greeting(args));
     let (clock, used) = (Monotonic::new(), ThreadTime);

@@ -4,8 +4,8 @@
 use std::process::ExitCode;
 
 use guard::app_queue::Requests;
-use host::guard::{LimitInForce, Queue, Reason, Refusal, Status, WaitEnd};
-use host::xdp::Mode;
+use hostbpf::guard::{LimitInForce, Queue, Reason, Refusal, Status, WaitEnd};
+use hostbpf::xdp::Mode;
 use queueing::Span;
 use serde_json::json;
 
@@ -32,7 +32,7 @@ pub struct Args {
 /// # Errors
 /// There is no guard.
 pub fn run(args: &Args) -> Result<ExitCode, Error> {
-    let status = host::guard::status(&args.device)?;
+    let status = hostbpf::guard::status(&args.device)?;
     match (args.json, args.metrics) {
         (true, _) => println!("{}", as_json(&args.device, &status)),
         (_, true) => print!("{}", metrics::text(&figures(&args.device, &status), &[])),

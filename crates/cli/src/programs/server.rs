@@ -2,8 +2,9 @@
 
 use std::net::Ipv4Addr;
 
-use host::netlab::{LabError, TempDir};
 use load::closed_loop::Answer;
+use netlab::LabError;
+use netlab::TempDir;
 use queueing::CoreId;
 
 /// Listening port.

@@ -11,11 +11,12 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use host::afxdp::AfXdp;
-use host::netlab::{Child, LabError, Namespace, NetLab, TempDir, Veth};
+use drivers::afxdp::AfXdp;
 use host::{Monotonic, affinity, cpu_time, proc};
 use load::closed_loop::{ClosedLoopClient, Exchange, Kind, Pace, Tally};
 use net::Device;
+use netlab::TempDir;
+use netlab::{Child, LabError, Namespace, NetLab, Veth};
 use queueing::{Clock, CoreId, Span};
 
 use super::server::{Item, PORT, Program};

@@ -53,8 +53,8 @@ pub struct Finding {
     pub remedies: Vec<String>,
 }
 
-impl From<&host::doctor::Finding> for Finding {
-    fn from(finding: &host::doctor::Finding) -> Self {
+impl From<&doctor::Finding> for Finding {
+    fn from(finding: &doctor::Finding) -> Self {
         Self {
             command: finding.area.to_owned(),
             mechanism: finding.what.clone(),
@@ -95,7 +95,7 @@ impl Header {
     #[must_use]
     pub fn examined(mut self, areas: &[&str]) -> Self {
         if !areas.is_empty() {
-            self.doctor = host::doctor::examine(areas).iter().map(Finding::from).collect();
+            self.doctor = doctor::examine(areas).iter().map(Finding::from).collect();
         }
         self
     }

@@ -1,11 +1,11 @@
 //! Sockets of the program's processes that are in the kernel and should be on the stack
-//! ([`host::shim::bypass`]): reported when found, counted, and reported again at the end.
+//! ([`shim::bypass`]): reported when found, counted, and reported again at the end.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use host::shim::Routes;
-use host::shim::bypass::{Event, Finding, Protocol, Use, Watcher};
 use rustix::process::Pid;
+use shim::Routes;
+use shim::bypass::{Event, Finding, Protocol, Use, Watcher};
 
 use crate::error::plain;
 use crate::ui::{Figure, Labels};

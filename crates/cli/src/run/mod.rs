@@ -2,7 +2,7 @@
 //!
 //! This process owns the stack and the device. The program is a child with `libgreenwave.so`
 //! preloaded, and a socket that it binds to one of the stack's addresses is on the stack
-//! ([`host::shim`]). The program may fork, reload, crash or be killed: its connections end as the
+//! ([`shim`]). The program may fork, reload, crash or be killed: its connections end as the
 //! kernel's would, and it never holds the device. Runs until the program and its children have
 //! ended, or ctrl-C. SIGHUP reloads the policy.
 
@@ -10,12 +10,12 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use host::guard::ReportCounter;
 use host::sandbox::Duty;
-use host::shim::preload::{Library, elf_check};
+use hostbpf::guard::ReportCounter;
 use net::stack::Config as StackConfig;
 use queueing::Span;
 use runtime::steer::{LINK_FRAMES, Steered, over_queues};
+use shim::preload::{Library, elf_check};
 
 use crate::config_file::Arguments;
 use crate::device::{AnyDevice, Open, Watch};

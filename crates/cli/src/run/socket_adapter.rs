@@ -1,10 +1,9 @@
-//! Adapter of [`host::shim`]'s server side to the stack's socket interface.
+//! Adapter of [`shim`]'s server side to the stack's socket interface.
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 
 use classify::{FlowState, Private, TransportClassifier, private};
-use host::shim::{self, AcceptError, End, Refusal, Routes, SocketInfo, StackHandle};
 use net::stack::{CloseReason, ConnId, ConnectError, Datagram, Info, KeepAlive, Unreachable};
 use net::steer::Steering;
 use queueing::{Priority, Span};
@@ -12,6 +11,7 @@ use runtime::socket_proxy::{
     AppEvent, AppSockets, AppStream, DeliveryResult, NotOpened, OutgoingDatagram, Read, Setting, WriteResult,
 };
 use rustix::io::Errno;
+use shim::{self, AcceptError, End, Refusal, Routes, SocketInfo, StackHandle};
 use wire::ip::TrafficClass;
 
 use crate::Error;

@@ -8,13 +8,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use classify::rules::Observed;
+use drivers::afxdp::{Claimant, Claims};
 use host::Monotonic;
-use host::afxdp::{Claimant, Claims};
-use host::guard::ReportCounter;
-use host::shim::VARIABLE;
-use host::shim::preload::Library;
-use host::shim::process_tree::Programs;
 use host::signals;
+use hostbpf::guard::ReportCounter;
 use net::Device;
 use net::stack::Config as StackConfig;
 use net::steer::{ShardIndex, Steering};
@@ -25,6 +22,9 @@ use runtime::socket_proxy::{self, Counters, SnapshotEndpoints, SocketProxy};
 use runtime::steer::Meter;
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, setrlimit};
 use sched::dispatch::{self, Params};
+use shim::VARIABLE;
+use shim::preload::Library;
+use shim::process_tree::Programs;
 use wire::Malformed;
 
 use super::bypass::Bypass;

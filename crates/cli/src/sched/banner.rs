@@ -1,7 +1,7 @@
 //! Lines at the start: the choices with their reasons, and limits of this machine.
 
-use host::cores::{Manager, Mechanism, cpulist};
 use host::proc;
+use hostsched::{Manager, Mechanism, cpulist};
 use queueing::{CoreId, Span};
 use sched::cores::{Settings, TaskId};
 use serde_json::json;

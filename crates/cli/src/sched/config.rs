@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use host::cores::{Mechanism, TaskSelector, cpulist, group_path};
-use host::guard::JOINED_MAX;
+use hostbpf::guard::JOINED_MAX;
+use hostsched::{Mechanism, TaskSelector, cpulist, group_path};
 use queueing::{CoreId, Span};
 use sched::cores::{Class, CoreAssignment, Policy, Settings, TaskSpec, Topology, by_name};
 use serde::Deserialize;

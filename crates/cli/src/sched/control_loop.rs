@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use host::Monotonic;
-use host::cores::{Manager, Mechanism};
+use hostsched::{Manager, Mechanism};
 use queueing::{Clock as _, Span};
 use sched::cores::contention_alarm::{Change, Contention, ContentionAlarm};
 use sched::cores::{Allocator, TaskId};

@@ -1,6 +1,6 @@
 //! Live view of a scheduler: tasks, core assignment, and the observations behind each reallocation.
 
-use host::cores::cpulist;
+use hostsched::cpulist;
 use queueing::{CoreId, Histogram, Span, Time};
 use sched::cores::reallocations::{self, ReallocationLog, ReallocationReason};
 use sched::cores::{Allocator, CoreAssignment, CoreState, TaskId};

@@ -1,6 +1,6 @@
 //! Choice of the mechanism: the requested one, or the best that works here.
 
-use host::cores::{Mechanism, scx};
+use hostsched::{Mechanism, scx};
 use queueing::CoreId;
 
 use super::config::Config;

@@ -1,6 +1,6 @@
 //! `greenwave sched`: sharing of a machine between latency-critical and best-effort programs.
 //!
-//! `sched::cores` holds the policies, `host::cores` the mechanisms. This module builds both from a
+//! `sched::cores` holds the policies, `hostsched` the mechanisms. This module builds both from a
 //! configuration, runs the [control loop](control_loop::ControlLoop) and reports changes. All
 //! changes are undone however the command ends: by itself, by a guardian process, or by the next
 //! start.
@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use host::Monotonic;
-use host::cores::sched_policy::SchedPolicy;
-use host::cores::{Journal, Mechanism, Setup, TaskSelector, TaskSetup, cpulist, undo_log};
+use host::sched_policy::SchedPolicy;
+use hostsched::{Journal, Mechanism, Setup, TaskSelector, TaskSetup, cpulist, undo_log};
 use queueing::{Clock, CoreId, Span};
 use sched::cores::Allocator;
 use sched::cores::contention_alarm::ContentionAlarm;

@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use host::cores::{Layout, Sensor};
 use host::{affinity, files};
+use hostsched::{Layout, Sensor};
 use queueing::{CoreId, Span};
 use sched::cores::{CoreAssignment, Policy, Settings};
 

@@ -1,13 +1,13 @@
 //! The commands of a configuration, which are started and ended by greenwave.
 //!
 //! If greenwave is killed, the kernel ends each program, and the guardian ends the processes that
-//! the programs have started ([`host::cores::undo_log::end_programs`]).
+//! the programs have started ([`hostsched::undo_log::end_programs`]).
 
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use host::cores::undo_log::GRACE;
+use hostsched::undo_log::GRACE;
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::config::Task;

@@ -8,8 +8,8 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
 
-use host::cores::cpulist;
-use host::cores::undo_log::{self, Author, Restored};
+use hostsched::cpulist;
+use hostsched::undo_log::{self, Author, Restored};
 use queueing::CoreId;
 
 use crate::Error;

@@ -1,6 +1,6 @@
 //! Choice of the DRAM sensor for a configuration.
 
-use host::cores::{Counters, Limit, NullSensor, Probe, Sensor};
+use hostsched::{Counters, Limit, NullSensor, Probe, Sensor};
 use queueing::CoreId;
 
 use super::config::{Config, SensorName};

@@ -1,6 +1,6 @@
 //! Status output of a scheduler: at the start, periodically, and at the end.
 
-use host::cores::{Figures, Manager};
+use hostsched::{Figures, Manager};
 use queueing::{Histogram, Span, Time};
 use sched::cores::contention_alarm::Contention;
 use sched::cores::{Allocator, TaskId};

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use ::load::Synthetic;
 use classify::rules::Observed;
+use drivers::afxdp::{Claimant, Claims};
 use host::Monotonic;
-use host::afxdp::{Claimant, Claims};
 use net::Device;
 use net::stack::{Config as StackConfig, ListenOptions, UdpOptions};
 use net::steer;

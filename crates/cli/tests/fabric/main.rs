@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::process::{Command, Output};
 use std::time::Duration;
 
-use host::netlab::{self, Namespace, NetLab, Veth};
+use netlab::{self, Namespace, NetLab, Veth};
 use serde_json::Value;
 
 const GREENWAVE: &str = env!("CARGO_BIN_EXE_greenwave");

@@ -12,7 +12,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use host::netlab::NetLab;
+use netlab::NetLab;
 use page::Block;
 use session::Place;
 

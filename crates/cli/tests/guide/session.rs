@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use host::netlab::{Namespace, NetLab};
+use netlab::{Namespace, NetLab};
 
 use super::page::{Block, Step, missing};
 

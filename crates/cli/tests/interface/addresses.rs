@@ -4,8 +4,8 @@
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use host::netlab::client::datagrams_come_back;
-use host::netlab::is_installed;
+use netlab::client::datagrams_come_back;
+use netlab::is_installed;
 
 use super::*;
 

@@ -2,7 +2,7 @@
 
 //~ devices: DPDK (a feature) serves virtual devices with several queues and checksums
 
-use host::dpdk;
+use drivers::dpdk;
 use rustix::process::Signal;
 
 use super::{Cable, GREENWAVE, skipped};
@@ -67,7 +67,7 @@ fn dpdk_that_cannot_start_says_why_in_a_line_and_what_to_try() {
         ),
         _ => skipped(test, "absent huge pages: this machine has some"),
     }
-    if !host::netlab::is_installed("prlimit") {
+    if !netlab::is_installed("prlimit") {
         return skipped(test, "memory that is refused: prlimit is not there");
     }
     let mut command = cable.ours.command("prlimit");

@@ -8,8 +8,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use host::netlab::client::{connect, ping, what_is_sent_comes_back};
-use host::netlab::{Child, Namespace, NetLab, Veth};
+use netlab::client::{connect, ping, what_is_sent_comes_back};
+use netlab::{Child, Namespace, NetLab, Veth};
 use rustix::process::{Pid, Signal, kill_process};
 
 mod addresses;
@@ -236,7 +236,7 @@ fn a_server_that_cannot_be_says_why_in_a_line_and_what_to_try() {
 fn without_permission_the_capabilities_are_named() {
     let test = "without_permission_the_capabilities_are_named";
     let Some(cable) = Cable::new(test) else { return };
-    if !host::netlab::is_installed("setpriv") {
+    if !netlab::is_installed("setpriv") {
         return skipped(test, "setpriv is not there");
     }
     // A folder that any user may enter: that of the build may be root's alone.

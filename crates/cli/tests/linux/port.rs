@@ -1,8 +1,8 @@
 //! Devices between the stack and the kernel.
 
-use host::Tap;
-use host::afxdp::AfXdp;
-use host::packet::Packet;
+use drivers::Tap;
+use drivers::afxdp::AfXdp;
+use drivers::packet::Packet;
 use net::Device;
 use net::device::{Full, Offloads, Received};
 use queueing::{Span, Time};

@@ -10,9 +10,9 @@ use std::process::Stdio;
 use std::sync::mpsc::{self, Receiver, TryRecvError};
 use std::time::{Duration, Instant};
 
-use host::netlab::{Child, Namespace, is_installed};
 use net::device::fault_injector::Rates;
 use net::{ConnId, Event, EventKind, Stack};
+use netlab::{Child, Namespace, is_installed};
 use queueing::Time;
 
 use crate::ours::{Host, PORT};

@@ -5,12 +5,12 @@ use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use host::afxdp::{self, Claims, Mode, Options};
+use drivers::afxdp::{self, Claims, Mode, Options};
+use drivers::{Tap, packet};
 use host::interface::InterfaceError;
-use host::netlab::{Namespace, NetLab, Veth};
-use host::{Tap, packet};
 use net::device::fault_injector::Rates;
 use net::stack::Config;
+use netlab::{Namespace, NetLab, Veth};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::ours::{Host, Ours, PORT};

@@ -72,9 +72,7 @@ fn the_benchmark_of_cores_runs_small_on_two_of_them() {
 fn the_matrix_says_what_works_and_what_does_not() {
     let test = "the_matrix_says_what_works_and_what_does_not";
     let why = NetLab::unavailable();
-    if let Some(why) =
-        why.or_else(|| (!host::netlab::is_installed("lighttpd")).then(|| "no lighttpd".to_owned()))
-    {
+    if let Some(why) = why.or_else(|| (!netlab::is_installed("lighttpd")).then(|| "no lighttpd".to_owned())) {
         return skipped(test, &why);
     }
     let matrix = |lib: &Path, features: &str| {
@@ -100,9 +98,7 @@ fn the_matrix_says_what_works_and_what_does_not() {
 fn table_1_runs_small_on_every_stack() {
     let test = "table_1_runs_small_on_every_stack";
     let why = NetLab::unavailable();
-    if let Some(why) =
-        why.or_else(|| (!host::netlab::is_installed("lighttpd")).then(|| "no lighttpd".to_owned()))
-    {
+    if let Some(why) = why.or_else(|| (!netlab::is_installed("lighttpd")).then(|| "no lighttpd".to_owned())) {
         return skipped(test, &why);
     }
     // The library then lies beside the program.

@@ -64,7 +64,7 @@ fn curl_and_iperf3_are_clients() {
     let (_, said) = world.client("packet:gw0", &[&curl[..], &[got.to_str().unwrap(), &url]].concat());
     assert!(std::fs::read(&got).unwrap() == noise(BIG), "3 MB arrive as they are; {said}");
     assert!(said.contains("\n1 outgoing connections, 0 failed"), "{said}");
-    if !host::netlab::is_installed("iperf3") {
+    if !netlab::is_installed("iperf3") {
         return skipped("curl_and_iperf3_are_clients", "its part with iperf3: it is not there");
     }
     let _iperf = world.clients.spawn(world.clients.command("iperf3").args(["-s", "-1"])).unwrap();

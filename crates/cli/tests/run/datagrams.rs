@@ -4,7 +4,7 @@
 
 use std::net::UdpSocket;
 
-use host::netlab::client::datagrams_come_back;
+use netlab::client::datagrams_come_back;
 use rustix::net::sockopt;
 
 use super::*;

@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use host::netlab::client::noise;
-use host::netlab::{Child, Namespace, NetLab, Veth};
 use library::library;
+use netlab::client::noise;
+use netlab::{Child, Namespace, NetLab, Veth};
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
 mod bench;
@@ -200,7 +200,7 @@ impl World {
 
     /// A client's connection.
     fn connect(&self, server: &Server) -> TcpStream {
-        self.clients.enter(|| host::netlab::client::connect(server.to))
+        self.clients.enter(|| netlab::client::connect(server.to))
     }
 
     /// `GET path` on a connection of its own.
@@ -221,7 +221,7 @@ impl World {
         assert!(self.get(server, "/big") == big, "3 MB arrive as they are");
         let answers = self.clients.enter(|| {
             let ask = |_| {
-                let mut stream = host::netlab::client::connect(server.to);
+                let mut stream = netlab::client::connect(server.to);
                 stream.write_all(b"GET /big HTTP/1.0\r\nHost: a\r\n\r\n").expect("the server reads");
                 let mut answer = Vec::new();
                 stream.read_to_end(&mut answer).expect("the server answers");

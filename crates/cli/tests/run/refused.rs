@@ -1,6 +1,6 @@
 //! Errors of programs that cannot run: one line, advice, and exit status 2.
 
-use host::shim::{BUILD, OTHER_BUILD, VARIABLE};
+use shim::{BUILD, OTHER_BUILD, VARIABLE};
 
 use super::*;
 

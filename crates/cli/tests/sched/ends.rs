@@ -2,7 +2,7 @@
 
 use std::os::unix::process::CommandExt as _;
 
-use host::cores::Group;
+use hostsched::Group;
 use rustix::process::kill_process_group;
 
 use super::*;
@@ -199,12 +199,12 @@ fn a_folder_of_journals_that_another_user_prepared_is_refused() {
     if !rustix::process::geteuid().is_root() {
         return skipped(test, "only root can act as two users");
     }
-    let shared = host::netlab::TempDir::new("da-shared").unwrap();
+    let shared = netlab::TempDir::new("da-shared").unwrap();
     let permit = |path: &std::path::Path, mode| {
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
     };
     permit(shared.path(), 0o1777);
-    let precious = host::netlab::TempDir::new("da-precious").unwrap();
+    let precious = netlab::TempDir::new("da-precious").unwrap();
     std::fs::write(precious.path().join("file"), "precious").unwrap();
     let (tmp, folder) = (shared.path().to_str().unwrap(), shared.path().join(format!("greenwave-{OTHER}")));
     let config =

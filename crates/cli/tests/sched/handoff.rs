@@ -4,8 +4,8 @@ use std::io::Read as _;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use host::cores::Hierarchy;
 use host::{affinity, proc};
+use hostsched::Hierarchy;
 use rustix::process::{Signal, kill_process};
 use serde_json::Value;
 

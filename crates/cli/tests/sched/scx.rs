@@ -5,8 +5,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use host::cores::sched_policy::SchedPolicy;
-use host::cores::{cpulist, scx};
+use host::sched_policy::SchedPolicy;
+use hostsched::{cpulist, scx};
 use rustix::process::{Signal, kill_process};
 
 use super::{GREENWAVE, Program, SPINS, Scratch, goes_on, greenwave, journals, shared, skipped, until};

@@ -3,8 +3,8 @@
 use super::*;
 
 /// A folder of the test.
-fn folder(name: &str) -> host::netlab::TempDir {
-    host::netlab::TempDir::new(name).expect("a folder can be made")
+fn folder(name: &str) -> netlab::TempDir {
+    netlab::TempDir::new(name).expect("a folder can be made")
 }
 
 /// Checks that a capture can be replayed to its end, so that it ends with a whole frame.

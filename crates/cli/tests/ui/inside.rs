@@ -4,8 +4,8 @@
 use std::net::TcpListener;
 
 #[cfg(feature = "bpf")]
-use host::netlab::Veth;
-use host::netlab::{NetLab, is_installed};
+use netlab::Veth;
+use netlab::{NetLab, is_installed};
 
 use super::library::library;
 use super::*;

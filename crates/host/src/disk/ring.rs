@@ -38,7 +38,8 @@ pub enum RingError {
 
 impl RingError {
     /// The reason.
-    pub(crate) fn why(&self) -> String {
+    #[must_use]
+    pub fn why(&self) -> String {
         match self {
             Self::Ring(e) if is_unknown(e) => format!("this kernel has no io_uring ({e})"),
             Self::Ring(e) => format!("io_uring cannot be had ({e})"),

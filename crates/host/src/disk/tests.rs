@@ -12,7 +12,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use storage::{Buffer, Disk, FileId, Options, Request};
 
 use super::*;
-use crate::netlab::TempDir;
+use crate::scratch::Scratch;
 
 const LEN: usize = 4 * PAGE;
 const DIRECT: Options = Options { write: true, create: true, direct: true };
@@ -86,12 +86,12 @@ proptest! {
         pieces in prop::collection::vec((any::<u16>(), any::<u16>(), proptest::option::of(any::<u64>())), 1..24)
     ) {
         let name = "what_is_read_is_what_was_written";
-        let folder = TempDir::new("disk").unwrap();
+        let folder = Scratch::new("disk-1", 0o755);
         for (n, options) in [CACHED, DIRECT].into_iter().enumerate() {
             let plain = Box::new(BlockingDisk::new(1, 1, LEN).unwrap()) as Box<dyn Disk>;
             let ring = ring(name, 1, 1).map(|ring| Box::new(ring) as Box<dyn Disk>);
             for (which, mut disk) in [plain].into_iter().chain(ring).enumerate() {
-                match disk.open(&folder.path().join(format!("{n}{which}")), &options) {
+                match disk.open(&folder.at(&format!("{n}{which}")), &options) {
                     Ok(opened) => agrees_with_a_model(&mut *disk, opened.file, opened.align as usize, &pieces),
                     Err(e) if e.kind() == ErrorKind::Unsupported => skipped(name, &e),
                     Err(e) => panic!("{e}"),
@@ -116,9 +116,9 @@ fn past_the_cache_is_an_error_where_the_file_system_refuses_it() {
 
 #[test]
 fn past_the_cache_a_file_says_what_requests_are_multiples_of() {
-    let folder = TempDir::new("disk").unwrap();
+    let folder = Scratch::new("disk-2", 0o755);
     let mut disk = BlockingDisk::new(1, 1, LEN).unwrap();
-    let path = folder.path().join("file");
+    let path = folder.at("file");
     assert_eq!(disk.open(&path, &CACHED).unwrap().align, 1);
     match disk.open(&path, &DIRECT) {
         Err(e) if e.kind() == ErrorKind::Unsupported => {
@@ -138,8 +138,8 @@ fn many_requests_are_under_way_at_once_and_each_ends_with_its_own() {
     else {
         return;
     };
-    let folder = TempDir::new("disk").unwrap();
-    let file = disk.open(&folder.path().join("file"), &CACHED).unwrap().file;
+    let folder = Scratch::new("disk-3", 0o755);
+    let file = disk.open(&folder.at("file"), &CACHED).unwrap().file;
     for (n, mut buffer) in (0u32..).zip(disk.buffers()) {
         buffer.bytes_mut().fill(n as u8);
         disk.begin(n, Request::Write { file, at: u64::from(n) * LEN as u64, len: LEN as u32, buffer });
@@ -171,8 +171,8 @@ fn many_requests_are_under_way_at_once_and_each_ends_with_its_own() {
 #[test]
 fn a_ring_that_is_dropped_ends_what_it_has_begun() {
     let Some(mut disk) = ring("a_ring_that_is_dropped_ends_what_it_has_begun", 8, 8) else { return };
-    let folder = TempDir::new("disk").unwrap();
-    let path = folder.path().join("file");
+    let folder = Scratch::new("disk-4", 0o755);
+    let path = folder.at("file");
     let file = disk.open(&path, &CACHED).unwrap().file;
     for (n, mut buffer) in (0u32..).zip(disk.buffers()) {
         buffer.bytes_mut().fill(b'a' + n as u8);
@@ -197,8 +197,8 @@ fn what_is_over_makes_its_descriptor_readable_until_it_is_taken() {
         let timeout = Timespec { tv_sec: seconds, tv_nsec: 0 };
         poll(&mut [PollFd::new(&ready, PollFlags::IN)], Some(&timeout)).unwrap() > 0
     };
-    let folder = TempDir::new("disk").unwrap();
-    let file = disk.open(&folder.path().join("file"), &CACHED).unwrap().file;
+    let folder = Scratch::new("disk-5", 0o755);
+    let file = disk.open(&folder.at("file"), &CACHED).unwrap().file;
     assert!(!is_ready(0));
     disk.begin(0, Request::Sync { file });
     disk.flush();
@@ -209,8 +209,8 @@ fn what_is_over_makes_its_descriptor_readable_until_it_is_taken() {
 #[test]
 fn a_request_of_a_thread_that_has_ended_is_carried_out() {
     let Some(mut disk) = ring("a_request_of_a_thread_that_has_ended_is_carried_out", 8, 8) else { return };
-    let folder = TempDir::new("disk").unwrap();
-    let file = disk.open(&folder.path().join("file"), &CACHED).unwrap().file;
+    let folder = Scratch::new("disk-6", 0o755);
+    let file = disk.open(&folder.at("file"), &CACHED).unwrap().file;
     let begun = std::thread::spawn(move || {
         for (n, buffer) in (0u32..).zip(disk.buffers()) {
             disk.begin(2 * n, Request::Write { file, at: 0, len: LEN as u32, buffer });

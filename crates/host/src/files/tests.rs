@@ -9,31 +9,10 @@ use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 
 use super::*;
+use crate::scratch::Scratch;
 
 /// Another user, `nobody`.
 const OTHER: u32 = 65_534;
-
-/// A directory of one test, removed on drop.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new(name: &str, mode: u32) -> Self {
-        let path = std::env::temp_dir().join(format!("greenwave-files-{name}-{}", std::process::id()));
-        fs::create_dir(&path).unwrap();
-        fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
-        Self(path)
-    }
-
-    fn at(&self, name: &str) -> PathBuf {
-        self.0.join(name)
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
 
 /// Runs `script` in `folder` as the other user; false if this user cannot become another.
 fn by_other(test: &str, folder: &Path, script: &str) -> bool {
@@ -236,13 +215,13 @@ fn what_cannot_be_written_is_refused_and_nothing_is_left() {
 /// Source files that open, create or link files by path without this module, and the reasons.
 const OTHERS: [(&str, &str); 24] = [
     ("host/src/files/folder.rs", "folders on the way to one that is checked"),
-    ("host/src/cores/cgroups.rs", "control groups"),
-    ("host/src/netlab/cgroup.rs", "control groups"),
-    ("host/src/netlab/namespace.rs", "/proc/sys"),
-    ("host/src/tap/mod.rs", "/dev/net/tun, /proc/sys"),
-    ("host/src/shim/bypass/watcher.rs", "/dev/null"),
-    ("host/src/netlab/temp_dir.rs", "a folder with a name of its own, made and never taken as it is"),
-    ("host/src/cores/handoff_latency.rs", "a page in a folder of the laboratory"),
+    ("hostsched/src/cgroups.rs", "control groups"),
+    ("netlab/src/cgroup.rs", "control groups"),
+    ("netlab/src/namespace.rs", "/proc/sys"),
+    ("drivers/src/tap/mod.rs", "/dev/net/tun, /proc/sys"),
+    ("shim/src/bypass/watcher.rs", "/dev/null"),
+    ("netlab/src/temp_dir.rs", "a folder with a name of its own, made and never taken as it is"),
+    ("hostsched/src/handoff_latency.rs", "a page in a folder of the laboratory"),
     ("host/src/signal_page.rs", "/proc/ID/fd, and checked by its seals"),
     (
         "host/src/queue_report.rs",

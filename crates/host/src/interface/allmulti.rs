@@ -13,12 +13,16 @@ use crate::sockopt;
 
 /// The membership; dropped with this.
 #[derive(Debug)]
-pub(crate) struct AllMulticast {
+pub struct AllMulticast {
     _socket: OwnedFd,
 }
 
 impl AllMulticast {
-    pub(crate) fn on(index: u32) -> io::Result<Self> {
+    /// Joins all groups of the interface `index`.
+    ///
+    /// # Errors
+    /// The kernel's: no permission, or no such interface.
+    pub fn on(index: u32) -> io::Result<Self> {
         // Protocol 0: this socket receives nothing.
         // SAFETY: a plain call; its result is checked.
         let fd = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };

@@ -15,7 +15,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 mod allmulti;
 mod error;
 
-pub(crate) use allmulti::AllMulticast;
+pub use allmulti::AllMulticast;
 pub use error::InterfaceError;
 
 /// An Ethernet interface that is up.

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use host::afxdp::{self, Claims, Mode as Xdp, Options};
-use host::{Monotonic, Tap, packet};
+use drivers::afxdp::{self, Claims, Mode as Xdp, Options};
+use drivers::{Tap, packet};
+use host::Monotonic;
 use net::Device;
 use net::stack::{Config as StackConfig, ListenOptions};
 use runtime::app::{Echo, Http};

@@ -3,7 +3,8 @@
 
 use std::cell::RefCell;
 
-use host::{Monotonic, Tap};
+use drivers::Tap;
+use host::Monotonic;
 use net::Device as _;
 use queueing::{Clock, Span, Time};
 use smoltcp::iface::{Config, Interface, PollResult, SocketSet};

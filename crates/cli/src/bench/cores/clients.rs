@@ -7,11 +7,11 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use host::afxdp::AfXdp;
-use host::netlab::Namespace;
+use drivers::afxdp::AfXdp;
 use host::{Monotonic, affinity};
 use load::closed_loop::{ClosedLoopClient, Exchange};
 use net::steer::{FlowHash, ShardIndex, Steering};
+use netlab::Namespace;
 use queueing::{Clock, CoreId, Histogram, Span, Time};
 use runtime::steer::{LINK_FRAMES, Steered, over_queues};
 

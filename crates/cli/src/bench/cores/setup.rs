@@ -13,9 +13,10 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use host::netlab::{Child, LabError, Namespace, NetLab, TempDir, Veth, is_installed};
 use host::{cpu_time, proc};
 use load::closed_loop::{Exchange, Kind, Pace};
+use netlab::TempDir;
+use netlab::{Child, LabError, Namespace, NetLab, Veth, is_installed};
 use queueing::Span;
 use rustix::process::{Pid, Signal, kill_process};
 

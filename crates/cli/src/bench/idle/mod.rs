@@ -106,7 +106,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let active = ((connections as f64 * args.active) as u64).max(1);
     let bar = progress::bar(connections);
     bar.set_message("bench idle");
-    let before = host::rss::resident();
+    let before = drivers::rss::resident();
     let clock: Box<dyn Clock> = match args.cpu_time {
         true => Box::new(host::clock::ThreadTime),
         false => Box::new(host::Monotonic::new()),
@@ -115,7 +115,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let mut opening = world.open(active, true, &bar)?;
     let alone = world.measure(args.rate, args.duration);
     opening += world.open(connections - active, false, &bar)?;
-    let resident = host::rss::resident().saturating_sub(before);
+    let resident = drivers::rss::resident().saturating_sub(before);
     let among_idle = world.measure(args.rate, args.duration);
     bar.finish_and_clear();
     let each = |bytes: u64| bytes as f64 / connections as f64;

@@ -14,8 +14,9 @@ use std::process::Stdio;
 use std::thread::park_timeout;
 use std::time::{Duration, Instant};
 
-use host::netlab::{Child, LabError, Namespace, NetLab, TempDir, Veth};
 use host::proc;
+use netlab::TempDir;
+use netlab::{Child, LabError, Namespace, NetLab, Veth};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::programs::Stack;

@@ -1,6 +1,6 @@
 //! Tests that a program serves complete content; and tests of clients.
 
-use host::netlab::client::noise;
+use netlab::client::noise;
 
 use super::feature::Feature;
 use super::harness::{OURS, PEER, Server, World, because};

@@ -3,7 +3,7 @@
 use std::io::Read;
 use std::net::TcpStream;
 
-use host::netlab::client::noise;
+use netlab::client::noise;
 use rustix::process::Signal;
 
 use super::harness::{OURS, Server, World, because, signal, until};

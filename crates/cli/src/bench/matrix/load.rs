@@ -1,6 +1,6 @@
 //! Third-party load generators that count errors.
 
-use host::netlab::is_installed;
+use netlab::is_installed;
 
 use super::harness::{Server, World};
 use super::http_checks::serving;

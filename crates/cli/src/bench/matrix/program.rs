@@ -133,10 +133,10 @@ impl Program {
     /// Requirement that is missing on this machine, if any.
     pub fn is_missing(self) -> Option<String> {
         let file = self.file();
-        if !host::netlab::is_installed(file) {
+        if !netlab::is_installed(file) {
             return Some(format!("the program {file} is not there"));
         }
-        if self == Self::Java && !host::netlab::is_installed("javac") {
+        if self == Self::Java && !netlab::is_installed("javac") {
             return Some("there is no JDK: the program javac is not there".to_owned());
         }
         let modules = self == Self::Apache && !Path::new(MODULES).exists();

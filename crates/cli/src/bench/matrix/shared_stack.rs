@@ -8,8 +8,8 @@
 use std::os::unix::fs::MetadataExt;
 
 use host::proc;
-use host::shim::VARIABLE;
 use rustix::process::Signal;
+use shim::VARIABLE;
 
 use super::harness::{Server, World, because, signal};
 use crate::programs::Stack;

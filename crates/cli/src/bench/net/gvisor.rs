@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use host::netlab::is_installed;
+use netlab::is_installed;
 
 use crate::source_dir;
 

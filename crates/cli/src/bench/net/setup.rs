@@ -11,11 +11,12 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use drivers::Tap;
+use drivers::packet::{self, Packet};
 use host::cpu_time::Meter;
-use host::netlab::{Child, LabError, Namespace, NetLab, Veth};
-use host::packet::{self, Packet};
-use host::{Monotonic, Tap, affinity};
+use host::{Monotonic, affinity};
 use load::closed_loop::{ClosedLoopClient, Outcome, Tally};
+use netlab::{Child, LabError, Namespace, NetLab, Veth};
 use queueing::{Clock, CoreId, Histogram, Span};
 
 use super::cases::Case;

@@ -7,8 +7,8 @@
 
 use std::process::ExitCode;
 
-use host::netlab::{NetLab, is_installed};
 use load::closed_loop::{Kind, Pace};
+use netlab::{NetLab, is_installed};
 use queueing::Span;
 
 use super::comparison::{self, Common, Cores, Ours, Scale};

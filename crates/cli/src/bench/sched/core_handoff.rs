@@ -4,14 +4,14 @@ use std::ops::{Deref, DerefMut};
 use std::path::Path;
 use std::time::Duration;
 
-use host::cores::handoff_latency::Page;
-use host::cores::sched_policy::SchedPolicy;
-use host::cores::{
-    Journal, Layout, Manager, Mechanism, NullSensor, Setup, TaskSelector, TaskSetup, cpulist, scx,
-};
-use host::netlab::TempDir;
+use host::sched_policy::SchedPolicy;
 use host::signal_page::SharedPage;
 use host::{Monotonic, affinity, signals};
+use hostsched::handoff_latency::Page;
+use hostsched::{
+    Journal, Layout, Manager, Mechanism, NullSensor, Setup, TaskSelector, TaskSetup, cpulist, scx,
+};
+use netlab::TempDir;
 use queueing::{Clock, CoreId, Span, Time};
 use rustix::process::Pid;
 use rustix::thread::sched_setaffinity;

@@ -2,8 +2,8 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use host::netlab::{Group, NetLab};
 use host::{affinity, signals};
+use netlab::{Group, NetLab};
 use queueing::CoreId;
 
 use crate::error::Error;

@@ -25,7 +25,7 @@ mod web_qoe;
 
 use std::fmt::Display;
 
-use host::netlab::{IdleInhibitor, LabError};
+use netlab::{IdleInhibitor, LabError};
 use queueing::{CoreId, Span};
 use serde::de::DeserializeOwned;
 use toml::Table;

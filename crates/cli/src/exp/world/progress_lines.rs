@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use host::netlab::Child;
 use host::signals;
+use netlab::Child;
 use serde_json::Value;
 
 use crate::error::Error;

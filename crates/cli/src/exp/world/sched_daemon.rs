@@ -7,7 +7,8 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use host::netlab::{Child, Namespace, TempDir};
+use netlab::TempDir;
+use netlab::{Child, Namespace};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::error::Error;

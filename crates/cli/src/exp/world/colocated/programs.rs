@@ -5,7 +5,8 @@ use std::process::Command;
 
 use ::load::kernel::Protocol;
 use ::load::protocol::memcached;
-use host::netlab::{self, TempDir};
+use netlab;
+use netlab::TempDir;
 use serde::Deserialize;
 
 use super::super::progress_lines::workload;

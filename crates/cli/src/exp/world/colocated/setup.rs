@@ -7,7 +7,8 @@ use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use ::load::protocol::memcached;
-use host::netlab::{Child, Group, LabError, Namespace, NetLab, TempDir, Veth};
+use netlab::TempDir;
+use netlab::{Child, Group, LabError, Namespace, NetLab, Veth};
 use queueing::{CoreId, Span};
 use serde_json::Value;
 

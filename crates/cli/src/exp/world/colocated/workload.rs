@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use ::load::kernel;
 use ::load::{Progress, Report};
-use host::netlab::Group;
 use host::{Monotonic, affinity, cpu_time, proc, signals};
+use netlab::Group;
 use queueing::Span;
 
 use super::super::background_load::BackgroundLoad;

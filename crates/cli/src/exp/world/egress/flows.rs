@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
 
-use host::egress::{Level, Status};
+use hostbpf::egress::{Level, Status};
 use queueing::{Rng, Span};
 
 use super::network::Network;

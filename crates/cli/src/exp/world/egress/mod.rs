@@ -10,7 +10,7 @@ mod network;
 
 use std::sync::{Mutex, PoisonError};
 
-use host::egress::Policy;
+use hostbpf::egress::Policy;
 use queueing::{Histogram, Rate, Span};
 use serde::Deserialize;
 use toml::Table;

@@ -2,8 +2,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 
-use host::egress::{self, Status};
-use host::netlab::{LabError, Namespace, NetLab, Veth};
+use hostbpf::egress::{self, Status};
+use netlab::{LabError, Namespace, NetLab, Veth};
 
 use super::Plan;
 use crate::error::Error;

@@ -6,7 +6,7 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use host::netlab::{Child, Namespace};
+use netlab::{Child, Namespace};
 use queueing::CoreId;
 use rustix::process::{Pid, Signal, kill_process};
 

@@ -4,7 +4,8 @@
 use std::net::Ipv4Addr;
 use std::path::Path;
 
-use host::netlab::{self, LabError, TempDir};
+use netlab::TempDir;
+use netlab::{self, LabError};
 use queueing::Rng;
 use serde::Deserialize;
 

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use host::affinity;
 use host::cpu_time;
-use host::netlab::{Child, Group, LabError, Namespace, NetLab, TempDir, Veth};
+use netlab::TempDir;
+use netlab::{Child, Group, LabError, Namespace, NetLab, Veth};
 use queueing::{CoreId, Span};
 
 use super::super::host_requirements::unless_possible;

@@ -6,10 +6,11 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use host::netlab::Group;
-use host::{Monotonic, affinity, packet, signals};
+use drivers::packet;
+use host::{Monotonic, affinity, signals};
 use load::short_connections::{ClientPopulation, Outcome, ShortConnections};
 use net::stack::Config;
+use netlab::Group;
 use queueing::{Clock, Span};
 
 use super::super::background_load::BackgroundLoad;

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use host::netlab::Namespace;
 use host::{affinity, signals};
+use netlab::Namespace;
 use queueing::CoreId;
 use rustix::net::sockopt::{set_socket_linger, set_tcp_congestion};
 

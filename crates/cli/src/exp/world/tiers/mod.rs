@@ -13,7 +13,7 @@ mod setup;
 mod stack;
 mod workload;
 
-use host::egress::Policy;
+use hostbpf::egress::Policy;
 use queueing::{Priority, Rate, Span};
 use serde::Deserialize;
 use sim::world::platform::Mechanisms;

@@ -6,8 +6,9 @@ use std::process::{Command, Stdio};
 use std::thread;
 
 use host::affinity;
-use host::egress::{self, Status};
-use host::netlab::{self, Child, Group, LabError, Namespace, NetLab, TempDir, Veth};
+use hostbpf::egress::{self, Status};
+use netlab::TempDir;
+use netlab::{self, Child, Group, LabError, Namespace, NetLab, Veth};
 use queueing::CoreId;
 use serde_json::json;
 

@@ -9,8 +9,9 @@ use std::fs::File;
 use std::path::Path;
 use std::process::Command;
 
-use host::netlab::{Group, Namespace, TempDir};
 use net::stack::Config as StackConfig;
+use netlab::TempDir;
+use netlab::{Group, Namespace};
 use queueing::Span;
 
 use crate::error::Error;
@@ -26,7 +27,7 @@ impl OurStack {
     /// # Errors
     /// They cannot be written.
     pub fn new(dscp: &[u8]) -> Result<Self, Error> {
-        let failed = |e: host::netlab::LabError| Error::new(format!("greenwave run: {e}"));
+        let failed = |e: netlab::LabError| Error::new(format!("greenwave run: {e}"));
         let folder = TempDir::new("front").map_err(failed)?;
         let policy = policy(dscp).map_err(Error::new)?;
         folder.write(POLICY, policy.as_bytes()).map_err(failed)?;

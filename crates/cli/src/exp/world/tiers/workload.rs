@@ -3,8 +3,8 @@
 use std::time::Instant;
 
 use host::cpu_time;
-use host::egress::Status;
-use host::netlab::Group;
+use hostbpf::egress::Status;
+use netlab::Group;
 use queueing::Span;
 use serde::Deserialize;
 use sim::world::services::{Outcome, Trace};

@@ -11,9 +11,9 @@
 pub mod qoe;
 
 use host::affinity;
-use host::netlab::{NetLab, is_installed};
 use load::closed_loop::{Kind as Requests, Pace, Tally};
 use net::device::fault_injector::{FaultInjector, Rates};
+use netlab::{NetLab, is_installed};
 use queueing::{CoreId, Rng, Span};
 use serde::Deserialize;
 use toml::Table;

@@ -1,0 +1,467 @@
+//! The loaded XDP program, compared with the model.
+
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::time::Duration;
+
+use proptest::prelude::*;
+use queueing::{Clock, Span, Time};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, listen, socket_with, sockopt};
+
+use super::frames::{ipv4, syn, tcp};
+use super::model::{Listening, Model, Verdict};
+use super::syn::Syn;
+use super::vectors::vectors;
+use super::*;
+use crate::soon::soon;
+use netlab::{Namespace, NetLab};
+
+/// Prints a skipped test, past the test harness, which captures the output of passing tests.
+fn skipped(test: &str, why: &str) {
+    use std::io::Write;
+    let _ = std::io::stderr().write_all(format!("skipped: {test}: {why}\n").as_bytes());
+}
+
+const PORTS: [u16; 4] = [80, 81, 82, 83];
+
+fn classes() -> Classes {
+    let rules = |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect();
+    Classes(vec![rules(&["10.7.0.0/16", "11.7.7.7", "port:81"]), rules(&["11.0.0.0/8", "fd00::7/128"])])
+}
+
+/// The loaded program, and a network namespace with listeners for the vectors.
+struct Rig {
+    loaded: Loaded,
+    namespace: Namespace,
+    listening: Vec<(u16, Option<Listening>)>,
+    watching: bool,
+    resets: Option<Way>,
+    _sockets: (Vec<TcpListener>, Vec<TcpStream>),
+}
+
+impl Rig {
+    /// `None`, with `test` skipped, if BPF is not available.
+    fn new(test: &str) -> Option<Self> {
+        Self::with(test, false, None)
+    }
+
+    fn with(test: &str, watching: bool, resets: Option<Way>) -> Option<Self> {
+        if let Some(why) = NetLab::unavailable() {
+            skipped(test, &why);
+            return None;
+        }
+        let namespace = NetLab::new(test).unwrap().namespace("a").unwrap();
+        namespace.disable_forwarding().unwrap();
+        let loaded = match load(WaitEnd::Answer) {
+            Err(GuardError::NoAnswers) => load(WaitEnd::Accept),
+            loaded => loaded,
+        };
+        let loaded = match loaded {
+            Ok(loaded) => loaded,
+            Err(e @ (GuardError::NoPermission | GuardError::NoBtf)) => {
+                skipped(test, &e.to_string());
+                return None;
+            }
+            Err(e) => panic!("the verifier rejects: {e}"),
+        };
+        let maps = &loaded.maps;
+        for (port, class) in classes().of_ports(&PORTS) {
+            maps.set_port(port, class).unwrap();
+        }
+        for (prefix, class) in classes().of_prefixes() {
+            maps.set_prefix(prefix, class).unwrap();
+        }
+        let netns = namespace.enter(|| netns().unwrap());
+        let settings = Settings {
+            netns,
+            classes: 3,
+            watching,
+            resets,
+            prefixes: true,
+            answers: true,
+            ports: PORTS.to_vec(),
+            ..Settings::default()
+        };
+        maps.set_settings(&settings).unwrap();
+        let sockets = namespace.enter(|| {
+            let on = |at: &str| TcpListener::bind(at).unwrap();
+            let listeners = vec![on("0.0.0.0:80"), on("[::]:81"), on("[::]:82"), on("[::]:84")];
+            // A backlog of one holds two.
+            listen(&listeners[2], 1).unwrap();
+            let to = SocketAddr::from(([127, 0, 0, 1], 82));
+            let waits = (0..2).map(|_| TcpStream::connect(to).unwrap()).collect();
+            (listeners, waits)
+        });
+        let full = Listening { waiting: 2, room: 1 };
+        let free = Listening { waiting: 0, room: 128 };
+        let listening = vec![(80, Some(free)), (81, Some(free)), (82, Some(full)), (83, None)];
+        Some(Self { loaded, namespace, listening, watching, resets, _sockets: sockets })
+    }
+
+    /// Listener of a SYN.
+    fn finds(&self, syn: &Syn) -> Option<Listening> {
+        let of_port = self.listening.iter().find(|(port, _)| *port == syn.target.1);
+        of_port?.1.filter(|_| syn.target.1 != 80 || syn.target.0.is_ipv4())
+    }
+
+    /// Sets program and model to the same state: limit `held` at `alive`, bucket empty until `spent`,
+    /// `present` connections in the server.
+    fn state(&self, alive: Time, held: LimitInForce, spent: Time, present: u64) -> Model {
+        let maps = &self.loaded.maps;
+        maps.set_limit(&LimitEntry { alive, held, seen: ObservedSignals::default() }).unwrap();
+        maps.set_spent(spent).unwrap();
+        maps.set_connections([present + 5, 5]).unwrap();
+        let mut model = Model::new(alive, &PORTS, &classes(), self.watching);
+        model.hold(alive, held);
+        model.set_spent(spent);
+        if self.resets.is_some() { model.with_reset() } else { model }
+    }
+
+    fn judge(&self, frame: &[u8]) -> Verdict {
+        let mut out = vec![0; frame.len()];
+        let ran = bpf::run(&self.loaded.program, frame, &mut [], &mut out);
+        let (verdict, len) = ran.expect("the kernel runs the loaded program");
+        match verdict {
+            1 => Verdict::Dropped,
+            2 => Verdict::Passes,
+            3 if self.resets == Some(Way::Driver) => Verdict::Answered(out[..len].to_vec()),
+            4 if self.resets == Some(Way::Redirect) => Verdict::Answered(out[..len].to_vec()),
+            other => panic!("verdict {other}"),
+        }
+    }
+
+    fn passes(&self, frame: &[u8]) -> bool {
+        self.judge(frame) == Verdict::Passes
+    }
+
+    /// Accept queues of these ports, sorted by port and length.
+    fn queues(&self, ports: &[u16]) -> Vec<accept_queue::Queue> {
+        let mut looks = Queues::new(ports).unwrap();
+        let mut found = looks.look(&self.loaded.look, Monotonic::new().now()).unwrap().to_vec();
+        found.sort_by_key(|queue| (queue.port, queue.since));
+        found
+    }
+
+    /// Compares both on `frames` in order, and then their counts.
+    fn agree(&self, model: &mut Model, present: u64, frames: impl IntoIterator<Item = (String, Vec<u8>)>) {
+        let (before, counted) = (self.loaded.maps.counts().unwrap(), *model.counts());
+        for (what, frame) in frames {
+            let now = Monotonic::new().now();
+            let expected = model.decide(now, &frame, present, |syn| self.finds(syn));
+            assert_eq!(self.judge(&frame), expected, "{what}: {frame:x?}");
+        }
+        let (after, model) = (self.loaded.maps.counts().unwrap(), model.counts());
+        for class in 0..CLASSES {
+            assert_eq!(after.seen[class] - before.seen[class], model.seen[class] - counted.seen[class]);
+            for reason in 0..4 {
+                let kernel = after.shed[class][reason] - before.shed[class][reason];
+                assert_eq!(
+                    kernel,
+                    model.shed[class][reason] - counted.shed[class][reason],
+                    "{class} {reason}"
+                );
+            }
+        }
+        assert_eq!(after.silent - before.silent, model.silent - counted.silent);
+    }
+}
+
+/// Time per connection of a rate here: so long that even a slow test refills none of it.
+const COST: u64 = 60_000_000_000;
+
+/// Limits, from an unused to an exhausted one.
+fn states() -> Vec<(&'static str, Time, LimitInForce, Time, u64)> {
+    let now = Monotonic::new().now();
+    let alive = now + Span::from_secs(3600);
+    let dead = Time::from_nanos(now.as_nanos().saturating_sub(10_000_000_000));
+    let rate = LimitInForce::Rate {
+        cost_ns: COST,
+        burst_ns: 10 * COST,
+        need_ns: std::array::from_fn(|place| COST * (1 + 2 * place.min(2) as u64)),
+    };
+    let spent = |halves: u64| Time::from_nanos(now.as_nanos().saturating_sub(halves * COST / 2));
+    let present = LimitInForce::Concurrency(std::array::from_fn(|place| 100 - 10 * place as u64));
+    vec![
+        ("open", alive, LimitInForce::Open, now, 0),
+        ("closed", alive, LimitInForce::Closed, now, 0),
+        ("closed, silent", dead, LimitInForce::Closed, now, 0),
+        ("a rate, all saved up", alive, rate, Time::ZERO, 0),
+        ("a rate, a little saved up", alive, rate, spent(5), 0),
+        ("a rate, half of one saved up", alive, rate, spent(1), 0),
+        ("a rate, overdrawn", alive, rate, alive, 0),
+        ("a rate, silent", dead, rate, alive, 0),
+        ("nobody there", alive, present, now, 0),
+        ("some there", alive, present, now, 85),
+        ("all there", alive, present, now, 100),
+    ]
+}
+
+//~ xdp-guard: the BPF program decides, counts and answers as its model in Rust, frame by frame
+#[test]
+fn the_kernel_sheds_whom_the_model_sheds() {
+    let (sent, redirected) = (Some(Way::Driver), Some(Way::Redirect));
+    for (watching, resets) in [(false, None), (false, sent), (false, redirected), (true, sent)] {
+        let test = "the_kernel_sheds_whom_the_model_sheds";
+        let Some(rig) = Rig::with(test, watching, resets) else { return };
+        rig.namespace.enter(|| {
+            for (what, alive, held, spent, present) in states() {
+                let mut model = rig.state(alive, held, spent, present);
+                let twice = vectors().into_iter().chain(vectors());
+                let frames = twice.map(|vector| (format!("{}, {what}", vector.what), vector.frame));
+                rig.agree(&mut model, present, frames);
+            }
+        });
+    }
+}
+
+//~ xdp-guard: the BPF program decides, counts and answers as its model in Rust, frame by frame
+#[test]
+fn any_frames_are_judged_alike_by_model_and_kernel() {
+    let test = "any_frames_are_judged_alike_by_model_and_kernel";
+    let Some(rig) = Rig::with(test, false, Some(Way::Driver)) else { return };
+    let frames: Vec<Vec<u8>> = vectors().into_iter().map(|vector| vector.frame).collect();
+    let (any, byte) = (any::<prop::sample::Index>(), any::<u8>());
+    let damage = prop::collection::vec((any.clone(), byte), 0..3);
+    let mixes = prop::collection::vec((any.clone(), damage, any.clone()), 1..60);
+    proptest!(ProptestConfig::with_cases(60), |(state in any, mix in mixes)| {
+        let damaged: Vec<_> = mix.into_iter().map(|(frame, bytes, len)| {
+            let mut frame = frames[frame.index(frames.len())].clone();
+            for (at, byte) in bytes {
+                let at = at.index(frame.len());
+                frame[at] = byte;
+            }
+            // One in four is truncated; the kernel's test run rejects a frame without an Ethernet
+            // header.
+            frame.truncate(15 + len.index(4 * frame.len()));
+            ("a damaged frame".to_owned(), frame)
+        }).collect();
+        rig.namespace.enter(|| {
+            let states = states();
+            let (_, alive, held, spent, present) = states[state.index(states.len())];
+            let mut model = rig.state(alive, held, spent, present);
+            rig.agree(&mut model, present, damaged);
+        });
+    });
+}
+
+/// A SYN from `source` to the listener on port 80.
+fn syn_of(source: SocketAddr) -> Vec<u8> {
+    let mut frame = ipv4([127, 0, 0, 1], 0, 0, &tcp(80, 2));
+    frame[30..34].copy_from_slice(&[127, 0, 0, 1]);
+    frame[34..36].copy_from_slice(&source.port().to_be_bytes());
+    frame
+}
+
+//~ xdp-guard: established connections and forwarded SYNs pass; earlier connections are counted
+#[test]
+fn a_connection_is_left_alone_and_what_is_left_of_an_old_one_is_not() {
+    let test = "a_connection_is_left_alone_and_what_is_left_of_an_old_one_is_not";
+    let Some(rig) = Rig::new(test) else { return };
+    let (_, alive, closed, ..) = states()[1];
+    rig.namespace.enter(|| {
+        rig.state(alive, closed, alive, 0);
+        let client = TcpStream::connect("127.0.0.1:80").unwrap();
+        let frame = syn_of(client.local_addr().unwrap());
+        assert!(rig.passes(&frame), "it belongs to a connection");
+        assert_eq!(rig.loaded.maps.counts().unwrap().offered(), 0);
+        // The side that closes first keeps the TIME_WAIT state: the server.
+        let (server, _) = rig._sockets.0[0].accept().unwrap();
+        drop(server);
+        use std::io::Read;
+        assert_eq!((&client).read(&mut [0]).unwrap(), 0, "the server has closed the connection");
+        // The close is complete once the server has acknowledged it.
+        sockopt::set_socket_linger(&client, Some(Duration::from_secs(10))).unwrap();
+        drop(client);
+        soon(|| !rig.passes(&frame));
+        assert_eq!(rig.loaded.maps.counts().unwrap().offered(), 1);
+    });
+}
+
+//~ xdp-guard: the oldest wait is measured per listener, also with SO_REUSEPORT
+#[test]
+fn arrivals_at_guarded_ports_of_the_namespace_are_remembered() {
+    let test = "arrivals_at_guarded_ports_of_the_namespace_are_remembered";
+    let Some(rig) = Rig::new(test) else { return };
+    let maps = &rig.loaded.maps;
+    let connect = |port: u16| TcpStream::connect(("127.0.0.1", port)).unwrap();
+    let before = Monotonic::new().now();
+    rig.namespace.enter(|| {
+        assert_eq!(maps.connections().unwrap(), [2, 0, 0], "those of the full queue");
+        let streams = [80, 84, 80].map(connect);
+        assert_eq!(maps.connections().unwrap(), [4, 0, 0], "port 84 is not guarded");
+        let look = || {
+            let [queue] = rig.queues(&[80])[..] else { panic!("one listener") };
+            (queue.waiting, queue.since.expect("it came after the guard"))
+        };
+        let first = look();
+        assert!(first.0 == 2 && before < first.1 && first.1 < Monotonic::new().now(), "{first:?}");
+        let taken = rig._sockets.0[0].accept().unwrap();
+        let second = look();
+        assert!(second.0 == 1 && first.1 < second.1, "{second:?} after {first:?}");
+        drop((streams, taken));
+    });
+    // In another namespace the port belongs to another listener.
+    let elsewhere = NetLab::new(test).unwrap().namespace("b").unwrap();
+    let _kept = elsewhere.enter(|| {
+        let listener = TcpListener::bind("127.0.0.1:80").unwrap();
+        (connect(80), listener)
+    });
+    assert_eq!(maps.connections().unwrap()[0], 4);
+}
+
+//~ xdp-guard: until-answer: a connection counts as waiting until its first response byte
+#[test]
+fn who_has_asked_waits_until_it_is_sent_its_first_byte() {
+    use std::io::{Read, Write};
+    let Some(rig) = Rig::new("who_has_asked_waits_until_it_is_sent_its_first_byte") else { return };
+    let Some(program) = &rig.loaded.waits else {
+        return skipped(
+            "who_has_asked_waits_until_it_is_sent_its_first_byte",
+            &GuardError::NoAnswers.to_string(),
+        );
+    };
+    let listener = &rig._sockets.0[0];
+    let start = Monotonic::new().now();
+    // Waiting connections, and responses.
+    let look = || {
+        let now = Monotonic::new().now();
+        let waits = response_wait::look(program, now).unwrap();
+        assert!(waits.delay <= now.since(start), "{waits:?}");
+        assert_eq!(waits.delay == Span::ZERO, waits.waiting == 0, "{waits:?}");
+        (waits.waiting, rig.loaded.maps.connections().unwrap()[2])
+    };
+    rig.namespace.enter(|| {
+        let connect = || TcpStream::connect("127.0.0.1:80").unwrap();
+        let mut first = connect();
+        assert_eq!(look(), (0, 0), "it has sent nothing");
+        first.write_all(b"a").unwrap();
+        assert_eq!(look(), (1, 0), "it is not accepted yet");
+        let (mut server, _) = listener.accept().unwrap();
+        server.read_exact(&mut [0]).unwrap();
+        assert_eq!(look(), (1, 0), "it is accepted, and read");
+        server.write_all(b"b").unwrap();
+        assert_eq!(look(), (0, 1));
+        first.write_all(b"c").unwrap();
+        assert_eq!(look(), (0, 1), "it was admitted before");
+        let mut second = connect();
+        second.write_all(b"d").unwrap();
+        second.shutdown(std::net::Shutdown::Write).unwrap();
+        let (mut server, _) = listener.accept().unwrap();
+        server.read_exact(&mut [0]).unwrap();
+        assert_eq!(look(), (1, 1), "a half-closed connection still waits");
+        drop(server);
+        // The server closes it.
+        soon(|| look() == (0, 2));
+        let mut third = connect();
+        third.write_all(b"e").unwrap();
+        assert_eq!(look(), (1, 2));
+        sockopt::set_socket_linger(&third, Some(Duration::ZERO)).unwrap();
+        drop(third);
+        // A connection that ends by RST no longer waits, and was not answered.
+        soon(|| look() == (0, 2));
+        let mut other = TcpStream::connect("127.0.0.1:84").unwrap();
+        other.write_all(b"f").unwrap();
+        assert_eq!(look(), (0, 2), "port 84 is not guarded");
+    });
+}
+
+//~ xdp-guard: established connections and forwarded SYNs pass; earlier connections are counted
+#[test]
+fn who_was_there_before_the_guard_is_among_those_present() {
+    let Some(rig) = Rig::new("who_was_there_before_the_guard_is_among_those_present") else { return };
+    let (_, alive, held, spent, present) = states()[9];
+    let settings = rig.loaded.maps.settings().unwrap();
+    rig.namespace.enter(|| {
+        rig.state(alive, held, spent, present);
+        for (before, passes) in [(0, true), (14, true), (15, false)] {
+            rig.loaded.maps.set_settings(&Settings { before, ..settings.clone() }).unwrap();
+            // Of the most urgent class, which may have 100.
+            assert_eq!(rig.passes(&syn(81)), passes, "85 came since, {before} were there");
+        }
+    });
+}
+
+//~ xdp-guard: established connections and forwarded SYNs pass; earlier connections are counted
+#[test]
+fn a_host_that_forwards_judges_what_is_its_own() {
+    let Some(rig) = Rig::new("a_host_that_forwards_judges_what_is_its_own") else { return };
+    let (_, alive, closed, ..) = states()[1];
+    // It starts forwarding while it is guarded.
+    rig.namespace.sysctl("net.ipv4.ip_forward", "1").unwrap();
+    rig.namespace.run("ip", &["route", "add", "10.0.0.0/24", "dev", "lo"]).unwrap();
+    rig.namespace.enter(|| {
+        rig.state(alive, closed, alive, 0);
+        assert!(rig.passes(&syn(80)), "10.0.0.2 is another host");
+        let ours = syn_of("127.0.0.1:7".parse().unwrap());
+        assert!(!rig.passes(&ours), "127.0.0.1 is this one");
+    });
+}
+
+/// A listener on `at`, with SO_REUSEPORT or bound to one device.
+fn listener(at: &str, shared: bool, device: Option<&str>) -> TcpListener {
+    let at: SocketAddr = at.parse().unwrap();
+    let family = if at.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let socket = socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None).unwrap();
+    sockopt::set_socket_reuseport(&socket, shared).unwrap();
+    if let Some(device) = device {
+        let mut name = [0_u8; libc::IFNAMSIZ];
+        name[..device.len()].copy_from_slice(device.as_bytes());
+        host::sockopt::set(&socket, libc::SOL_SOCKET, libc::SO_BINDTODEVICE, &name).unwrap();
+    }
+    bind(&socket, &at).unwrap();
+    listen(&socket, 128).unwrap();
+    TcpListener::from(socket)
+}
+
+//~ xdp-guard: the oldest wait is measured per listener, also with SO_REUSEPORT
+#[test]
+fn of_several_listeners_each_tells_since_when_its_first_waits() {
+    let test = "of_several_listeners_each_tells_since_when_its_first_waits";
+    let Some(rig) = Rig::new(test) else { return };
+    rig.namespace.enter(|| {
+        let connect = |to: &str| TcpStream::connect(to).unwrap();
+        let one_each = [connect("127.0.0.1:81"), connect("127.0.0.1:80")];
+        let queues = rig.queues(&[80, 81]);
+        let [of_80, of_81] = queues[..] else { panic!("{queues:?}") };
+        assert_eq!((of_80.port, of_80.waiting, of_81.port, of_81.waiting), (80, 1, 81, 1));
+        assert!(of_81.since < of_80.since && of_81.since.is_some(), "{queues:?}");
+        // Several workers on one port, and a listener bound to a device.
+        let shared = [1, 2].map(|_| listener("127.0.0.1:83", true, None));
+        let bound = listener("[::1]:83", false, Some("lo"));
+        let before = Monotonic::new().now();
+        let many: Vec<_> = (0..64).map(|_| connect("127.0.0.1:83")).collect();
+        let between = Monotonic::new().now();
+        let last = connect("[::1]:83");
+        let queues = rig.queues(&[83]);
+        let [first, second, third] = queues[..] else { panic!("{queues:?}") };
+        assert!(first.waiting > 0 && first.waiting + second.waiting == 64, "{queues:?}");
+        assert!(Some(before) < first.since && second.since < Some(between), "{queues:?}");
+        assert!(third.waiting == 1 && third.since > Some(between), "{queues:?}");
+        drop((one_each, shared, bound, many, last));
+    });
+}
+
+//~ xdp-guard: the oldest wait is measured per listener, also with SO_REUSEPORT
+#[test]
+fn a_listener_that_goes_and_one_that_comes_are_noticed() {
+    let Some(rig) = Rig::new("a_listener_that_goes_and_one_that_comes_are_noticed") else { return };
+    rig.namespace.enter(|| {
+        let mut looks = Queues::new(&[83]).unwrap();
+        let mut now = Time::ZERO + Span::from_secs(9);
+        let mut look = |after: Span| {
+            now += after;
+            looks.look(&rig.loaded.look, now).unwrap().iter().map(|queue| queue.waiting).collect::<Vec<_>>()
+        };
+        // At once, not after a second.
+        const NEXT: Span = Span::from_micros(1);
+        assert_eq!(look(Span::ZERO), [0_u32; 0]);
+        let first = listener("127.0.0.1:83", false, None);
+        assert_eq!(look(Span::from_secs(1)), [0], "within a second");
+        drop(first);
+        let other = listener("[::1]:83", false, None);
+        let _waits = TcpStream::connect("[::1]:83").unwrap();
+        // The first one is gone now.
+        soon(|| look(NEXT) == [1]);
+        drop(other);
+        soon(|| look(NEXT).is_empty());
+    });
+}

@@ -1,0 +1,287 @@
+//! Core allocation on Linux for `sched::cores`, by class and affinity ([`Affinity`]).
+//!
+//! Two other mechanisms stand beside it: [`scx`], a scheduler in the kernel, and [`runtime`], which
+//! asks workers of programs on greenwave's runtime.
+//!
+//! [`Affinity`] needs no code in the kernel and works with any program. The fast path is the kernel's
+//! own. BE is in the idle class and LC, where permitted, real-time: LC that wakes up gets the core
+//! within one wake-up, before BE and the kernel's own threads. [`Affinity`] adds the slow decisions,
+//! every few milliseconds. It measures waits for a core and the load of DRAM, keeps BE off cores that
+//! LC needs for itself while there is another, and parks BE without a core where a core is left idle on
+//! purpose.
+//!
+//! Signals therefore mean: LC *could use* a core when its threads wait longer than THRESH_QD in spite
+//! of the idle class, and *gives one back* when they have not for a while. The start of a request is
+//! not visible, so long requests (C5) are not seen.
+//!
+//! Not here: decisions within microseconds. Those take memory shared with the programs (`runtime`) or a
+//! scheduler in the kernel.
+//!
+//! Source: Caladan (OSDI '20) §5; sched(7).
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+use queueing::{CoreId, Span, Time};
+use rustix::thread::CpuSet;
+use sched::cores::{Action, Cores, Sample, Signals, TaskId, TaskSpec};
+
+mod cgroups;
+pub mod cpulist;
+mod cpumask;
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
+pub mod handoff_latency;
+mod layout;
+mod managed_tasks;
+mod manager;
+mod pressure_files;
+pub mod runtime;
+pub mod scx;
+mod sensor;
+#[cfg(test)]
+#[path = "../../host/src/soon.rs"]
+mod soon;
+mod tail_latency_files;
+mod task;
+mod task_selector;
+pub mod undo_log;
+
+pub use cgroups::{Group, Hierarchy};
+pub use layout::Layout;
+pub use managed_tasks::{ManagedTasks, Setup};
+pub use manager::{Manager, Mechanism};
+pub use runtime::Runtime;
+pub use scx::Scx;
+pub use sensor::{Counters, Limit, NullSensor, Probe, Sensor};
+pub use task::{Figures, group_path};
+pub use undo_log::{Journal, Restored};
+
+use cpumask::{CoreOwner, mask};
+use host::sched_policy::SchedPolicy;
+
+/// Processes of a task.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TaskSelector {
+    /// A running process and its descendants.
+    Process(u32),
+    /// A child of ours.
+    Child(u32),
+    /// All processes of the control group at this path.
+    Group(PathBuf),
+}
+
+/// A task to manage.
+#[derive(Clone, Debug)]
+pub struct TaskSetup {
+    /// Class, cores and thresholds.
+    pub spec: TaskSpec,
+    /// Processes.
+    pub who: TaskSelector,
+    /// File in which its clients write their tail latency, a span such as `812us`.
+    pub tail: Option<PathBuf>,
+    /// Queue-report files of its services; a service that is behind asks for a core.
+    pub joined: Vec<PathBuf>,
+    /// True if it runs on greenwave's runtime and publishes its waits; only `runtime` uses it.
+    pub pulse: bool,
+}
+
+/// Reason why cores cannot be managed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CoresError {
+    what: String,
+    advice: Option<String>,
+}
+
+impl CoresError {
+    fn of_file(name: &str, e: &io::Error) -> Self {
+        Self { what: format!("{name}: {e}"), advice: None }
+    }
+
+    /// A remedy, if one is known.
+    #[must_use]
+    pub fn advice(&self) -> Option<String> {
+        self.advice.clone()
+    }
+
+    /// The same error for the task called `name`.
+    #[must_use]
+    pub fn of_task(self, name: &str) -> Self {
+        Self { what: format!("task {name}: {}", self.what), ..self }
+    }
+}
+
+impl fmt::Display for CoresError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.what)
+    }
+}
+
+impl std::error::Error for CoresError {}
+
+/// Tasks managed by affinity and class.
+pub struct Affinity {
+    taken: ManagedTasks,
+    given: Vec<CoreOwner>,
+    /// Per core, when its owner changed.
+    since: Vec<Time>,
+    /// Per task, since when it has not waited beyond its threshold.
+    quiet_since: Vec<Time>,
+    calm: Span,
+    asked: Vec<CoreId>,
+    /// Order in which tasks are moved: BE leaves before LC comes.
+    order: Vec<TaskId>,
+}
+
+impl Affinity {
+    /// Takes tasks over at `now`. [`put_back`](Manager::put_back) or the undo log restores what was
+    /// changed.
+    ///
+    /// # Errors
+    /// A task does not exist or we may not schedule it; the others are restored.
+    pub fn new(setup: Setup, now: Time) -> Result<Self, CoresError> {
+        let calm = setup.calm;
+        let lc = setup.real_time.then_some(SchedPolicy::URGENT);
+        let taken = ManagedTasks::new(setup, [lc, Some(SchedPolicy::IDLE)], now)?;
+        let (cores, tasks) = (taken.layout.cores().len(), taken.tasks.len());
+        let mut order: Vec<TaskId> = (0..tasks as u16).map(TaskId).collect();
+        order.sort_by_key(|task| taken.specs[task.index()].is_critical());
+        Ok(Self {
+            taken,
+            order,
+            given: vec![CoreOwner::Open; cores],
+            since: vec![now; cores],
+            quiet_since: vec![now; tasks],
+            calm,
+            asked: Vec::with_capacity(cores),
+        })
+    }
+
+    /// Core that `task` gives back now, if it has not waited for long.
+    fn gives_back(&mut self, now: Time, task: TaskId) -> Option<usize> {
+        let since = &mut self.quiet_since[task.index()];
+        if now.since(*since) < self.calm {
+            return None;
+        }
+        let its = (0..self.given.len()).filter(|&core| self.given[core] == CoreOwner::Run(task));
+        let latest = its.max_by_key(|&core| self.since[core])?;
+        // The next one follows only after the same quiet time with one core less.
+        *since = now;
+        Some(latest)
+    }
+
+    /// Samples the threads of task `number` since the last call.
+    fn look(&mut self, now: Time, number: usize, signals: &mut Signals) {
+        let (id, spec) = (TaskId(number as u16), &self.taken.specs[number]);
+        let look = self.taken.tasks[number].look(now, spec.delay_max);
+        let seen = &mut signals.tasks[number];
+        seen.delay = look.delay;
+        if spec.is_critical() {
+            seen.runnable = look.waiting;
+            if seen.needs_core(spec) {
+                self.quiet_since[number] = now;
+            }
+            if let Some(core) = self.gives_back(now, id) {
+                signals.cores[core].yielded = Some(id);
+            }
+            return;
+        }
+        seen.runnable = look.active;
+        if look.active == 0 {
+            let its =
+                self.given.iter().zip(&mut signals.cores).filter(|(given, _)| **given == CoreOwner::Run(id));
+            its.for_each(|(_, core)| core.yielded = Some(id));
+        }
+    }
+
+    /// Ends the sampling of all tasks: cores given back become open, and requested samples are
+    /// answered.
+    fn looked(&mut self, now: Time, signals: &mut Signals) {
+        for (given, core) in self.given.iter_mut().zip(&signals.cores) {
+            if core.yielded.is_some() {
+                *given = CoreOwner::Open;
+            }
+        }
+        while let Some(core) = self.asked.pop() {
+            let ran = |task: TaskId| self.taken.tasks[task.index()].figures().ran_ns;
+            let counted = self.taken.sensor.misses(self.taken.layout.cores()[core.0 as usize]);
+            let misses = counted.unwrap_or_else(|| misses(&self.given, &self.taken.specs, ran, core));
+            signals.cores[core.0 as usize].sample = Some(Sample { misses, at: now });
+        }
+        self.taken.sensor.bandwidth(now, &mut signals.bandwidth);
+    }
+
+    /// Records a decision.
+    fn note(&mut self, now: Time, action: Action) {
+        let (core, given) = CoreOwner::of(action);
+        let Some(given) = given else { return self.asked.push(core) };
+        self.given[core.0 as usize] = given;
+        self.since[core.0 as usize] = now;
+    }
+
+    /// Cores of `task`; `None`: park it.
+    fn mask(&self, task: TaskId) -> Option<CpuSet> {
+        mask(&self.taken.layout, &self.taken.specs, &self.given, task)
+    }
+}
+
+impl Cores for Affinity {
+    fn sense(&mut self, now: Time, signals: &mut Signals) {
+        self.taken.rescan(now);
+        self.taken.listen(now, signals);
+        signals.cores.iter_mut().for_each(|core| *core = sched::cores::CoreSignals::default());
+        (0..self.taken.tasks.len()).for_each(|number| self.look(now, number, signals));
+        self.looked(now, signals);
+    }
+
+    fn act(&mut self, now: Time, actions: &[Action]) {
+        actions.iter().for_each(|&action| self.note(now, action));
+        // A task that keeps its cores costs nothing.
+        for place in 0..self.order.len() {
+            let task = self.order[place];
+            let cores = self.mask(task);
+            self.taken.tasks[task.index()].place(cores);
+        }
+    }
+}
+
+impl Manager for Affinity {
+    fn mechanism(&self) -> &'static str {
+        "affinity"
+    }
+
+    fn taken(&self) -> &ManagedTasks {
+        &self.taken
+    }
+
+    fn taken_mut(&mut self) -> &mut ManagedTasks {
+        &mut self.taken
+    }
+
+    fn put_back(&mut self) -> io::Result<Restored> {
+        self.taken.put_back()
+    }
+
+    fn figures(&self, task: TaskId) -> &Figures {
+        self.taken.of(task).figures()
+    }
+
+    fn take_longest(&mut self, task: TaskId) -> Span {
+        self.taken.tasks[task.index()].take_longest()
+    }
+}
+
+/// Cache misses of a core without counters: the CPU time of its BE task, so that the task that runs
+/// most counts as the one that interferes most.
+fn misses(given: &[CoreOwner], specs: &[TaskSpec], ran_ns: impl Fn(TaskId) -> u64, core: CoreId) -> u64 {
+    let CoreOwner::Run(task) = given[core.0 as usize] else { return 0 };
+    if specs[task.index()].is_critical() {
+        return 0;
+    }
+    let cores = given.iter().filter(|given| **given == CoreOwner::Run(task)).count() as u64;
+    ran_ns(task) / cores.max(1)
+}
+
+#[cfg(test)]
+mod tests;

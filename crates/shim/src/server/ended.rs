@@ -1,0 +1,158 @@
+//! Errors of connections that ended abnormally, until a program has read them.
+//!
+//! The kernel's TCP keeps such an error with the socket (`SO_ERROR`), and one call clears it. A
+//! socket pair reports a clean end, so the library requests the error
+//! ([`Request::Error`](super::super::Request::Error)). A connection that is neither open nor
+//! recorded here counts as reset, so that a truncated response is never taken as complete. Source:
+//! tcp(7), `tcp_reset` of Linux (net/ipv4/tcp_input.c).
+
+use std::collections::{BTreeMap, VecDeque};
+
+use rustix::io::Errno;
+
+use super::connect::BETWEEN;
+use super::reply::refused;
+use super::{Answer, SocketServer};
+use crate::label_table::MAILBOX_FIRST;
+use crate::protocol::ErrorUse;
+
+/// End of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct End {
+    /// Error not reported yet; `None` after a clean end, or once reported.
+    pub error: Option<Errno>,
+    /// The peer had closed before: its data is complete, and reads return end of stream without an
+    /// error.
+    pub whole: bool,
+    /// The program had shut down both sides, or closed: TCP finishes the connection alone.
+    pub released: bool,
+}
+
+impl End {
+    /// An abnormal end.
+    pub(super) fn error(error: Errno) -> Self {
+        Self { error: Some(error), whole: false, released: false }
+    }
+}
+
+/// Ends of connections, by number.
+#[derive(Default)]
+pub(super) struct Ended {
+    ends: BTreeMap<u64, End>,
+    /// Numbers, oldest first.
+    order: VecDeque<u64>,
+}
+
+/// Maximum number of ends kept. Older ones count as resets.
+const ENDED_MAX: usize = 1 << 16;
+
+impl Ended {
+    fn insert(&mut self, id: u64, end: End) {
+        if self.ends.insert(id, end).is_none() {
+            self.order.push_back(id);
+        }
+        if self.order.len() > ENDED_MAX
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.ends.remove(&oldest);
+        }
+    }
+}
+
+impl SocketServer {
+    /// Records the end of connection `id`; the caller then drops the pair's end.
+    pub fn ended(&mut self, id: u64, end: End) {
+        self.ended.insert(id, end);
+    }
+
+    /// True if connection `id` is open, or has no TCP: UDP sockets, and connections between
+    /// programs.
+    fn is_open(&self, id: u64) -> bool {
+        id >> 32 >= MAILBOX_FIRST || id >= BETWEEN || self.shared.board.is_open(id)
+    }
+
+    /// State of connection `id`: open, handshake pending (`EALREADY`), failed, or ended
+    /// (`ENOTCONN`).
+    pub(super) fn stands(&self, id: u64) -> Answer {
+        match self.openings.stands(id) {
+            Answer::Done if self.is_open(id) => Answer::Done,
+            Answer::Done if self.ended.ends.get(&id).is_some_and(|end| end.released) => Answer::Done,
+            Answer::Done => refused(Errno::NOTCONN),
+            stands => stands,
+        }
+    }
+
+    /// Error of connection `id` for a call of kind `by`.
+    pub(super) fn error(&mut self, id: u64, by: ErrorUse) -> Answer {
+        if !self.ended.ends.contains_key(&id) {
+            if self.is_open(id) {
+                return Answer::Done;
+            }
+            self.ended.insert(id, End::error(Errno::CONNRESET));
+        }
+        let Some(end) = self.ended.ends.get_mut(&id) else { return Answer::Done };
+        let told = match by {
+            ErrorUse::Read if end.whole => None,
+            ErrorUse::Poll => end.error,
+            ErrorUse::Read | ErrorUse::Take => end.error.take(),
+        };
+        told.map_or(Answer::Done, refused)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ErrorUse::{Poll, Read, Take};
+    use super::*;
+
+    const CLEAN: End = End { error: None, whole: true, released: false };
+
+    //~ programs: a connection that ended in an error reports it once, and never as a complete response
+    #[test]
+    fn an_error_is_told_once() {
+        let mut desk = SocketServer::open([9; 16]).expect("descriptors are left");
+        for by in [Read, Take] {
+            desk.ended(1 << 32, End::error(Errno::TIMEDOUT));
+            assert_eq!(desk.error(1 << 32, Poll), refused(Errno::TIMEDOUT));
+            assert_eq!(desk.error(1 << 32, by), refused(Errno::TIMEDOUT));
+            assert_eq!([Poll, Read, Take].map(|by| desk.error(1 << 32, by)), [Answer::Done; 3]);
+        }
+        desk.ended(2 << 32, CLEAN);
+        assert_eq!(
+            (desk.error(2 << 32, Read), desk.stands(2 << 32)),
+            (Answer::Done, refused(Errno::NOTCONN))
+        );
+        desk.ended(3 << 32, End { released: true, ..CLEAN });
+        assert_eq!((desk.error(3 << 32, Read), desk.stands(3 << 32)), (Answer::Done, Answer::Done));
+    }
+
+    #[test]
+    fn what_a_peer_sent_before_it_closed_is_whole() {
+        let mut desk = SocketServer::open([11; 16]).expect("descriptors are left");
+        desk.ended(1 << 32, End { error: Some(Errno::PIPE), ..CLEAN });
+        assert_eq!(desk.error(1 << 32, Read), Answer::Done);
+        assert_eq!(desk.error(1 << 32, Poll), refused(Errno::PIPE));
+        assert_eq!([Take, Take].map(|by| desk.error(1 << 32, by)), [refused(Errno::PIPE), Answer::Done]);
+    }
+
+    //~ programs: a connection that ended in an error reports it once, and never as a complete response
+    #[test]
+    fn a_connection_of_which_nothing_is_known_counts_as_reset() {
+        let mut desk = SocketServer::open([10; 16]).expect("descriptors are left");
+        let id = 3 << 32 | 1;
+        desk.shared.board.begin(id);
+        assert_eq!((desk.error(id, Read), desk.stands(id)), (Answer::Done, Answer::Done), "still open");
+        desk.shared.board.end(id);
+        assert_eq!(
+            (desk.error(id, Read), desk.stands(id)),
+            (refused(Errno::CONNRESET), refused(Errno::NOTCONN))
+        );
+        assert_eq!(desk.error(id, Take), Answer::Done, "reported already");
+        for id in 0..=ENDED_MAX as u64 {
+            desk.ended(id << 13, CLEAN);
+        }
+        assert_eq!(desk.ended.ends.len(), ENDED_MAX);
+        assert_eq!(desk.error(0, Read), refused(Errno::CONNRESET), "the oldest end is dropped");
+        assert_eq!(desk.error(BETWEEN | 7, Read), Answer::Done);
+    }
+}
