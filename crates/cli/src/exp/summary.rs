@@ -164,12 +164,12 @@ impl Overview {
         format!("{}{}\n{}\n", self.table(), self.reasons("  "), self.closing())
     }
 
-    /// The same as a Markdown page with the origin of each row, and with the plots in folder
+    /// The summary as a Markdown page with the origin of each row, and with the plots in folder
     /// `figures` if given.
     #[must_use]
     pub fn markdown(&self, figures: Option<&str>) -> String {
-        let mut text = format!("{HEAD}\n{}", self.table().markdown());
-        let _ = write!(text, "\n{}\n{}\n", self.closing(), self.reasons("* "));
+        let mut text = format!("{HEAD}\n- {}\n{}\n", self.closing(), self.quotes());
+        let _ = write!(text, "{}\n{}\n", self.table().markdown(), self.reasons("* "));
         let mut origins = Table::new(3, &["experiment", "the paper's", "ran"]);
         for stored in &self.results {
             origins.row(vec![stored.experiment.clone(), stored.source.clone(), stored.origin()]);
@@ -257,6 +257,21 @@ impl Overview {
         table
     }
 
+    /// Claims of [`QUOTES`] that have results, one per line.
+    fn quotes(&self) -> String {
+        let mut text = String::new();
+        for (experiment, id, meaning) in QUOTES {
+            let mut claims = self.claims().filter(|(stored, _)| stored.experiment == experiment);
+            let Some((stored, claim)) = claims.find(|(_, claim)| claim.id == id) else { continue };
+            let figure = claim.ours.map_or("–".to_owned(), number);
+            let interval =
+                claim.interval.map_or(String::new(), |interval| format!(" ± {}", number(interval)));
+            let command = format!("greenwave exp run {experiment} --scale {}", stored.scale);
+            let _ = writeln!(text, "- {meaning}: **{figure}{interval}** (`{command}`)");
+        }
+        text
+    }
+
     fn reasons(&self, before: &str) -> String {
         let failed: Vec<_> = self.claims().filter(|(_, claim)| !claim.holds).collect();
         let same = |a: &(&Stored, &Claim), b: &(&Stored, &Claim)| {
@@ -301,6 +316,27 @@ fn known(experiment: &str) -> Vec<spec::Claim> {
 const FIGURES: &str = "results";
 /// File name of the page's record, in that folder.
 const RECORD: &str = "record.json";
+
+/// Claims at the head of the page: experiment, claim, and the meaning of its figure.
+const QUOTES: [(&str, &str, &str); 9] = [
+    ("adps/fig5", "adps-over-none", "p99 of urgent requests, with priorities over without"),
+    ("adps/e5", "near-p50", "p50 of near users of an unmodified lighttpd, with the policy over without"),
+    (
+        "d2p/e2-tonic",
+        "end-to-end-at-a-pace",
+        "p95 of a search over 18 workers, by deadline over order of arrival",
+    ),
+    ("fish/fig6", "push-out-mean", "mean completion of small flows in bursts, FISH with push-out over FISH"),
+    ("fish/host", "fish-fifo", "p99 of small flows in bursts on Linux's egress, FISH over one FIFO"),
+    ("caladan/e2", "tail-during-gc", "worst p99.9 of any 100 ms, PARTIES over Caladan"),
+    (
+        "overload/e1",
+        "peak-kept",
+        "goodput of nginx at 4 and 10 times its capacity, over its peak, with the guard",
+    ),
+    ("platform/green", "tail", "p99.9 of urgent requests on simulated hosts, all mechanisms off over on"),
+    ("platform/host", "overload-goodput", "requests in time through three services in overload, %"),
+];
 
 const HEAD: &str = "\
 # Results

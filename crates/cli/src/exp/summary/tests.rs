@@ -63,6 +63,19 @@ fn a_page_says_where_each_row_comes_from() {
     assert!(page.contains(origin), "{page}");
 }
 
+//~ results: the page of results begins with figures to quote, each with its command
+#[test]
+fn a_page_begins_with_figures_to_quote() {
+    let mut overview = Overview::default();
+    let mut quoted = result("adps/fig5", true);
+    quoted["claims"][0]["id"] = json!("adps-over-none");
+    overview.add(quoted).unwrap();
+    let page = overview.markdown(None);
+    let lines = "\n- 1 of 1 claims hold in 1 experiments\n- p99 of urgent requests, with priorities over \
+                 without: **3.00 ± 0.100** (`greenwave exp run adps/fig5 --scale paper`)\n\n| experiment |";
+    assert!(page.contains(lines), "{page}");
+}
+
 #[test]
 fn a_page_shows_the_figures_that_are_written_beside_it() {
     let mut overview = Overview::default();
