@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn the_most_urgent_of_transport_classifiers_asks_them_all() {
+    fn most_urgent_of_calls_every_transport_classifier() {
         let calls = Arc::new(AtomicU32::new(0));
         let counted = |verdict| -> TransportClassifier {
             let calls = Arc::clone(&calls);

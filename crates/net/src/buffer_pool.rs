@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn short_and_long_come_back_to_their_own_kind() {
+    fn short_and_long_buffers_return_to_their_own_pool() {
         let mut buffers = BufferPool::new();
         let (short, long) = (buffers.take(100), buffers.take(1000));
         assert_eq!((short.capacity(), long.capacity()), (256, 2048));
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn what_outgrows_a_small_buffer_is_given_a_large_one_and_the_small_one_is_kept() {
+    fn an_outgrown_small_buffer_is_replaced_by_a_large_one_and_returns_to_the_pool() {
         let mut buffers = BufferPool::new();
         let long = buffers.take(300);
         buffers.give(long);
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_bounded_number_of_bytes_is_kept_and_nothing_huge() {
+    fn the_pool_keeps_a_bounded_number_of_bytes_and_no_huge_buffer() {
         let mut buffers = BufferPool::new();
         for _ in 0..100_000 {
             buffers.give(Vec::with_capacity(2048));

@@ -111,7 +111,7 @@ fn ten_segments_go_first_and_each_acknowledgement_lets_two_go() {
 }
 
 #[test]
-fn data_that_is_sent_tells_its_place_in_the_stream() {
+fn sent_data_carries_its_stream_offset() {
     let mut pair = Pair::open();
     pair.client.write(&mut pair.around, pair.now, 5 * MSS + 1);
     let mut sent = std::iter::from_fn(|| pair.client.poll_transmit(&mut pair.around, pair.now));

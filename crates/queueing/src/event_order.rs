@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn lower_levels_are_left_until_their_turn() {
+    fn lower_levels_stay_queued_until_their_turn() {
         check("7wa 7wb 0wa 3wa 7wc", false, "0wa …");
         check("7wa 7wb 2wa 3wa 2wb", false, "2wa 2wb …");
         check("7wa 7wb 0wa 3wa 7wc", true, "0wa 7wa 7wb");

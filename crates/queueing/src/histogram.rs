@@ -267,7 +267,7 @@ mod tests {
 
     //~ queueing: histograms keep three digits, merge exactly, and count values out of range separately
     #[test]
-    fn spans_beyond_the_longest_are_counted_apart() {
+    fn spans_beyond_the_longest_are_counted_separately() {
         let long = of([0, 1, 61_000_000_000]);
         assert_eq!((long.count(), long.saturated()), (3, 1));
         assert_eq!(long.max(), Span::from_secs(61));

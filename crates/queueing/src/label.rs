@@ -201,7 +201,7 @@ mod tests {
 
     //~ queueing: priorities are 0 (most urgent) to 7; an unknown label counts as least urgent
     #[test]
-    fn what_is_not_known_to_be_urgent_is_least_urgent() {
+    fn unlabelled_entries_are_least_urgent() {
         assert_eq!(Label::default(), Label::new(Priority::LOWEST));
         assert_eq!(Priority::new(8), None);
     }

@@ -320,7 +320,7 @@ fn check((name, discipline): Named, steps: &[Step]) {
 proptest! {
     //~ queueing: every discipline is bounded, loses and duplicates nothing, and keeps its starvation bound
     #[test]
-    fn nothing_is_lost_or_doubled_and_nobody_waits_beyond_the_bound(steps in steps()) {
+    fn no_entry_is_lost_duplicated_or_waits_beyond_the_bound(steps in steps()) {
         for named in DISCIPLINES {
             check(named, &steps);
         }
@@ -363,7 +363,7 @@ fn strict_serves_the_most_urgent_and_keeps_order_within_a_level() {
 //~ queueing: strict with aging leaves urgent levels eight ninths of the service in lasting overload
 /// If every other pop went to an old entry, level 0, which needs four of five, would fall behind.
 #[test]
-fn in_lasting_overload_aging_leaves_the_urgent_eight_ninths() {
+fn in_lasting_overload_aging_leaves_eight_ninths_to_the_urgent() {
     let mut queue = Strict::new(1_000, |_| Fifo::new(1_000)).with_age_max(Span::from_nanos(10));
     let (mut urgent, mut others) = (0, 0);
     for number in 0..9_000 {
@@ -389,7 +389,7 @@ fn in_lasting_overload_aging_leaves_the_urgent_eight_ninths() {
 
 //~ queueing: strict starves less urgent levels while urgent entries keep arriving, as its documentation states
 #[test]
-fn strict_starves_the_less_urgent_for_as_long_as_the_urgent_keep_coming() {
+fn strict_starves_the_less_urgent_while_urgent_entries_arrive() {
     let mut queue = Strict::new(CAPACITY, |_| Fifo::new(CAPACITY));
     let level_1 = Priority::new(1).expect("a level");
     assert_eq!(queue.starvation(), StarvationBound::Unbounded { from: level_1 });
@@ -404,7 +404,7 @@ fn strict_starves_the_less_urgent_for_as_long_as_the_urgent_keep_coming() {
 
 //~ queueing: push-out drops the newest entry of the least urgent level and never an equal one
 #[test]
-fn push_out_gives_up_the_newest_of_the_least_urgent_and_never_an_equal() {
+fn push_out_drops_the_newest_of_the_least_urgent_and_never_an_equal() {
     let mut queue = Strict::new(3, |_| Fifo::new(3)).with_push_out();
     for entry in [request(0, 5), request(1, 5), request(2, 2)] {
         assert_eq!(queue.push(Time::ZERO, entry), PushResult::Queued);
@@ -434,7 +434,7 @@ fn check_among(mut queue: impl SelectiveDequeue<Request>, expected: [usize; 3]) 
 
 //~ queueing: a pop for some levels returns entries of those levels only
 #[test]
-fn only_the_levels_asked_for_are_handed_out() {
+fn only_the_requested_levels_are_dequeued() {
     check_among(Strict::new(9, |_| Fifo::new(9)), [2, 1, 0]);
     check_among(SelectiveFifo::new(9), [1, 2, 0]);
     check_among(Drr::new(9, DrrConfig::by_count([1; 8], Span::MAX), fifo), [2, 1, 0]);
@@ -475,13 +475,13 @@ fn laxity_starts_the_longer_of_two_that_are_due_together() {
 
 //~ queueing: least laxity starts the longer of two entries with one deadline and prefers no infeasible entry
 #[test]
-fn laxity_gives_the_hopeless_no_place_ahead_of_those_who_waited() {
+fn laxity_does_not_prefer_entries_past_their_deadline_to_older_ones() {
     let requests = [due(0, Some(0), 0), due(1, Some(0), 1_000_000)];
     assert_eq!(order(Laxity::new(9, BUDGET_MAX), &requests), [0, 1]);
 }
 
 #[test]
-fn a_rank_keeps_eight_ninths_of_the_service_when_everything_is_old() {
+fn a_rank_keeps_eight_ninths_of_the_service_when_everything_is_aged() {
     let rank = |_: Time, request: &Request| 100 - request.number as u64;
     let mut queue = Pifo::new(20, Span::ZERO, rank);
     for number in 0..20 {
@@ -533,7 +533,7 @@ fn drr_shares_entries_in_proportion_to_the_weights() {
 
 //~ queueing: deficit round robin shares by weight in entries or bytes, and ages old entries
 #[test]
-fn drr_shares_bytes_whatever_the_sizes() {
+fn drr_shares_bytes_for_any_sizes() {
     let mut queue =
         Drr::new(80, DrrConfig::by_bytes([1; 8], Bytes::new(1_500), Span::MAX), |_| Fifo::new(80));
     let bytes = |level| if level == 0 { 1_500 } else { 100 };
@@ -544,7 +544,7 @@ fn drr_shares_bytes_whatever_the_sizes() {
 
 //~ queueing: deficit round robin shares by weight in entries or bytes, and ages old entries
 #[test]
-fn drr_keeps_eight_ninths_of_the_service_for_the_shares_when_everything_is_old() {
+fn drr_keeps_eight_ninths_of_the_service_for_the_weights_when_everything_is_aged() {
     let mut queue =
         Drr::new(80, DrrConfig::by_count([93, 1, 1, 1, 1, 1, 1, 1], Span::ZERO), |_| Fifo::new(80));
     let served = served(&mut queue, 10, |_| 1, 4_000);
@@ -555,7 +555,7 @@ fn drr_keeps_eight_ninths_of_the_service_for_the_shares_when_everything_is_old()
 
 //~ queueing: deficit round robin shares by weight in entries or bytes, and ages old entries
 #[test]
-fn drr_serves_an_old_entry_once_those_that_are_older_have_gone() {
+fn drr_serves_an_aged_entry_once_older_ones_are_served() {
     let mut queue =
         Drr::new(1_000, DrrConfig::by_count([900, 1, 1, 1, 1, 1, 1, 1], Span::from_micros(1)), |_| {
             Fifo::new(1_000)

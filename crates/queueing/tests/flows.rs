@@ -35,7 +35,7 @@ fn packets_depart_in_the_order_of_the_papers_figure() {
 
 //~ fabric: the most urgent level is checked again whenever a packet arrives there
 #[test]
-fn the_most_urgent_level_is_asked_again_whenever_something_arrives_there() {
+fn the_most_urgent_level_is_served_again_after_each_arrival_there() {
     let mut queue = fish(9);
     fill(&mut queue, [Packet { level: 1, ..packet(0, 0) }, Packet { level: 1, ..packet(1, 0) }]);
     assert_eq!(queue.pop(Time::ZERO).map(|packet| packet.number), Some(0));
@@ -45,7 +45,7 @@ fn the_most_urgent_level_is_asked_again_whenever_something_arrives_there() {
 
 //~ fabric: turns are fair by packets, and by bytes within a quantum and a packet
 #[test]
-fn turns_by_bytes_give_every_flow_the_same_bytes_whatever_its_packets() {
+fn turns_by_bytes_serve_the_same_bytes_to_every_flow_for_any_packet_size() {
     let quantum = 1500;
     let mut queue = FairQueue::new(10_000).by_bytes(Bytes::new(quantum));
     let sizes = [64, 333, 1500];
@@ -94,7 +94,7 @@ fn a_full_queue_evicts_the_newest_of_the_flow_with_most_service() {
 
 //~ fabric: push-out drops from the least urgent level, and there from the largest flow
 #[test]
-fn the_least_urgent_level_gives_up_room_first_and_in_it_the_greediest_flow() {
+fn the_least_urgent_level_is_evicted_first_and_in_it_the_flow_with_most_service() {
     let mut queue = Strict::new(4, |_| FairQueue::new(4).with_push_out()).with_push_out();
     let low = |number, flow| Packet { level: 7, ..packet(number, flow) };
     fill(&mut queue, [packet(0, 1), low(1, 2), low(2, 2), low(3, 2)]);
@@ -124,7 +124,7 @@ proptest! {
     //~ fabric: turns are fair by packets, and by bytes within a quantum and a packet
     /// Flows that are backlogged together are served equally often, each in order.
     #[test]
-    fn who_waits_is_served_as_often_as_everybody_else(lens in vec(1..40_usize, 2..9)) {
+    fn every_waiting_flow_is_served_equally_often(lens in vec(1..40_usize, 2..9)) {
         let mut queue = FairQueue::new(1_000);
         for (flow, &len) in lens.iter().enumerate() {
             fill(&mut queue, (0..len).map(|number| packet(number, flow as u64)));
@@ -145,7 +145,7 @@ proptest! {
     /// With push-out, a flow loses an entry only to a flow with less attained and
     /// queued service, and no entry is refused that could have one.
     #[test]
-    fn who_has_asked_for_more_gives_way_to_who_has_asked_for_less(
+    fn flows_with_more_service_yield_to_flows_with_less(
         steps in vec((0..6_u64, 0..3_u8), 1..300),
     ) {
         let mut queue = FairQueue::new(10).with_push_out();
@@ -180,7 +180,7 @@ proptest! {
     //~ fabric: flows sink as their bytes pass thresholds; a pause resets a flow; memory is bounded
     /// The level is the number of thresholds below the flow's bytes so far.
     #[test]
-    fn a_flow_sinks_as_its_bytes_pass_the_thresholds(
+    fn a_flow_is_demoted_as_its_bytes_pass_the_thresholds(
         sizes in vec(1..3_000_u64, 1..100),
         steps in vec(1..9_000_u64, 0..8),
     ) {
@@ -198,7 +198,7 @@ proptest! {
 
 //~ fabric: flows sink as their bytes pass thresholds; a pause resets a flow; memory is bounded
 #[test]
-fn a_pause_starts_a_flow_anew_and_the_longest_paused_is_forgotten() {
+fn a_pause_resets_a_flow_and_the_longest_paused_is_evicted() {
     let idle = Span::from_micros(500);
     let mut mlfq = Mlfq::new(thresholds(&[1000]).unwrap(), idle, 2);
     let mut level = |at: u64, flow| {
@@ -214,7 +214,7 @@ fn a_pause_starts_a_flow_anew_and_the_longest_paused_is_forgotten() {
 
 //~ fabric: flows sink as their bytes pass thresholds; a pause resets a flow; memory is bounded
 #[test]
-fn thresholds_that_cannot_be_are_refused_with_their_value() {
+fn invalid_thresholds_are_refused_with_their_value() {
     assert_eq!(thresholds(&[5, 7, 7]), Err(ThresholdsError::NotIncreasing { threshold: Bytes::new(7) }));
     assert_eq!(thresholds(&[1, 2, 3, 4, 5, 6, 7, 8]), Err(ThresholdsError::TooMany { given: 8 }));
     assert_eq!(thresholds(&[]), Ok(Thresholds::default()));

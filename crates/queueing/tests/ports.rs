@@ -189,7 +189,7 @@ fn the_flow_of_least_rank_goes_first_and_keeps_its_order() {
 
 //~ fabric: SRPT has the least mean of all orders and keeps each flow's order
 #[test]
-fn the_flow_of_greatest_rank_gives_up_its_newest() {
+fn the_flow_of_greatest_rank_drops_its_newest() {
     let left = |number, flow, bytes| Packet { bytes, ..packet(number, flow) };
     let mut queue = FlowPifo::new(4, |packet: &Packet| packet.bytes);
     fill(&mut queue, [left(0, 1, 9), left(1, 1, 8), left(2, 2, 5), left(3, 2, 4)]);
@@ -224,7 +224,7 @@ fn levels_share_the_bytes_and_flows_share_their_level() {
 
 //~ fabric: weighted levels share the bytes, and flows share their level
 #[test]
-fn a_level_that_others_would_starve_has_its_share_and_they_have_the_rest() {
+fn a_level_that_others_would_starve_gets_its_share_and_the_others_the_rest() {
     let shares = DrrConfig::by_bytes([8, 1, 1, 1, 1, 1, 1, 1], Bytes::new(MTU), Span::MAX);
     let mut queue = Drr::new(100, shares, |_| FairQueue::new(100));
     fill(&mut queue, (0..50).map(|number| Packet { level: 7, ..packet(number, 9) }));
@@ -255,7 +255,7 @@ fn a_new_flow_goes_first_and_one_that_pauses_does_not() {
 //~ fabric: FQ-CoDel serves new flows first, and CoDel marks only the flow that waits
 /// New flows precede the others at every turn, so the others' turns never come.
 #[test]
-fn flows_of_one_packet_in_lasting_overload_leave_no_queue_behind() {
+fn flows_of_one_packet_in_lasting_overload_leave_no_empty_queues() {
     const CAPACITY: usize = 8;
     let mut queue: FairQueue<Packet> = FairQueue::new(CAPACITY).with_new_flows_first();
     let mut pushed = 0;
@@ -292,7 +292,7 @@ proptest! {
 /// Each flow's wait counts for that flow alone. Entries that are not ECN-capable
 /// are returned to be dropped, and do not use their flow's turn.
 #[test]
-fn codel_tells_the_flow_that_waits_and_leaves_the_others_alone() {
+fn codel_marks_the_waiting_flow_and_no_other() {
     let codel = CoDel::new(Span::from_micros(5), Span::from_micros(100), Bytes::new(MTU));
     let flows = FairQueue::over(10_000, AqmQueue::new(Fifo::new(10_000), Aqm::CoDel(codel)));
     let mut queue = flows.by_bytes(Bytes::new(QUANTUM)).with_new_flows_first();

@@ -25,7 +25,7 @@ fn check(scenario: impl Fn() + Sync + Send + 'static) {
 }
 
 #[test]
-fn what_is_read_was_told_together_and_never_grows_older() {
+fn published_values_are_read_together_and_never_go_back() {
     check(|| {
         let cell = Arc::new(SeqCell::<2>::new());
         let worker = loom::thread::spawn({
@@ -64,7 +64,7 @@ impl Futex {
 }
 
 #[test]
-fn a_worker_that_is_asked_to_park_and_to_go_on_goes_on() {
+fn a_worker_asked_to_park_and_then_to_resume_runs() {
     check(|| {
         let shared = Arc::new((ParkRequest::new(), Futex::default()));
         let worker = loom::thread::spawn({

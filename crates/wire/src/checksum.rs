@@ -153,7 +153,7 @@ mod tests {
         }
 
         #[test]
-        fn parts_of_even_length_sum_like_the_whole(
+        fn checksums_of_even_parts_sum_to_the_whole(
             bytes in proptest::collection::vec(any::<u8>(), 0..200),
             cut in 0usize..100,
         ) {

@@ -212,7 +212,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_is_written_and_read_as_the_formats_own_files_do(
+        fn the_fast_path_writes_and_reads_what_the_formats_parsers_do(
             fields in any::<Fields>(),
             payload in prop::collection::vec(any::<u8>(), 0..200),
             offloaded in any::<bool>(),
@@ -229,7 +229,7 @@ mod tests {
         }
 
         #[test]
-        fn what_it_reads_of_a_damaged_frame_the_formats_own_files_read_too(
+        fn the_fast_path_reads_damaged_frames_as_the_formats_parsers_do(
             fields in any::<Fields>(),
             payload in prop::collection::vec(any::<u8>(), 0..40),
             damage in prop::collection::vec((0usize..HEADERS_LEN, any::<u8>()), 0..3),

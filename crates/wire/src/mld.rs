@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn a_query_says_how_long_answers_may_take() {
+    fn a_query_carries_the_maximum_response_delay() {
         let within = |code| query(code, Ipv6Addr::UNSPECIFIED).unwrap().within;
         assert_eq!([0, 10_000].map(within), [Span::ZERO, Span::from_secs(10)]);
         assert_eq!(within(0x8000), Span::from_millis(0x1000 << 3));

@@ -37,7 +37,7 @@ fn options() -> impl Strategy<Value = Options> {
 }
 
 #[test]
-fn cookie_that_does_not_fit_is_left_out() {
+fn cookie_that_does_not_fit_is_omitted() {
     let cookie = |len| tcp::FastOpen::new(&[7; 16][..len]);
     let full = Options {
         mss: Some(1460),
@@ -170,7 +170,7 @@ proptest! {
 
     //~ ip: the Internet checksum matches the example of RFC 1071 and detects a flipped bit
     #[test]
-    fn a_flipped_bit_in_a_segment_is_noticed(mut segment in segment(), payload in vec(any::<u8>(), 0..100), flip in any::<prop::sample::Index>()) {
+    fn a_flipped_bit_in_a_segment_is_detected(mut segment in segment(), payload in vec(any::<u8>(), 0..100), flip in any::<prop::sample::Index>()) {
         let (source, target) = (Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(10, 0, 0, 2));
         segment.payload = &payload;
         let mut bytes = emitted(&segment, source, target);
@@ -213,7 +213,7 @@ proptest! {
     }
 
     #[test]
-    fn half_the_circle_lies_after_a_number(seq in any::<u32>(), ahead in 1u32..0x8000_0000) {
+    fn half_of_the_sequence_space_is_after_a_number(seq in any::<u32>(), ahead in 1u32..0x8000_0000) {
         let (early, late) = (Seq(seq), Seq(seq) + ahead);
         prop_assert!(early.before(late) && late.after(early) && !late.before(early));
         prop_assert!(early.at_or_before(late) && late.at_or_after(early));
@@ -239,7 +239,7 @@ fn check_ipv4(change: impl FnOnce(&mut Vec<u8>), expected: Result<&[u8], Malform
 }
 
 #[test]
-fn ipv4_lengths_and_versions_that_cannot_be_are_refused() {
+fn invalid_ipv4_lengths_and_versions_are_refused() {
     check_ipv4(|_| {}, Ok(b"data"));
     check_ipv4(|b| b[0] = 0x65, Err(Malformed::BadVersion));
     check_ipv4(|b| b[0] = 0x44, Err(Malformed::BadLength));
@@ -287,7 +287,7 @@ fn fragments_are_reported() {
 
 //~ ip: Ethernet II frames are parsed and written; a VLAN tag is skipped
 #[test]
-fn a_vlan_tag_is_stepped_over() {
+fn a_vlan_tag_is_skipped() {
     let mut bytes = vec![7; 12];
     bytes.extend([0x81, 0x00, 0xe0, 0x05, 0x08, 0x00, 42]);
     let frame = Frame::parse(&bytes).expect("a tagged frame");
@@ -320,7 +320,7 @@ fn tcp_options_in_any_layout_are_read() {
 
 //~ input: malformed packets are counted by reason and dropped
 #[test]
-fn malformed_segments_say_why() {
+fn malformed_segments_return_the_reason() {
     let any = Ipv4Addr::LOCALHOST;
     let check = |change: &dyn Fn(&mut Vec<u8>), expected| {
         let segment = Segment {

@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn first_bytes_tell_the_protocol_or_nothing() {
+    fn first_bytes_identify_the_protocol_or_none() {
         for (first, expected) in [
             (&b"GET / HTTP/1.1\r\n"[..], Some("http")),
             (b"OPTIONS * HTTP/1.1\r\n", Some("http")),

@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kind_is_unknown_before_its_eighth_answer_and_after_a_minute() {
+    fn a_kind_is_unknown_before_its_eighth_response_and_after_a_minute() {
         let learned = ServiceTimeEstimator::default();
         let now = learn(&learned, "GET", Time::ZERO, [9, 8, 7, 9, 9, 9, 9]);
         assert_eq!(learned.expected(now, &kind("get")), None);
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_learned_fades() {
+    fn learned_service_times_decay() {
         let learned = ServiceTimeEstimator::default();
         let now = learn(&learned, "EVAL", Time::ZERO, std::iter::repeat_n(10, 100));
         let now = learn(&learned, "EVAL", now, std::iter::repeat_n(1000, 300));
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn who_invents_kinds_displaces_nobody() {
+    fn invented_kinds_displace_no_known_kind() {
         let learned = ServiceTimeEstimator::default();
         let mut now = learn(&learned, "GET", Time::ZERO, std::iter::repeat_n(5, 8));
         for n in 0..2 * KINDS_MAX {

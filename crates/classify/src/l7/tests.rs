@@ -79,7 +79,7 @@ fn refused(protocol: &Protocol, stream: &[u8], requests: usize, why: Nonsense) {
 }
 
 #[test]
-fn http_requests_follow_each_other_whatever_frames_their_bodies() {
+fn pipelined_http_requests_are_found_with_any_body_framing() {
     let stream = b"GET /a?x=1 HTTP/1.1\r\nhost: a\r\nx-tier: gold\r\n\r\n\
         POST /b HTTP/1.1\r\nContent-Length: 9\r\n\r\nGET / HTT\r\n\
         PUT /c HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n5;ext=1\r\nhello\r\nA\r\n0123456789\r\n0\r\nx: y\r\n\r\n\
@@ -93,7 +93,7 @@ fn http_requests_follow_each_other_whatever_frames_their_bodies() {
 
 //~ input: a stream cut anywhere is classified alike, in bounded memory
 #[test]
-fn http_that_servers_disagree_about_is_given_up() {
+fn ambiguous_http_fails_the_parser() {
     let bad = |head: &str, why| refused(&Protocol::Http, head.as_bytes(), 0, why);
     bad("\x16\x03\x01", Nonsense::Foreign);
     bad("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", Nonsense::Foreign);
@@ -123,7 +123,7 @@ fn resp_commands_are_arrays_or_lines() {
 }
 
 #[test]
-fn resp_that_redis_would_refuse_is_given_up() {
+fn resp_that_redis_would_refuse_fails_the_parser() {
     let bad = |bytes: &[u8], why| refused(&Protocol::Resp, bytes, 0, why);
     bad(b"*2\r\n:3\r\n", Nonsense::Foreign);
     bad(b"*two\r\n", Nonsense::Length);
@@ -175,7 +175,7 @@ fn hello(name: Option<&str>, per_record: usize) -> Vec<u8> {
 }
 
 #[test]
-fn a_hello_names_its_server_over_records_and_segments() {
+fn a_client_hello_split_over_records_and_segments_yields_the_server_name() {
     for per_record in [1, 5, 60, 1000] {
         let sealed = [hello(Some("shop.example"), per_record), b"\x17\x03\x03\0\x02ab".to_vec()].concat();
         check(&Protocol::Tls, &sealed, &["shop.example"], 1);
@@ -197,7 +197,7 @@ fn layout(extent: FrameLength) -> Protocol {
 }
 
 #[test]
-fn messages_end_where_their_length_or_their_mark_says() {
+fn messages_end_at_their_length_or_delimiter() {
     let length = layout(FrameLength::Length { at: 2, bytes: 2, adds: 4 });
     check(&length, b"GW\0\0GW\0\x05helloGW\0\x01x", &["GW\\x00\\x00", "GW\\x00\\x05he", "GW\\x00\\x01x"], 0);
     let small = layout(FrameLength::Length { at: 2, bytes: 2, adds: 0 });
@@ -210,7 +210,7 @@ fn messages_end_where_their_length_or_their_mark_says() {
 }
 
 #[test]
-fn missing_bytes_are_noticed_and_seen_ones_not_counted_twice() {
+fn gaps_are_detected_and_retransmitted_bytes_are_not_counted_twice() {
     let notes = Arc::new(Notes::default());
     let mut told = Told::default();
     let mut reader = StreamParser::new(Protocol::Resp, Arc::clone(&notes), 100);
@@ -225,7 +225,7 @@ fn missing_bytes_are_noticed_and_seen_ones_not_counted_twice() {
 
 //~ input: a stream cut anywhere is classified alike, in bounded memory
 #[test]
-fn all_that_waits_together_is_bounded() {
+fn bytes_buffered_by_all_parsers_are_bounded() {
     let notes = Arc::new(Notes::default());
     let part = [b'x'; HEAD_BYTES_MAX - 1];
     let mut readers: Vec<_> = (0..=HELD_BYTES_MAX / part.len())
@@ -241,7 +241,7 @@ fn all_that_waits_together_is_bounded() {
 }
 
 #[test]
-fn kinds_leave_out_what_names_single_things() {
+fn kinds_exclude_the_parts_that_name_single_objects() {
     let of = |path| {
         let kind = Kind::of(&Protocol::Http, &Request::Http { method: "GET", path, headers: &[] });
         format!("{:?}", kind.expect("HTTP has kinds"))
@@ -318,7 +318,7 @@ proptest! {
 
     //~ classifiers: rules on HTTP, RESP, memcached, TLS SNI and custom messages label every segment of a request
     #[test]
-    fn pipelined_commands_are_found_whatever_the_cut(
+    fn pipelined_commands_are_found_at_any_segmentation(
         commands in proptest::collection::vec((proptest::collection::vec(word(), 1..5), any::<bool>()), 1..12),
         sizes in proptest::collection::vec(1usize..60, 1..12),
     ) {
@@ -356,7 +356,7 @@ proptest! {
     //~ input: a stream cut anywhere is classified alike, in bounded memory
     /// The expected result is that of the stream in one piece.
     #[test]
-    fn where_a_stream_is_cut_changes_nothing(
+    fn segmentation_of_a_stream_changes_no_result(
         stream in noise(),
         change in proptest::option::of(any::<(prop::sample::Index, u8)>()),
         sizes in proptest::collection::vec(1usize..20, 1..8),

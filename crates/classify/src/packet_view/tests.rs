@@ -9,7 +9,7 @@ use super::*;
 use crate::testing::{Packet, view};
 
 #[test]
-fn tags_and_options_of_any_length_are_stepped_over() {
+fn tags_and_options_of_any_length_are_skipped() {
     for vlan in [false, true] {
         for (ip_options, tcp_options) in [(0, 0), (4, 0), (0, 12), (40, 40)] {
             let packet =
@@ -36,7 +36,7 @@ fn padding_of_short_frames_is_no_payload() {
 }
 
 #[test]
-fn what_is_not_tcp_has_no_tcp_ports() {
+fn a_packet_that_is_not_tcp_has_no_tcp_ports() {
     let good = Packet::new(b"GW").frame();
     for (at, byte) in [(12, 0x86), (14, 0x65), (23, 17), (20, 0x20), (46, 0x40), (14, 0x44), (16, 0xff)] {
         let mut frame = good.clone();
@@ -66,7 +66,7 @@ proptest! {
     }
 
     #[test]
-    fn datagrams_and_ipv6_are_seen_as_the_parsers_see_them(
+    fn a_view_and_the_parsers_agree_on_datagrams_and_ipv6(
         v6 in any::<bool>(),
         is_udp in any::<bool>(),
         payload in proptest::collection::vec(any::<u8>(), 0..40),

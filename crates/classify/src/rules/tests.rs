@@ -27,7 +27,7 @@ const DRIVER: &str = "layer = \"driver\"\npriority = 0\n";
 
 //~ input: invalid values in a policy are refused with line, value and valid values
 #[test]
-fn bad_values_are_refused_with_what_would_be_valid() {
+fn bad_values_are_refused_with_the_valid_ones() {
     let check = |condition: &str, message: &str| check_refused(&format!("{DRIVER}{condition}"), 4, message);
     check(
         "prot = 80",
@@ -186,7 +186,7 @@ fn a_rule_of_the_other_layer_hides_nothing() {
 
 //~ classifiers: declarative rules on packets and flows mean what they say; the first match decides
 #[test]
-fn the_first_rule_that_matches_decides_and_the_default_stands_behind_it() {
+fn the_first_matching_rule_decides_else_the_default() {
     let policy = Policy::parse(
         r#"
         default = 6
@@ -222,7 +222,7 @@ fn the_first_rule_that_matches_decides_and_the_default_stands_behind_it() {
 
 //~ classifiers: declarative rules on packets and flows mean what they say; the first match decides
 #[test]
-fn transport_rules_see_the_flow_and_leave_the_drivers_verdict() {
+fn transport_rules_read_the_flow_and_keep_the_drivers_verdict() {
     let policy = Policy::parse(
         r#"
         default = 5
@@ -327,7 +327,7 @@ fn within(range: Option<Range>, value: Option<u64>) -> bool {
 proptest! {
     //~ classifiers: declarative rules on packets and flows mean what they say; the first match decides
     #[test]
-    fn a_compiled_driver_policy_means_what_its_rules_say(
+    fn a_compiled_driver_policy_agrees_with_its_rules(
         rules in proptest::collection::vec(rule(), 0..6),
         packet in Packet::any(),
         change in proptest::option::of(any::<(prop::sample::Index, u8)>()),
@@ -359,7 +359,7 @@ proptest! {
 
     //~ classifiers: declarative rules on packets and flows mean what they say; the first match decides
     #[test]
-    fn a_compiled_transport_policy_means_what_its_rules_say(
+    fn a_compiled_transport_policy_agrees_with_its_rules(
         rules in proptest::collection::vec(rule(), 0..6),
         packet in Packet::any(),
         srtt in proptest::option::of(0u64..200),

@@ -36,7 +36,7 @@ mod tests {
 
     //~ classifiers: scenario 2: the first matching keyword, or the header's tag, decides
     #[test]
-    fn the_first_word_that_fits_decides() {
+    fn the_first_matching_keyword_decides() {
         let level = |n| Priority::new(n).unwrap();
         let classifier = keyword(1, [("get", level(0)), ("g", level(4)), ("set", level(6))]);
         let check = |payload: &[u8], expected| {

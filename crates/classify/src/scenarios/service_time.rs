@@ -128,7 +128,7 @@ mod tests {
 
     //~ classifiers: scenario 6: service times published in the private area count for that connection
     #[test]
-    fn what_the_application_published_on_a_connection_counts_on_that_one() {
+    fn service_times_published_on_a_connection_apply_to_it_alone() {
         let classifier = service_time_private(AT, Span::from_micros(10));
         let (mut told, mut untold) = (Flow::new(), Flow::new());
         private::publish(&mut told.private, 5, Span::from_millis(1)).unwrap();
@@ -141,7 +141,7 @@ mod tests {
 
     //~ classifiers: scenario 6: request kinds with long measured service times get low priority
     #[test]
-    fn an_average_follows_what_is_observed() {
+    fn an_average_follows_the_observations() {
         let times = ServiceTimes::new();
         times.publish(1, Span::from_micros(100));
         for _ in 0..64 {

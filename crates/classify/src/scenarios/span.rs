@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_were_seen_are_not_counted_twice() {
+    fn retransmitted_bytes_are_not_counted_twice() {
         let classifier = span(AT);
         let mut flow = Flow::new();
         let (first, second) = (request(1, 200), request(4, 200));
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_came_early_are_made_up_for_inside_a_body() {
+    fn out_of_order_bytes_are_counted_inside_a_body() {
         let classifier = span(AT);
         let mut flow = Flow::new();
         let bytes = request(1, 300);

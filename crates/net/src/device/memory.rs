@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dropped_end_is_noticed() {
+    fn a_dropped_end_is_detected() {
         let (a, b) = pair(1, 64);
         assert!(!a.peer_gone());
         drop(b);

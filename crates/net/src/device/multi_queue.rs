@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_busy_device_lets_the_others_have_their_turn() {
+    fn a_busy_device_does_not_starve_the_others() {
         let ((a, mut far_a), (b, mut far_b)) = (memory::pair(64, 64), memory::pair(64, 64));
         let mut merged = MultiQueue::new(vec![a, b]);
         for _ in 0..64 {

@@ -238,7 +238,7 @@ mod tests {
 
     //~ mechanisms: M1: the strict receive buffer returns the most urgent frame first, then the oldest
     #[test]
-    fn strict_hands_out_the_most_urgent_and_then_the_oldest() {
+    fn strict_returns_the_most_urgent_and_then_the_oldest() {
         assert_eq!(
             order(RxOrder::Strict, 9, &[Some(7), Some(0), None, Some(3), Some(0)]),
             (vec![1, 4, 3, 0, 2], vec![])
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn an_urgent_frame_takes_the_place_of_the_newest_least_urgent_one() {
+    fn an_urgent_frame_replaces_the_newest_least_urgent_one() {
         let pushes = [Some(5), None, None, Some(0), Some(0), Some(0), Some(0)];
         assert_eq!(order(RxOrder::Strict, 3, &pushes), (vec![3, 4, 5], vec![2, 1, 0, 6]));
     }
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_known_to_be_urgent_goes_first_as_soon_as_no_earlier_frame_of_his_waits() {
+    fn a_flow_known_to_be_urgent_goes_first_once_none_of_its_earlier_frames_waits() {
         let mut buffer = RxBuffer::new(RxOrder::Strict, 9);
         for (frame, turn) in
             [("a7", known(7, 1)), ("b7", known(7, 2)), ("a0", known(0, 1)), ("c3", known(3, 3))]
@@ -281,7 +281,7 @@ mod tests {
     proptest! {
         //~ mechanisms: a frame without a verdict takes its connection's last level; frames of a connection keep their order
         #[test]
-        fn frames_that_go_by_one_connection_keep_their_order(
+        fn frames_of_one_connection_keep_their_order(
             capacity in 1usize..8,
             steps in proptest::collection::vec((0u8..8, proptest::option::of(0u32..3), any::<bool>()), 0..60),
         ) {
@@ -303,7 +303,7 @@ mod tests {
         }
 
         #[test]
-        fn every_frame_comes_out_or_back_once(
+        fn every_frame_is_delivered_or_returned_once(
             strict in any::<bool>(),
             capacity in 1usize..6,
             pushes in proptest::collection::vec(proptest::option::of(0u8..8), 0..40),

@@ -110,7 +110,7 @@ mod tests {
 
     //~ mechanisms: M1: the driver classifier sees each frame; its verdict becomes metadata, and an invalid one is counted
     #[test]
-    fn a_verdict_becomes_metadata_and_what_is_no_verdict_is_counted() {
+    fn a_verdict_becomes_metadata_and_an_invalid_one_is_counted() {
         let one = DriverCounters { frames: 1, classified: 1, ..DriverCounters::default() };
         assert_eq!(check(None, Some(None)), DriverCounters { classified: 0, ..one });
         assert_eq!(check(says(Verdict::NoVerdict), Some(None)), one);

@@ -156,7 +156,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn cookie_gives_the_mss_back_for_64_s_at_least_and_128_at_most(
+        fn cookie_yields_the_mss_for_64_s_at_least_and_128_at_most(
             irs: u32, port: u16, mss in 88u16.., made in 0u64..100_000, later in 0u64..300,
         ) {
             let number = at(made).cookie_isn(&tuple(port), Seq(irs), mss);
@@ -169,7 +169,7 @@ mod tests {
         }
 
         #[test]
-        fn timestamp_remembers_the_options_and_never_runs_ahead(
+        fn timestamp_encodes_the_options_and_is_never_in_the_future(
             shift in proptest::option::of(0u8..15), sack: bool, ecn: bool, timestamp: u32,
         ) {
             let remembered = CookieOptions { window_scale: shift, sack, ecn };

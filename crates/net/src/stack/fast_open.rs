@@ -134,7 +134,7 @@ mod tests {
     use std::net::Ipv4Addr;
 
     #[test]
-    fn jar_is_bounded_and_forgets_the_oldest() {
+    fn cookie_cache_is_bounded_and_evicts_the_oldest() {
         let mut jar = CookieCache::default();
         let server = |n: u32| IpAddr::V4(Ipv4Addr::from_bits(n));
         let cookie = |n: u8| FastOpen::new(&[n; 8]).unwrap();

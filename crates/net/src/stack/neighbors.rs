@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn cache_is_bounded_and_keeps_the_answered() {
+    fn cache_is_bounded_and_keeps_resolved_entries() {
         let mut neighbors = Neighbors::default();
         neighbors.learn(Time::ZERO, THERE, [2; 6], UnsolicitedPolicy::Welcome);
         for i in 0..5000u32 {
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn only_so_many_wait_for_answers() {
+    fn pending_resolutions_are_bounded() {
         let mut neighbors = Neighbors::default();
         let id = |index| ConnId { index, generation: 0 };
         let parked = (0..20_000).filter(|index| neighbors.park(THERE, id(*index))).count();
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn question_is_repeated_by_the_clock_and_given_up_after_three() {
+    fn request_is_repeated_by_the_clock_and_fails_after_three() {
         let mut neighbors = Neighbors::default();
         assert_eq!(neighbors.reach(at(0), THERE), Resolution::Ask);
         assert_eq!(neighbors.deadline(), at(250));
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn old_answer_is_used_while_it_is_checked_and_forgotten_when_nobody_answers() {
+    fn stale_entry_is_used_while_it_is_probed_and_dropped_without_a_reply() {
         let mut neighbors = Neighbors::default();
         neighbors.learn(Time::ZERO, THERE, [2; 6], UnsolicitedPolicy::Welcome);
         assert_eq!(neighbors.reach(at(59_000), THERE), Resolution::Known([2; 6]));
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn unasked_contradiction_is_not_believed_but_makes_us_ask() {
+    fn unsolicited_contradiction_is_not_accepted_but_triggers_a_probe() {
         let mut neighbors = Neighbors::default();
         neighbors.learn(Time::ZERO, THERE, [2; 6], UnsolicitedPolicy::Welcome);
         neighbors.learn(Time::ZERO, THERE, [4; 6], UnsolicitedPolicy::Welcome);

@@ -16,7 +16,7 @@ fn by_definition(key: &[u8], input: &[u8]) -> u32 {
 
 //~ shards: the receive-side-scaling hash equals the published vectors
 #[test]
-fn the_definition_gives_the_published_hash() {
+fn the_definition_yields_the_published_hash() {
     let key = b"\x6d\x5a\x56\xda\x25\x5b\x0e\xc2\x41\x67\x25\x3d\x43\xa3\x8f\xb0\xd0\xca\x2b\xcb\
         \xae\x7b\x30\xb4\x77\xcb\x2d\xa3\x80\x30\xf2\x0c\x6a\x42\xb7\x3b\xbe\xac\x01\xfa";
     let input = [66, 9, 149, 187, 161, 142, 100, 80, 0x0a, 0xea, 0x06, 0xe6];
@@ -66,7 +66,7 @@ proptest! {
     }
 
     #[test]
-    fn all_frames_of_a_flow_meet_on_its_shard(
+    fn all_frames_of_a_flow_map_to_one_shard(
         local in any::<[u8; 4]>(), remote in any::<[u8; 4]>(),
         local6 in any::<[u8; 16]>(), remote6 in any::<[u8; 16]>(),
         local_port in any::<u16>(), remote_port in any::<u16>(), shards in 1u16..=128,
@@ -97,7 +97,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_have_an_owner(bytes in prop::collection::vec(any::<u8>(), 0..120), kind in 0usize..3) {
+    fn any_bytes_map_to_a_shard(bytes in prop::collection::vec(any::<u8>(), 0..120), kind in 0usize..3) {
         let kind = [IPV4, IPV6, [8, 6]][kind];
         for frame in [bytes.clone(), frame(kind, &bytes)] {
             match Steering::new(4, FlowHash::Toeplitz).owner(&frame) {
@@ -109,7 +109,7 @@ proptest! {
 }
 
 #[test]
-fn pieces_of_a_packet_meet_on_one_shard() {
+fn fragments_of_a_packet_map_to_one_shard() {
     let steering = Steering::new(16, FlowHash::Keyed([3; 16]));
     let (us, peer) = (Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(10, 0, 0, 2));
     let first = steering.owner(&frame(IPV4, &ipv4(peer, us, 17, 0x2000, &ports(7, 9))));
@@ -125,7 +125,7 @@ fn pieces_of_a_packet_meet_on_one_shard() {
 }
 
 #[test]
-fn who_has_which_address_concerns_all() {
+fn address_resolution_goes_to_all_shards() {
     let steering = Steering::new(2, FlowHash::Toeplitz);
     assert_eq!(steering.owner(&frame([8, 6], &[0; 28])), Owner::All);
     let (us, peer) = (Ipv6Addr::LOCALHOST, Ipv6Addr::from_bits(77));
@@ -162,7 +162,7 @@ fn shards_get_equal_shares_of_flows() {
 }
 
 #[test]
-fn who_asks_for_listeners_asks_all_and_a_tag_is_stepped_over() {
+fn multicast_listener_queries_go_to_all_shards_and_a_vlan_tag_is_skipped() {
     let steering = Steering::new(16, FlowHash::Keyed([3; 16]));
     let (us, router) =
         (Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1), Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 7));

@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn window_is_twice_what_is_read_in_a_round_trip_within_its_bounds() {
+    fn window_is_twice_the_bytes_read_in_a_round_trip_within_its_bounds() {
         let (pool, start) = (Pool::default(), config().recv_buffer);
         let rtt = Span::from_millis(20);
         assert_eq!(check(rtt, 100, start / 4, &pool), start);

@@ -319,7 +319,7 @@ mod tests {
 
     //~ guard: G2: frames need no buffer; waiting data takes one of two pooled sizes
     #[test]
-    fn short_requests_that_wait_hold_an_eighth_of_what_large_buffers_would() {
+    fn waiting_short_requests_hold_an_eighth_of_large_buffers() {
         let mut pool = Pool::default();
         let mut queues: Vec<ByteQueue> = (0..1000).map(|_| ByteQueue::default()).collect();
         queues.iter_mut().for_each(|queue| queue.push(&[0; 200], &mut pool));
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn last_quarter_is_for_those_who_hold_little() {
+    fn last_quarter_is_reserved_for_connections_that_hold_little() {
         let mut pool = Pool::bounded(400_000);
         let mut queues: Vec<ByteQueue> = (0..200).map(|_| ByteQueue::default()).collect();
         let fill = |queue: &mut ByteQueue, n: usize, pool: &mut Pool| {

@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn a_share_is_exact_until_there_is_something_to_forget() {
+    fn a_share_is_exact_until_the_history_is_full() {
         let mut segments = LossRate::default();
         assert_eq!(segments.loss(), 0.0);
         let mut number = 0;
@@ -78,7 +78,7 @@ mod tests {
         //~ mechanisms: M4: the loss rate is that of the latest segments
         /// Independent of the rate before.
         #[test]
-        fn a_share_is_what_the_path_is_like_now(
+        fn a_share_follows_the_current_path(
             before in 0..300_000u32,
             old in 0.0..0.5f64,
             new in 0.005..0.5f64,
@@ -95,7 +95,7 @@ mod tests {
         }
 
         #[test]
-        fn a_share_is_never_more_than_all(runs in proptest::collection::vec((1..64u16, any::<bool>()), 0..2_000)) {
+        fn a_share_is_at_most_one(runs in proptest::collection::vec((1..64u16, any::<bool>()), 0..2_000)) {
             let mut segments = LossRate::default();
             for (count, again) in runs {
                 segments.on_sent(count);

@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn answer_to_the_original_says_nothing_about_the_retransmission() {
+    fn ack_of_the_original_is_no_sample_of_the_retransmission() {
         let mut rack = Rack::default();
         rack.start(Seq(0));
         let again = Record { again: true, ..record(0, 50) };

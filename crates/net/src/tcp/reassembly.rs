@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn joined_pieces_still_know_their_segments() {
+    fn merged_ranges_keep_their_segments() {
         let (mut r, mut pool) = (Reassembly::new(), Pool::default());
         for (start, bytes) in [(10, &b"ab"[..]), (14, b"ef"), (11, b"bcde"), (16, b"g")] {
             r.insert(Seq(start), bytes, &meta(start as u16), &mut pool);
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn every_second_segment_of_a_large_window_is_kept_but_not_of_crumbs() {
+    fn every_second_segment_of_a_large_window_is_kept_but_not_of_tiny_segments() {
         for (len, most) in [(1448, PIECES_MAX), (8, PIECES_SMALL_MAX)] {
             let (mut r, mut pool) = (Reassembly::new(), Pool::default());
             let bytes = vec![7; len as usize];
@@ -244,7 +244,7 @@ mod tests {
 
     //~ recovery: SACK blocks and D-SACK are sent and used, latest block first (RFC 2018, 2883)
     #[test]
-    fn latest_block_is_told_first_and_then_what_was_told_last() {
+    fn latest_sack_block_is_reported_first_then_the_last_reported_ones() {
         let check = |starts: &[u32], expected: &[u32]| {
             let (mut r, mut pool) = (Reassembly::new(), Pool::default());
             for start in starts {
@@ -268,7 +268,7 @@ mod tests {
         //~ stack: reassembly restores the stream from segments in any order
         //~ input: overlapping segments keep the stream and its labels
         #[test]
-        fn pieces_hold_the_stream_whatever_the_order(
+        fn ranges_hold_the_stream_for_any_order(
             base in any::<u32>(),
             parts in prop::collection::vec((0usize..900, 1usize..120), 1..60),
         ) {

@@ -439,7 +439,7 @@ mod tests {
 
     //~ stack: memory of all connections stays within `memory_max`; windows closed for it reopen
     #[test]
-    fn records_stay_within_the_memory_there_is_and_go_on_once_some_are_acknowledged() {
+    fn records_stay_within_the_memory_and_continue_once_some_are_acknowledged() {
         for (memory, expected) in
             [(0, 65), (16 << 10, 513), (usize::MAX, RetransmitQueue::RECORDS_MAX as u32)]
         {
@@ -457,7 +457,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ledger_with_much_room_is_not_reused_where_there_is_no_memory_for_it() {
+    fn large_retransmit_records_are_not_reused_without_memory_for_them() {
         let mut pool = Pool::bounded(20 << 10);
         let mut flight = RetransmitQueue::new(Seq(0), Time::ZERO);
         let sent = fill(&mut flight, 0, &mut pool);

@@ -189,7 +189,7 @@ mod tests {
 
     //~ recovery: a recovery whose retransmissions all arrived twice is undone (RFC 3708)
     #[test]
-    fn a_repair_was_a_mistake_once_all_it_sent_came_twice() {
+    fn a_recovery_was_spurious_once_all_its_retransmissions_are_reported_as_duplicates() {
         let twice = |undo: &mut Undo, n: u32| {
             undo.on_twice((Seq(n * 1000), Seq(n * 1000 + 1000)), Seq(9000), 10_000, 1000)
         };
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_report_counts_for_as_many_segments_as_it_has_and_not_for_ever() {
+    fn a_dsack_counts_for_its_segments_and_expires() {
         let mut undo = Undo::default();
         undo.start(Seq(0));
         (0..2).for_each(|_| undo.on_sent_again(Seq(5000)));
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_never_sent_again_was_only_late_if_it_is_acknowledged() {
+    fn an_acknowledged_segment_that_was_not_retransmitted_was_only_late() {
         let starts: [fn(&mut Spurious); 3] =
             [Spurious::on_loss, |s| s.on_timeout(false, false), |s| s.on_timeout(true, false)];
         for start in starts {
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn timeout_was_a_mistake_if_two_acknowledgements_advance_by_originals() {
+    fn timeout_was_spurious_if_two_acknowledgements_advance_by_originals() {
         assert_eq!(frto([ADVANCE, Evidence { original: true, ..ADVANCE }]), [(false, true), (true, false)]);
         assert_eq!(frto([ADVANCE, ADVANCE]), [(false, true), (false, false)]);
         let reno = Evidence { sack: false, ..ADVANCE };
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn timeout_was_right_if_a_duplicate_comes_first_or_nothing_new_can_be_sent() {
+    fn timeout_was_genuine_if_a_duplicate_arrives_first_or_no_new_data_can_be_sent() {
         for first in [
             Evidence { advances: false, ..ADVANCE },
             Evidence { ends: true, ..ADVANCE },
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn second_timeout_in_a_row_is_believed() {
+    fn second_consecutive_timeout_is_genuine() {
         let mut spurious = Spurious::default();
         spurious.on_timeout(true, true);
         spurious.on_sent_again(sent_at_ms(20));

@@ -130,7 +130,7 @@ mod tests {
 
     //~ tcp: the table of states leads every path to the end that RFC 9293 §3.3.2 gives
     #[test]
-    fn every_way_through_life_ends_where_the_rfc_says() {
+    fn every_sequence_of_events_ends_in_the_state_of_the_rfc() {
         use State::*;
         let (fin, acked) = (Step::Fin { until: UNTIL }, Step::FinAcked { until: UNTIL });
         let done = TimeWait { until: UNTIL };

@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_that_follow_the_more_urgent_counts_from_the_first() {
+    fn the_more_urgent_of_two_following_writes_applies_from_the_first() {
         check(&[(0, 0), (7, 10), (3, 20), (5, 30)], &[(9, 0), (10, 3), (30, 3)]);
     }
 }

@@ -71,7 +71,7 @@ fn established_traffic_keeps_nine_tenths_of_its_goodput() {
 }
 
 #[test]
-fn strangers_come_in_during_a_flood() {
+fn new_clients_connect_during_a_flood() {
     let (mut wire, mut dice) = (Wire::new(config(1)), Dice(8));
     wire.run(Span::from_millis(50), SYNS_PER_SECOND, |_| syn(&mut dice));
     assert_eq!(wire.victim.connections() as u64, BACKLOG, "the backlog is full");

@@ -35,7 +35,7 @@ fn with_options(frame: &[u8], options: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn garbage_in_options_does_no_harm() {
+fn garbage_in_options_changes_nothing() {
     let (mut peer, conn) = Peer::established_with(config(1), Options::NONE);
     let mut dice = Dice(5);
     let (mut opened, frames) = (0, 100_000_u32);
@@ -67,7 +67,7 @@ fn garbage_in_options_does_no_harm() {
 }
 
 #[test]
-fn packets_from_ourselves_are_refused() {
+fn packets_with_our_own_source_address_are_refused() {
     let (mut peer, _) = Peer::established();
     let before = *peer.stack.counters();
     for flags in [Flags::SYN, Flags::SYN | Flags::ACK, Flags::ACK, Flags::RST, Flags::FIN] {

@@ -72,7 +72,7 @@ fn small_exchange_works(peer: &mut Peer) {
 }
 
 #[test]
-fn responses_that_nobody_reads_are_bounded_and_small_ones_go_through() {
+fn unread_responses_are_bounded_and_small_ones_pass() {
     let (mut peer, held) = hoard(4000);
     let mut taken = 0;
     let mut most = 0;
@@ -101,7 +101,7 @@ fn responses_that_nobody_reads_are_bounded_and_small_ones_go_through() {
 }
 
 #[test]
-fn requests_that_nobody_consumes_are_bounded() {
+fn unconsumed_requests_are_bounded() {
     let (mut peer, held) = hoard(2000);
     let mut most = 0;
     for round in 0..40 {
@@ -123,7 +123,7 @@ fn requests_that_nobody_consumes_are_bounded() {
 }
 
 #[test]
-fn one_connections_early_segments_are_bounded() {
+fn out_of_order_segments_of_one_connection_are_bounded() {
     // Every second byte of the window, in single segments.
     let (mut peer, held) = hoard(1);
     for offset in (1..65_000).step_by(2) {
@@ -144,7 +144,7 @@ fn one_connections_early_segments_are_bounded() {
 }
 
 #[test]
-fn early_segments_of_all_stay_within_half_and_leave_room_for_the_rest() {
+fn out_of_order_segments_of_all_stay_within_half_of_the_memory() {
     let (mut peer, held) = hoard(2000);
     let mut most = 0;
     for i in 0..60 {
@@ -162,7 +162,7 @@ fn early_segments_of_all_stay_within_half_and_leave_room_for_the_rest() {
 }
 
 #[test]
-fn promised_window_is_accepted_though_memory_got_short() {
+fn advertised_window_is_accepted_under_memory_pressure() {
     let (mut peer, held) = hoard(300);
     let (victim, hogs) = held.split_first().expect("300 connections");
     // The first connection was offered the whole receive buffer when memory was ample.
@@ -188,7 +188,7 @@ fn promised_window_is_accepted_though_memory_got_short() {
 }
 
 #[test]
-fn window_that_closed_for_want_of_memory_is_reopened_when_there_is_some() {
+fn window_closed_for_want_of_memory_reopens_when_memory_returns() {
     let (mut peer, hogs) = hoard(300);
     for held in &hogs {
         let _ = peer.stack.send(peer.now, held.conn, &[0; 80 * 1024]);
@@ -253,7 +253,7 @@ fn tiny_windows_cost_one_segment_in_each_timeout() {
 }
 
 #[test]
-fn peer_that_keeps_its_window_closed_loses_the_connection_when_asked_so() {
+fn peer_that_keeps_its_window_closed_is_disconnected_if_configured() {
     let user_timeout = Some(Span::from_secs(20));
     let mut peer = Peer::new(Config { user_timeout, memory_max: MEMORY, ..config(1) });
     peer.stack.listen(81, ListenOptions::default()).unwrap();

@@ -33,7 +33,7 @@ fn strangers(timestamps_apart: Span) -> (World, [ConnId; 2]) {
 }
 
 #[test]
-fn answers_to_answers_die_out() {
+fn mutual_acknowledgements_die_out() {
     let (mut world, [server, _]) = strangers(Span::ZERO);
     let sent = |world: &World| world.stacks.iter().map(|s| s.counters().frames_sent).sum::<u64>();
     let before = sent(&world);
@@ -50,7 +50,7 @@ fn answers_to_answers_die_out() {
 }
 
 #[test]
-fn data_between_strangers_costs_what_its_timer_costs() {
+fn mutually_unacceptable_data_costs_only_its_retransmissions() {
     let (mut world, [server, client]) = strangers(Span::from_secs(5));
     let sent = |world: &World| world.stacks.iter().map(|s| s.counters().frames_sent).sum::<u64>();
     let before = sent(&world);
@@ -65,7 +65,7 @@ fn data_between_strangers_costs_what_its_timer_costs() {
 }
 
 #[test]
-fn storm_of_stray_acknowledgements_is_answered_four_times_in_half_a_second() {
+fn flood_of_stray_acknowledgements_is_answered_four_times_in_half_a_second() {
     let (mut peer, _) = Peer::established_with(config(1), Options::NONE);
     let mut answers = 0;
     for i in 0..100_000_u32 {

@@ -25,7 +25,7 @@ fn inputs(name: &str) -> u64 {
 
 //~ fuzzing: wire formats, rules, request readers and connections survive the seeds and inputs bred from them
 #[test]
-fn seeds_and_what_is_bred_from_them_break_nothing() {
+fn seeds_and_their_mutations_violate_no_promise() {
     for (name, target) in TARGETS {
         corpus::run(name, *target, inputs(name));
     }

@@ -66,7 +66,7 @@ fn bound() -> Host {
 }
 
 #[test]
-fn what_is_for_a_host_with_our_hardware_address_is_left_to_it_until_we_have_an_address() {
+fn packets_for_the_host_are_left_to_it_until_an_address_is_leased() {
     let mut host = host();
     let socket = host.stack.bind_udp(53, net::stack::UdpOptions::default()).unwrap();
     let datagram = udp::Datagram { source_port: 9, target_port: 53, payload: b"for the kernel" };
@@ -81,7 +81,7 @@ fn what_is_for_a_host_with_our_hardware_address_is_left_to_it_until_we_have_an_a
 
 //~ devices: addresses from DHCP and SLAAC are found, used and shared by shards on every device
 #[test]
-fn shards_share_the_address_that_one_of_them_asks_for() {
+fn shards_share_the_address_that_one_of_them_leases() {
     let steering = Steering::new(2, FlowHash::Toeplitz);
     let shard = |shard| {
         let place = Some(ShardIndex { steering, shard });
@@ -127,7 +127,7 @@ fn an_address_is_discovered_requested_and_used() {
 }
 
 #[test]
-fn questions_are_repeated_ever_more_rarely() {
+fn requests_are_repeated_with_backoff() {
     let mut host = host();
     let first = heard(&host.hear()).len();
     let later = heard(&host.pass(Span::from_secs(600))).len();
@@ -137,7 +137,7 @@ fn questions_are_repeated_ever_more_rarely() {
 }
 
 #[test]
-fn answers_to_others_and_nonsense_are_ignored() {
+fn replies_to_others_and_invalid_replies_are_ignored() {
     let mut host = host();
     let (discover, _) = heard(&host.hear()).remove(0);
     answer(&mut host, Kind::Offer, &discover, |m| m.transaction ^= 1);
@@ -150,7 +150,7 @@ fn answers_to_others_and_nonsense_are_ignored() {
 }
 
 #[test]
-fn the_lender_is_asked_at_half_time_and_anyone_at_seven_eighths() {
+fn the_lease_is_renewed_at_half_time_and_rebound_at_seven_eighths() {
     let mut host = bound();
     host.hear();
     assert!(heard(&host.pass(Span::from_secs(499))).is_empty());
@@ -175,7 +175,7 @@ fn the_lender_is_asked_at_half_time_and_anyone_at_seven_eighths() {
 }
 
 #[test]
-fn a_refusal_begins_anew() {
+fn a_nak_restarts_discovery() {
     let mut host = host();
     let (discover, _) = heard(&host.hear()).remove(0);
     answer(&mut host, Kind::Offer, &discover, |_| {});
@@ -187,7 +187,7 @@ fn a_refusal_begins_anew() {
 }
 
 #[test]
-fn a_server_that_lends_for_no_time_is_not_asked_all_the_time() {
+fn a_lease_of_no_time_does_not_cause_endless_requests() {
     for (lease_s, renew_s, most) in [(1000, Some(0), 20), (60, Some(0), 20), (1, None, 700), (0, None, 60)] {
         let mut host = host();
         let mut asked = 0;

@@ -24,7 +24,7 @@ fn datagram(source: IpAddr, target: IpAddr, len: usize) -> Vec<u8> {
 
 //~ ip: overlapping fragments deliver nothing, in both families (RFC 5722, 8900)
 #[test]
-fn pieces_that_overlap_deliver_nothing() {
+fn overlapping_fragments_deliver_nothing() {
     for (stack, peer) in PAIRS {
         let mut host = Host::introduced(config(1));
         let id = host.stack.bind_udp(53, UdpOptions::default()).unwrap();
@@ -42,7 +42,7 @@ fn pieces_that_overlap_deliver_nothing() {
 }
 
 #[test]
-fn missing_pieces_are_given_up_after_a_while_and_the_sender_told() {
+fn missing_fragments_time_out_and_are_reported_to_the_sender() {
     for (stack, peer) in PAIRS {
         let mut host = Host::introduced(config(1));
         let bytes = datagram(peer, stack, 92);
@@ -71,7 +71,7 @@ fn missing_pieces_are_given_up_after_a_while_and_the_sender_told() {
 }
 
 #[test]
-fn a_flood_of_pieces_ends_nothing_but_its_own_packets() {
+fn a_flood_of_fragments_evicts_only_its_own_packets() {
     for (stack, peer) in PAIRS {
         let mut host = Host::introduced(config(1));
         let id = host.stack.bind_udp(53, UdpOptions::default()).unwrap();
@@ -87,7 +87,7 @@ fn a_flood_of_pieces_ends_nothing_but_its_own_packets() {
 }
 
 #[test]
-fn a_segment_in_pieces_reaches_its_connection() {
+fn a_fragmented_segment_reaches_its_connection() {
     use wire::tcp::{Flags, Options, Segment, Seq};
     for (stack, peer) in PAIRS {
         let mut host = Host::introduced(config(1));
@@ -124,7 +124,7 @@ fn a_segment_in_pieces_reaches_its_connection() {
 }
 
 #[test]
-fn a_device_that_fills_up_between_pieces_gets_the_rest_later() {
+fn a_device_that_fills_up_between_fragments_gets_the_rest_later() {
     let (stack, peer) = PAIRS[0];
     let mut host = Host::introduced(config(1));
     let id = host.stack.bind_udp(53, UdpOptions::default()).unwrap();

@@ -149,7 +149,7 @@ fn an_established_connection_survives_a_hard_error() {
 }
 
 #[test]
-fn a_datagram_for_no_socket_is_answered_but_not_without_end() {
+fn a_datagram_for_no_socket_is_answered_at_a_bounded_rate() {
     for (stack, peer) in PAIRS {
         let mut host = Host::introduced(Config { icmp_errors_per_second_max: 3, ..config(1) });
         let datagram = udp::Datagram { source_port: 9, target_port: 10, payload: b"anyone?" };

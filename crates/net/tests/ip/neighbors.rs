@@ -25,7 +25,7 @@ fn advertisement(mac: [u8; 6], solicited: bool, replaces: bool) -> Message<'stat
 }
 
 #[test]
-fn a_question_is_repeated_by_the_clock_and_the_waiting_connection_told_of_silence() {
+fn a_request_is_repeated_by_the_clock_and_its_failure_reaches_the_waiting_connection() {
     for (_, peer) in PAIRS {
         let mut host = Host::new(config(1));
         let conn = host.stack.connect(host.now, (peer, 80).into(), None).unwrap();
@@ -48,7 +48,7 @@ fn a_question_is_repeated_by_the_clock_and_the_waiting_connection_told_of_silenc
 }
 
 #[test]
-fn an_answer_that_names_a_group_is_none() {
+fn a_reply_with_a_multicast_address_is_ignored() {
     let mut host = Host::new(config(1));
     host.stack.connect(host.now, (PEER4, 80).into(), None).unwrap();
     host.frames();
@@ -61,7 +61,7 @@ fn an_answer_that_names_a_group_is_none() {
 }
 
 #[test]
-fn a_waiting_connection_goes_on_the_moment_the_answer_is_here() {
+fn a_waiting_connection_continues_as_soon_as_the_reply_arrives() {
     for (stack, peer) in PAIRS {
         let mut host = Host::new(config(1));
         host.stack.connect(host.now, (peer, 80).into(), None).unwrap();
@@ -79,7 +79,7 @@ fn a_waiting_connection_goes_on_the_moment_the_answer_is_here() {
 }
 
 #[test]
-fn a_question_for_us_is_answered_and_teaches_us_the_asker() {
+fn a_solicitation_is_answered_and_its_sender_cached() {
     let mut host = Host::new(config(1));
     let question = Message::NeighborSolicitation { target: STACK6, source: Some(MAC) };
     host.discover(PEER6, ipv6::solicited_node(STACK6), &question);
@@ -92,7 +92,7 @@ fn a_question_for_us_is_answered_and_teaches_us_the_asker() {
 }
 
 #[test]
-fn who_asks_from_another_subnet_or_before_it_has_an_address_is_answered() {
+fn solicitations_from_another_subnet_or_without_an_address_are_answered() {
     // A host with several addresses; a probe of RFC 5227.
     for sender in [[172, 16, 0, 1], [0; 4]].map(Ipv4Addr::from) {
         let mut host = Host::new(config(1));
@@ -116,7 +116,7 @@ fn who_asks_from_another_subnet_or_before_it_has_an_address_is_answered() {
 }
 
 #[test]
-fn discovery_that_a_router_has_touched_is_refused() {
+fn neighbor_discovery_forwarded_by_a_router_is_refused() {
     let mut host = Host::new(config(1));
     let question = Message::NeighborSolicitation { target: STACK6, source: Some(MAC) };
     let mut bytes = Vec::new();
@@ -129,7 +129,7 @@ fn discovery_that_a_router_has_touched_is_refused() {
 }
 
 #[test]
-fn an_advertisement_that_nobody_asked_for_is_checked_before_it_is_believed() {
+fn an_unsolicited_advertisement_is_verified_before_it_is_accepted() {
     for replaces in [false, true] {
         let mut host = Host::introduced(config(1));
         host.discover(PEER6, ipv6::ALL_NODES, &advertisement([6; 6], false, replaces));
@@ -144,7 +144,7 @@ fn an_advertisement_that_nobody_asked_for_is_checked_before_it_is_believed() {
 }
 
 #[test]
-fn handshake_over_ipv6_takes_a_question_and_a_round_trip() {
+fn handshake_over_ipv6_takes_a_solicitation_and_a_round_trip() {
     let mut world = World::perfect();
     let (server, client) = world.connect_to(crate::world::SERVER[1]);
     let tuple = world.stacks[0].tuple(server).unwrap();

@@ -55,7 +55,7 @@ fn transfer(remote: &str, mtu: usize, len: usize, faults: Faults, seed: u64) -> 
 
 //~ ip: path MTU is probed from below, survives black holes, and is shared by connections to one peer (RFC 4821, 8899)
 #[test]
-fn a_path_that_swallows_large_packets_is_found_out() {
+fn a_path_that_drops_large_packets_is_detected() {
     for (remote, mtu) in [(SERVER[0], 1400), (SERVER[0], 600), (SERVER[1], 1400), (SERVER[1], 1280)] {
         let start = World::perfect().now;
         let world = transfer(remote, mtu, 300_000, Faults::default(), 1);
@@ -65,7 +65,7 @@ fn a_path_that_swallows_large_packets_is_found_out() {
 }
 
 #[test]
-fn a_moment_without_any_answer_is_no_black_hole() {
+fn a_short_silence_is_no_black_hole() {
     let mut world = World::perfect();
     world.stacks[0].listen(80, net::stack::ListenOptions::default()).unwrap();
     let client = world.stacks[1].connect(world.now, SERVER[0].parse().unwrap(), None).unwrap();
@@ -81,7 +81,7 @@ fn a_moment_without_any_answer_is_no_black_hole() {
 }
 
 #[test]
-fn the_next_connection_to_the_same_peer_knows() {
+fn the_next_connection_to_the_same_peer_uses_the_path_mtu() {
     for remote in SERVER {
         let mut world = transfer(remote, 1400, 50_000, Faults::default(), 1);
         let found = world.stacks[1].counters().black_holes;
@@ -105,7 +105,7 @@ fn in_flight(pair: (std::net::IpAddr, std::net::IpAddr)) -> (Host, ConnId, Sent)
 }
 
 #[test]
-fn a_router_that_says_so_is_heard_and_the_segment_goes_again_in_smaller_ones() {
+fn a_packet_too_big_error_retransmits_the_segment_in_smaller_ones() {
     for pair in PAIRS {
         let (mut host, conn, large) = in_flight(pair);
         let cwnd = host.stack.flow(conn).unwrap().cwnd;
@@ -119,7 +119,7 @@ fn a_router_that_says_so_is_heard_and_the_segment_goes_again_in_smaller_ones() {
 }
 
 #[test]
-fn an_old_router_that_names_no_size_is_heard() {
+fn an_error_without_an_mtu_is_accepted() {
     let (mut host, _, large) = in_flight(PAIRS[0]);
     crate::icmp::complain(&mut host, PAIRS[0], Cause::TooBig { mtu: 0 }, &large.packet);
     let again = host.hear();
@@ -127,7 +127,7 @@ fn an_old_router_that_names_no_size_is_heard() {
 }
 
 #[test]
-fn liars_shrink_nothing() {
+fn forged_errors_shrink_no_segment() {
     for pair in PAIRS {
         let (mut host, _, large) = in_flight(pair);
         let start = large.packet.len() - large.payload.len();
@@ -220,7 +220,7 @@ impl Stream {
 
 //~ ip: path MTU is probed from below, survives black holes, and is shared by connections to one peer (RFC 4821, 8899)
 #[test]
-fn what_a_path_carries_is_found_from_below() {
+fn the_path_mtu_is_found_from_below() {
     for (remote, mtu) in [(SERVER[0], 1400), (SERVER[1], 1420), (SERVER[0], 1491), (SERVER[0], 900)] {
         let mut stream = Stream::new(remote, 1);
         stream.world.packet_len_max = mtu;
@@ -240,7 +240,7 @@ fn what_a_path_carries_is_found_from_below() {
 }
 
 #[test]
-fn a_path_that_carries_all_again_is_used_in_full_after_ten_minutes() {
+fn a_recovered_path_is_used_in_full_after_ten_minutes() {
     let mut stream = Stream::new(SERVER[0], 1);
     stream.world.packet_len_max = 1400;
     stream.send(300_000);
@@ -257,7 +257,7 @@ fn a_path_that_carries_all_again_is_used_in_full_after_ten_minutes() {
 
 //~ ip: path MTU is probed from below, survives black holes, and is shared by connections to one peer (RFC 4821, 8899)
 #[test]
-fn connections_to_one_peer_share_what_was_found() {
+fn connections_to_one_peer_share_the_path_mtu() {
     let mut stream = Stream::new(SERVER[0], 1);
     stream.world.packet_len_max = 1400;
     stream.send(20_000);

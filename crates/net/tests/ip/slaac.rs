@@ -68,7 +68,7 @@ fn an_address_is_asked_for_before_it_is_used() {
 }
 
 #[test]
-fn routers_are_asked_for_three_times() {
+fn routers_are_solicited_three_times() {
     let mut host = Host::new(automatic());
     let heard = host.pass(Span::from_secs(60));
     let to_routers = heard.iter().filter(|s| s.target == IpAddr::V6(ipv6::ALL_ROUTERS)).count();
@@ -76,7 +76,7 @@ fn routers_are_asked_for_three_times() {
 }
 
 #[test]
-fn an_advertisement_makes_an_address_and_a_way_out() {
+fn an_advertisement_yields_an_address_and_a_default_route() {
     let mut host = Host::new(automatic());
     host.pass(Span::from_secs(2));
     let far = (FAR, 80).into();
@@ -102,7 +102,7 @@ fn a_connection_waits_until_its_address_is_checked() {
 }
 
 #[test]
-fn an_address_that_someone_has_is_not_used() {
+fn an_address_in_use_elsewhere_is_not_assigned() {
     let mut host = Host::new(automatic());
     host.stack.handle_timeout(host.now);
     host.frames();
@@ -121,7 +121,7 @@ fn an_address_that_someone_has_is_not_used() {
 }
 
 #[test]
-fn who_asks_for_our_address_at_the_same_time_makes_us_try_another() {
+fn a_simultaneous_claim_of_our_address_makes_us_try_another() {
     let ipv6 = Ipv6 { slaac: false, ..Ipv6::default() };
     let mut host = Host::new(Config { ipv6: Some(ipv6), ..config(1) });
     host.stack.handle_timeout(host.now);
@@ -149,7 +149,7 @@ fn our_address_is_defended() {
 }
 
 #[test]
-fn connections_over_an_address_whose_life_ended_end_in_time() {
+fn connections_over_an_expired_address_end_in_time() {
     let mut host = Host::new(automatic());
     advertise(&mut host);
     host.pass(Span::from_secs(2));
@@ -168,7 +168,7 @@ fn connections_over_an_address_whose_life_ended_end_in_time() {
 
 //~ ip: redirects are obeyed only from the first hop and only for this link (RFC 4861 §8)
 #[test]
-fn packets_go_where_the_router_says_and_no_stranger_may() {
+fn redirects_are_followed_only_from_the_router() {
     const BETTER: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 10);
     const BETTER_MAC: [u8; 6] = [2, 0, 0, 0, 0, 10];
     let mut host = Host::new(automatic());
@@ -203,7 +203,7 @@ fn reports(heard: &[crate::host::Sent]) -> Vec<(IpAddr, u8, Ipv6Addr)> {
 
 //~ ip: MLDv2 reports the groups of the stack's addresses on joining, leaving and when queried (RFC 3810, 3590)
 #[test]
-fn groups_of_our_addresses_are_reported_on_joining_and_when_asked() {
+fn groups_of_our_addresses_are_reported_on_joining_and_on_query() {
     let mut host = Host::new(automatic());
     let group = ipv6::solicited_node(LINK_LOCAL.parse().unwrap());
     host.stack.handle_timeout(host.now);

@@ -32,7 +32,7 @@ fn sockets(world: &mut World) -> [UdpId; 2] {
 }
 
 #[test]
-fn a_datagram_of_any_length_arrives_whole() {
+fn a_datagram_of_any_length_is_reassembled() {
     for (stack, peer) in PAIRS {
         let mut world = World::perfect();
         let ids = sockets(&mut world);
@@ -52,7 +52,7 @@ fn a_datagram_of_any_length_arrives_whole() {
 
 //~ mechanisms: M8: the urgent datagram is read first and displaces a less urgent one
 #[test]
-fn the_urgent_datagram_is_read_first_and_takes_the_place_of_another() {
+fn the_urgent_datagram_is_read_first_and_replaces_another() {
     let classifier: classify::TransportClassifier =
         Arc::new(|cx| Verdict::Level(cx.payload.first().copied().unwrap_or(9)));
     for (stack, peer) in PAIRS {
@@ -69,7 +69,7 @@ fn the_urgent_datagram_is_read_first_and_takes_the_place_of_another() {
 }
 
 #[test]
-fn the_drivers_verdict_is_the_label_when_no_classifier_speaks() {
+fn the_drivers_verdict_is_the_label_without_a_classifiers_verdict() {
     let (stack, peer) = PAIRS[1];
     let mut host = Host::introduced(config(1));
     let id = host.stack.bind_udp(53, UdpOptions::default()).unwrap();
@@ -81,7 +81,7 @@ fn the_drivers_verdict_is_the_label_when_no_classifier_speaks() {
 }
 
 #[test]
-fn a_wrong_checksum_is_dropped_and_none_is_good_over_ipv4() {
+fn a_wrong_checksum_is_dropped_and_a_missing_one_is_accepted_over_ipv4() {
     for (stack, peer) in PAIRS {
         let mut host = Host::introduced(config(1));
         let id = host.stack.bind_udp(53, UdpOptions::default()).unwrap();
@@ -96,7 +96,7 @@ fn a_wrong_checksum_is_dropped_and_none_is_good_over_ipv4() {
 }
 
 #[test]
-fn what_cannot_be_sent_says_why() {
+fn a_refused_send_returns_its_reason() {
     let mut host = Host::new(Config { ipv6: Some(Ipv6 { slaac: false, ..Ipv6::default() }), ..config(1) });
     let id = host.stack.bind_udp(53, UdpOptions::default()).unwrap();
     assert_eq!(host.stack.bind_udp(53, UdpOptions::default()), Err(ListenError::PortInUse(53)));
@@ -113,7 +113,7 @@ fn what_cannot_be_sent_says_why() {
 }
 
 #[test]
-fn datagrams_wait_for_a_neighbor_and_are_given_up_when_it_is_silent() {
+fn datagrams_wait_for_a_neighbor_and_are_dropped_when_it_is_silent() {
     for (_, peer) in PAIRS {
         let mut host = Host::new(config(1));
         let id = host.stack.bind_udp(0, UdpOptions::default()).unwrap();
@@ -142,7 +142,7 @@ fn an_error_about_a_datagram_reaches_its_socket() {
 }
 
 #[test]
-fn a_datagram_to_everybody_is_heard() {
+fn a_broadcast_datagram_is_received() {
     let (_, peer) = PAIRS[0];
     for everybody in ["255.255.255.255", "10.0.0.255"] {
         let mut host = Host::introduced(config(1));
@@ -160,7 +160,7 @@ fn a_datagram_to_everybody_is_heard() {
 
 //~ programs: packets carry the hop limit of their socket; segments below IP_MINTTL are dropped (RFC 5082)
 #[test]
-fn a_datagram_and_each_of_its_pieces_have_the_hop_limit_that_is_asked_for() {
+fn a_datagram_and_each_fragment_have_the_requested_hop_limit() {
     for (_, peer) in PAIRS {
         let mut host = Host::introduced(config(1));
         let id = host.stack.bind_udp(53, UdpOptions::default()).unwrap();

@@ -42,7 +42,7 @@ fn last(peer: &mut Peer, answer: &Seg, payload: &[u8]) -> Seg {
 }
 
 #[test]
-fn cookie_remembers_nothing_until_it_is_acknowledged() {
+fn a_cookie_keeps_no_state_until_it_is_acknowledged() {
     let mut peer = peer_of_cookies();
     let before = peer.stack.poll_timeout();
     let answer = peer.say(Seg { options: all(9), ..peer.seg(Flags::SYN) }).remove(0);
@@ -87,7 +87,7 @@ fn cookie_keeps_options_in_the_timestamp() {
 }
 
 #[test]
-fn cookie_keeps_what_was_agreed_on_about_ecn() {
+fn cookie_keeps_the_ecn_negotiation() {
     let cookies = Config { syn_cookies: SynCookies::Always, ecn: net::stack::Ecn::Classic, ..config(1) };
     let ask = Flags::SYN | Flags::ECE | Flags::CWR;
     let mut peer = Peer::new(cookies);
@@ -106,7 +106,7 @@ fn cookie_keeps_what_was_agreed_on_about_ecn() {
 }
 
 #[test]
-fn peer_without_timestamps_keeps_its_mss_and_no_more() {
+fn peer_without_timestamps_keeps_only_its_mss() {
     let mut peer = peer_of_cookies();
     let offer = Options { mss: Some(1300), window_scale: Some(7), sack_permitted: true, ..Options::NONE };
     let answer = peer.say(Seg { options: offer, ..peer.seg(Flags::SYN) }).remove(0);
@@ -134,7 +134,7 @@ fn cookie_opens_nothing_beyond_the_most_connections() {
 }
 
 #[test]
-fn who_gave_no_cookie_looks_for_none() {
+fn acknowledgements_are_not_checked_if_no_cookie_was_sent() {
     let mut peer = Peer::new(config(1));
     let heard = peer.say(peer.seg(Flags::ACK));
     assert_eq!(heard.iter().map(|s| s.flags).collect::<Vec<_>>(), [Flags::RST]);
@@ -142,7 +142,7 @@ fn who_gave_no_cookie_looks_for_none() {
 }
 
 #[test]
-fn cookies_that_wait_for_the_device_leave_room_for_other_answers() {
+fn queued_cookies_leave_space_for_other_replies() {
     let mut peer = peer_of_cookies();
     for port in 1024..5024 {
         peer.port = port;
@@ -156,7 +156,7 @@ fn cookies_that_wait_for_the_device_leave_room_for_other_answers() {
 }
 
 #[test]
-fn cookie_is_good_for_a_minute_and_then_no_more() {
+fn cookie_is_valid_for_a_minute() {
     for (secs, good) in [(60, true), (129, false)] {
         let mut peer = peer_of_cookies();
         let answer = peer.say(peer.seg(Flags::SYN)).remove(0);
@@ -187,7 +187,7 @@ fn wrong_number_is_refused() {
 }
 
 #[test]
-fn cookies_begin_where_the_bound_of_half_open_connections_is() {
+fn cookies_begin_at_the_bound_of_half_open_connections() {
     let mut peer = Peer::new(config(1));
     let options = ListenOptions { half_open: 3, ..ListenOptions::default() };
     peer.stack.listen(81, options).unwrap();
@@ -205,7 +205,7 @@ fn cookies_begin_where_the_bound_of_half_open_connections_is() {
 }
 
 #[test]
-fn full_accept_queue_hears_neither_syn_nor_last_ack_and_opens_when_taken() {
+fn full_accept_queue_drops_syns_and_last_acks_until_an_accept() {
     let mut peer = Peer::new(config(1));
     peer.stack.listen(81, ListenOptions { backlog: 2, half_open: 8, ..ListenOptions::default() }).unwrap();
     let syn = |peer: &Peer, port| Seg { from: port, to: 81, ..peer.seg(Flags::SYN) };
@@ -256,7 +256,7 @@ fn two_stacks_talk_through_cookies() {
 }
 
 #[test]
-fn who_proves_a_cookie_with_what_a_classifier_drops_is_not_half_open_for_ever() {
+fn a_cookie_with_data_that_a_classifier_drops_is_not_half_open_for_ever() {
     let classifier: classify::TransportClassifier =
         std::sync::Arc::new(|_: &mut classify::FlowContext<'_>| classify::Verdict::Drop);
     let config = Config { syn_cookies: SynCookies::Always, classifier: Some(classifier), ..config(1) };

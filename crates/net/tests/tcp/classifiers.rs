@@ -119,7 +119,7 @@ fn failing_classifier_costs_one_verdict_and_is_counted() {
 
 //~ classifiers: service times are learned from responses, by kind
 #[test]
-fn who_keeps_something_of_a_connection_is_told_of_answers() {
+fn classifier_memory_is_notified_of_responses() {
     let rules = "[[rule]]\nlayer = \"transport\"\npriority = 6\nresp = \"any\"\nservice = \"> 1ms\"\n";
     let policy = Policy::parse(rules).expect("a policy");
     let (mut peer, conn) = Peer::established();
@@ -144,7 +144,7 @@ impl Memory for Puppet {
 }
 
 #[test]
-fn a_classifier_that_panics_when_it_is_told_is_counted() {
+fn a_panic_in_a_classifiers_notification_is_counted() {
     let (mut peer, conn) = Peer::established();
     let keeps: TransportClassifier = Arc::new(|cx: &mut FlowContext<'_>| {
         if let Some(memory) = cx.memory.as_deref_mut() {
@@ -209,7 +209,7 @@ fn private_area_is_shared_by_classifier_and_application() {
 
 //~ mechanisms: M4: a classifier sees metadata, bytes received, loss and recovery of its flow
 #[test]
-fn classifier_sees_what_the_flow_has_been_like() {
+fn classifier_reads_the_state_of_the_flow() {
     let (mut peer, conn) = Peer::established();
     let by_bytes: TransportClassifier =
         Arc::new(|cx: &mut FlowContext<'_>| Verdict::Level(if cx.flow.received.get() > 4 { 6 } else { 1 }));
@@ -235,7 +235,7 @@ fn watch(peer: &mut Peer, conn: net::ConnId) -> Arc<Mutex<Vec<FlowState>>> {
 
 //~ mechanisms: M4: loss rate, window, RTT and bytes sent of a lossy flow have the right values
 #[test]
-fn classifier_sees_a_lossy_flow_as_it_is() {
+fn classifier_reads_the_loss_of_a_lossy_flow() {
     let (mut peer, conn) = Peer::established();
     let seen = watch(&mut peer, conn);
     send(&mut peer, b"before");
@@ -306,7 +306,7 @@ proptest! {
     //~ mechanisms: M2: the transport classifier sees each new piece of payload in stream order
     //~ input: overlapping segments keep the stream and its labels
     #[test]
-    fn bytes_get_their_requests_level_whatever_the_order_of_segments(
+    fn bytes_get_their_requests_level_for_any_order_of_segments(
         requests in prop::collection::vec((0u8..8, 12usize..400), 1..12),
         cuts in prop::collection::vec(1usize..300, 1..40),
         drops in 0u64..20,

@@ -79,7 +79,7 @@ pub fn in_state(n: usize) -> (Peer, Option<ConnId>) {
 
 //~ tcp: every reset is counted, by sender and by refusal
 #[test]
-fn every_reset_is_counted_by_whose_it_is() {
+fn every_reset_is_counted_as_sent_or_received() {
     let counted = |peer: &Peer| {
         let c = peer.stack.counters();
         (c.resets, c.resets_received, c.refusals)
@@ -145,7 +145,7 @@ fn reset_ends_every_state() {
 
 //~ tcp: a RST out of sequence is challenged, within a budget per second (RFC 5961)
 #[test]
-fn reset_beside_the_point_is_challenged_in_every_state() {
+fn reset_off_the_expected_sequence_number_is_challenged_in_every_state() {
     for (n, name) in STATES.iter().enumerate() {
         let (mut peer, _) = in_state(n);
         for flags in [Flags::RST, Flags::SYN] {
@@ -176,7 +176,7 @@ fn fin_is_acknowledged_in_every_state() {
 }
 
 #[test]
-fn half_closed_connection_still_takes_and_gives() {
+fn half_closed_connection_still_sends_and_receives() {
     let (mut peer, conn) = in_state(4);
     let conn = conn.unwrap();
     assert_eq!(peer.kinds().last(), Some(&EventKind::PeerClosed));
@@ -245,7 +245,7 @@ fn unread_bytes_can_be_read_after_a_reset_where_that_is_configured() {
 }
 
 #[test]
-fn early_fin_waits_for_what_is_missing() {
+fn early_fin_waits_for_the_missing_data() {
     let (mut peer, conn) = Peer::established();
     let fin = Seg { flags: Flags::FIN | Flags::ACK, ..peer.data(3, b"def") };
     peer.say(fin);
@@ -268,7 +268,7 @@ fn time_wait_ends_by_itself() {
 
 //~ tcp: TIME-WAIT ends, is bounded, and gives way to a new connection (RFC 9293 §3.6.1, 6191)
 #[test]
-fn time_wait_gives_way_to_a_new_connection() {
+fn time_wait_is_replaced_by_a_new_connection() {
     let (mut peer, _) = in_state(7);
     let old = Seg { seq: peer.seq - 1, ..peer.seg(Flags::SYN) };
     assert_ne!(peer.say(old)[0].flags, Flags::SYN | Flags::ACK, "an old SYN does not reopen");
@@ -280,7 +280,7 @@ fn time_wait_gives_way_to_a_new_connection() {
 
 //~ tcp: TIME-WAIT ends, is bounded, and gives way to a new connection (RFC 9293 §3.6.1, 6191)
 #[test]
-fn time_wait_gives_way_to_a_later_timestamp_even_with_an_older_number() {
+fn time_wait_is_replaced_on_a_later_timestamp_even_with_an_older_number() {
     let stamp = |value| Options { timestamps: Some(Timestamps { value, echo: 0 }), ..Options::NONE };
     let (mut peer, conn) = Peer::established_with(config(1), stamp(10));
     let fin = Seg { options: stamp(11), ..peer.seg(Flags::FIN | Flags::ACK) };
@@ -299,7 +299,7 @@ fn time_wait_gives_way_to_a_later_timestamp_even_with_an_older_number() {
 }
 
 #[test]
-fn abort_resets_and_tells_both() {
+fn abort_resets_and_both_sides_are_notified() {
     let mut world = World::perfect();
     let (server, client) = world.connect();
     world.stacks[0].abort(world.now, server);
@@ -350,7 +350,7 @@ fn dead_peer_does_not_hold_a_half_closed_connection_for_ever() {
 
 //~ tcp: TIME-WAIT ends, is bounded, and gives way to a new connection (RFC 9293 §3.6.1, 6191)
 #[test]
-fn oldest_time_wait_makes_room() {
+fn oldest_time_wait_is_evicted() {
     let mut few = config(1);
     few.time_wait_max = 3;
     let mut peer = Peer::new(few);

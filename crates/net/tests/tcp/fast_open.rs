@@ -28,7 +28,7 @@ fn syn(peer: &Peer, from: u16, cookie: FastOpen, payload: &[u8]) -> Seg {
 }
 
 #[test]
-fn data_with_a_good_cookie_is_delivered_and_answered_before_the_handshake_ends() {
+fn data_with_a_valid_cookie_is_delivered_and_answered_before_the_handshake_ends() {
     let (mut peer, cookie) = server(10);
     let answer = peer.say(syn(&peer, 3000, cookie, b"question"));
     assert_eq!((answer[0].flags, answer[0].ack), (Flags::SYN | Flags::ACK, peer.seq + 9));
@@ -50,7 +50,7 @@ fn data_with_a_good_cookie_is_delivered_and_answered_before_the_handshake_ends()
 }
 
 #[test]
-fn answer_before_the_handshake_is_repeated_until_it_arrives() {
+fn response_before_the_handshake_is_retransmitted_until_it_arrives() {
     let (mut peer, cookie) = server(10);
     let answer = peer.say(syn(&peer, 3000, cookie, b"question"));
     let conn = peer.events[0].conn;
@@ -69,7 +69,7 @@ fn answer_before_the_handshake_is_repeated_until_it_arrives() {
 }
 
 #[test]
-fn data_without_a_good_cookie_waits_for_the_handshake() {
+fn data_without_a_valid_cookie_waits_for_the_handshake() {
     let (mut peer, cookie) = server(10);
     let wrong = FastOpen::new(&[9; 8]).unwrap();
     let answer = peer.say(syn(&peer, 3000, wrong, b"question"));
@@ -97,7 +97,7 @@ fn repeated_syn_delivers_its_data_once() {
 }
 
 #[test]
-fn early_data_is_bounded_and_makes_room_when_handshakes_end() {
+fn early_data_is_bounded_and_freed_when_handshakes_end() {
     let (mut peer, cookie) = server(3);
     let taken = |answers: &[Seg], peer: &Peer| answers[0].ack == peer.seq + 9;
     let mut answers = Vec::new();
@@ -126,7 +126,7 @@ fn early_data_is_bounded_and_makes_room_when_handshakes_end() {
 }
 
 #[test]
-fn older_cookie_is_good_for_one_more_hour_and_a_newer_comes_back() {
+fn older_cookie_is_valid_for_one_more_hour_and_is_replaced_by_a_newer() {
     let (mut peer, cookie) = server(10);
     peer.pass(Span::from_secs(3600));
     let answer = peer.say(syn(&peer, 3000, cookie, b"question"));
@@ -154,7 +154,7 @@ fn accept(peer: &mut Peer, syn: &Seg, bytes: u32, cookie: Option<FastOpen>) -> V
 }
 
 #[test]
-fn client_asks_for_a_cookie_and_then_sends_with_the_syn() {
+fn client_requests_a_cookie_and_then_sends_data_with_the_syn() {
     let mut peer = Peer::new(Config { fast_open_cookies: 4, ..config(1) });
     let (_, first) = client(&mut peer, b"question");
     assert_eq!((first.options.fast_open, first.payload.len()), (Some(FastOpen::REQUEST), 0));
@@ -178,7 +178,7 @@ fn client_asks_for_a_cookie_and_then_sends_with_the_syn() {
 }
 
 #[test]
-fn syn_that_is_not_answered_goes_again_plainly() {
+fn unanswered_syn_is_retransmitted_without_data() {
     let mut peer = Peer::new(Config { fast_open_cookies: 4, ..config(1) });
     let (_, first) = client(&mut peer, b"");
     accept(&mut peer, &first, 0, FastOpen::new(b"a cookie"));
@@ -193,7 +193,7 @@ fn syn_that_is_not_answered_goes_again_plainly() {
 }
 
 #[test]
-fn without_room_for_cookies_nothing_is_asked() {
+fn without_a_cookie_cache_no_cookie_is_requested() {
     let mut peer = Peer::new(config(1));
     let (_, syn) = client(&mut peer, b"question");
     assert_eq!((syn.options.fast_open, syn.payload.len()), (None, 0));

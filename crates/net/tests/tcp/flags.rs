@@ -100,7 +100,7 @@ fn kind(s: &Seg) -> &'static str {
 
 //~ tcp: every combination of flags in every state has the result of RFC 9293 §3.10.7
 #[test]
-fn every_combination_of_flags_in_every_state_does_what_the_rfc_says() {
+fn every_combination_of_flags_in_every_state_follows_the_rfc() {
     for state in OTHERS.into_iter().chain(STATES) {
         for bits in 0..=u8::MAX {
             let flags = Flags::from_bits(bits);

@@ -43,7 +43,7 @@ fn any_segment(peer: &Peer, dice: &mut Dice) -> Seg {
 }
 
 #[test]
-fn a_checksum_is_verified_unless_the_device_vouches_for_it() {
+fn a_checksum_is_verified_unless_the_device_has_verified_it() {
     for (checked, malformed, answers) in [(false, 1, 0), (true, 0, 1)] {
         let mut peer = Peer::new(config(1));
         let mut syn = frame(&peer.seg(Flags::SYN));
@@ -60,7 +60,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
     //~ input: random segments in any state cause no panic or leak, and close once
     #[test]
-    fn any_segments_in_any_state_do_no_harm(state in 0usize..8, seed in any::<u64>()) {
+    fn any_segments_in_any_state_violate_no_promise(state in 0usize..8, seed in any::<u64>()) {
         let (mut peer, conn) = in_state(state);
         let mut dice = Dice(seed);
         for _ in 0..80 {
@@ -103,7 +103,7 @@ proptest! {
 
     //~ input: random segments in any state cause no panic or leak, and close once
     #[test]
-    fn any_frame_does_no_harm(frames in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..200), 1..20)) {
+    fn any_frame_violates_no_promise(frames in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..200), 1..20)) {
         let mut stack = Stack::new(config(1));
         stack.listen(80, ListenOptions::default()).unwrap();
         let now = queueing::Time::ZERO;
@@ -181,7 +181,7 @@ fn each_reason_is_counted() {
 
 //~ tcp: urgent data is delivered as ordinary data (RFC 9293 §3.8.5)
 #[test]
-fn urgent_data_is_data() {
+fn urgent_data_is_delivered_in_the_stream() {
     let (mut peer, conn) = Peer::established();
     for (pointer, text) in [(1_u16, b"one"), (0, b"two"), (u16::MAX, b"six")] {
         let urgent = Seg { flags: Flags::ACK | Flags::URG, ..peer.data(0, text) };

@@ -11,7 +11,7 @@ use crate::peer::{Peer, Seg};
 use crate::world::{World, config, sent};
 
 #[test]
-fn handshake_tells_both_sides_once() {
+fn handshake_notifies_both_sides_once() {
     let mut world = World::perfect();
     let (server, client) = world.connect();
     assert_eq!(world.stacks[0].tuple(server).unwrap().local_port, 80);
@@ -72,7 +72,7 @@ fn secret_keys_the_sequence_numbers() {
 }
 
 #[test]
-fn ephemeral_ports_start_where_secret_and_peer_say() {
+fn ephemeral_ports_start_at_a_hash_of_secret_and_peer() {
     let first = |secret, remote: &str| {
         let mut stack = Stack::new(Config { secret: [secret; 16], ..config(1) });
         let mut port = || {
@@ -107,7 +107,7 @@ fn fin_in_syn_received_opens_and_half_closes() {
 
 //~ tcp: an unacceptable ACK in SYN-SENT is reset and the SYN is repeated after 2 ms, once (RFC 9293 §3.10.7.3)
 #[test]
-fn a_peer_that_has_an_old_connection_is_reset_and_asked_again_at_once() {
+fn a_peer_with_an_old_connection_is_reset_and_sent_the_syn_again_at_once() {
     // Acknowledgement numbers before our SYN or beyond it, in an ACK or in a reset (the answer to
     // an answer of ours).
     for (off, flags, resets) in [
@@ -137,7 +137,7 @@ fn a_peer_that_has_an_old_connection_is_reset_and_asked_again_at_once() {
 }
 
 #[test]
-fn a_host_that_restarts_connects_again_while_its_peer_still_knows_the_old_connection() {
+fn a_restarted_host_reconnects_while_its_peer_has_the_old_connection() {
     let mut world = World::perfect();
     let remote = "10.0.0.1:80".parse().unwrap();
     world.stacks[0].listen(80, ListenOptions::default()).unwrap();
@@ -152,7 +152,7 @@ fn a_host_that_restarts_connects_again_while_its_peer_still_knows_the_old_connec
 
 //~ ip: frames of another VLAN are ignored; a tag that only sets priority changes nothing (802.1Q)
 #[test]
-fn frames_of_a_vlan_are_not_taken_and_a_tag_of_priority_alone_changes_nothing() {
+fn frames_of_a_vlan_are_ignored_and_a_priority_tag_changes_nothing() {
     let tagged = |frame: &[u8], tci: u16| {
         let tag = [0x81, 0, (tci >> 8) as u8, tci as u8];
         [&frame[..12], &tag, &frame[12..]].concat()
@@ -247,7 +247,7 @@ fn repeated_syn_is_answered_again() {
 }
 
 #[test]
-fn repeated_syn_is_echoed_by_its_own_time() {
+fn repeated_syn_is_echoed_with_its_own_timestamp() {
     let mut peer = Peer::new(config(1));
     let syn = |peer: &Peer, value| {
         let timestamps = Some(Timestamps { value, echo: 0 });
@@ -284,7 +284,7 @@ fn options_are_used_only_if_both_offer_them() {
 
 //~ tcp: an ephemeral port is given out once, from a secret start (RFC 6056 §3.3.3)
 #[test]
-fn ports_are_given_once() {
+fn ports_are_assigned_once() {
     let mut stack = Stack::new(config(1));
     let listen = |stack: &mut Stack, port| stack.listen(port, ListenOptions::default());
     assert!(listen(&mut stack, 80).is_ok());
@@ -301,7 +301,7 @@ fn ports_are_given_once() {
 
 //~ run: a closed port refuses and keeps what it accepted
 #[test]
-fn a_port_that_is_listened_on_no_longer_refuses_and_keeps_what_it_accepted() {
+fn a_port_whose_listener_closed_refuses_and_keeps_accepted_connections() {
     let mut world = World::perfect();
     let (server, client) = world.connect();
     world.stacks[0].unlisten(80);
@@ -318,7 +318,7 @@ fn a_port_that_is_listened_on_no_longer_refuses_and_keeps_what_it_accepted() {
 }
 
 #[test]
-fn ports_can_be_listened_on_and_left_as_often_as_one_likes() {
+fn listeners_can_open_and_close_any_number_of_times() {
     let mut stack = Stack::new(config(1));
     for round in 0..70_000_u32 {
         let classifier: classify::TransportClassifier =

@@ -107,7 +107,7 @@ fn all_segments_of_a_connection_have_its_hop_limit() {
 }
 
 #[test]
-fn a_connection_has_the_usual_hop_limit_unless_told_otherwise() {
+fn a_connection_has_the_default_hop_limit_unless_configured() {
     for to in SERVER {
         let mut pair = Pair::new(SynCookies::Off, [HopLimits::default(); 2]);
         let (server, _) = pair.connect(to, HopLimits::default());

@@ -105,7 +105,7 @@ fn silence_ends_the_connection() {
 }
 
 #[test]
-fn early_data_is_acknowledged_selectively() {
+fn out_of_order_data_is_acknowledged_selectively() {
     let options = Options { sack_permitted: true, mss: Some(1000), ..Options::NONE };
     let (mut peer, conn) = Peer::established_with(config(1), options);
     let s = peer.data(10, b"klmno");
@@ -119,7 +119,7 @@ fn early_data_is_acknowledged_selectively() {
 }
 
 #[test]
-fn each_early_segment_is_one_duplicate_ack() {
+fn each_out_of_order_segment_causes_one_duplicate_ack() {
     let (mut peer, _) = Peer::established();
     for offset in [10, 20, 30] {
         let s = peer.data(offset, b"x");
@@ -143,7 +143,7 @@ fn old_timestamps_are_refused() {
 }
 
 #[test]
-fn what_the_peer_takes_back_is_sent_again() {
+fn reneged_sacks_are_retransmitted() {
     let (mut peer, sent) = sender(Options { sack_permitted: true, ..Options::NONE }, 5);
     // All segments but the first are SACKed, then the report is withdrawn (reneging).
     let mut options = Options::NONE;

@@ -49,7 +49,7 @@ fn acknowledge(peer: &mut Peer, sent: &[Seg], n: usize, echo: bool) -> Vec<Seg> 
 
 //~ recovery: ECN is negotiated by both ends; only new data is marked capable (RFC 3168)
 #[test]
-fn ecn_is_agreed_on_by_both_or_not_used() {
+fn ecn_is_negotiated_by_both_or_not_used() {
     let syn_ack = Flags::SYN | Flags::ACK;
     for (ecn, syn, answer, mark) in [
         (Ecn::Classic, ASK, syn_ack | Flags::ECE, ECT0),
@@ -110,7 +110,7 @@ fn echoes_reduce_the_window_once_a_round_trip() {
 }
 
 #[test]
-fn mark_is_echoed_until_the_sender_tells_that_it_reduced() {
+fn mark_is_echoed_until_the_sender_reports_the_reduction() {
     let (mut peer, _, _) = open(with(Ecn::Classic), ASK);
     let mut hear = |ecn, flags: Flags| {
         let s = Seg { ecn, flags: Flags::ACK | flags, ..peer.data(0, b"x") };
@@ -127,7 +127,7 @@ fn mark_is_echoed_until_the_sender_tells_that_it_reduced() {
 
 //~ recovery: a DCTCP receiver reports every change of marks at once (RFC 8257)
 #[test]
-fn in_data_centres_every_change_of_marks_is_told_at_once() {
+fn dctcp_echoes_every_change_of_marks_at_once() {
     let (mut peer, _, _) = open(with(Ecn::Dctcp), ASK);
     for ecn in [ECT0, ECT0, CE, CE] {
         let s = Seg { ecn, ..peer.data(0, b"x") };

@@ -48,7 +48,7 @@ fn arrives_within(world: &mut World, conn: net::ConnId, span: Span) -> bool {
 }
 
 #[test]
-fn unasked_contradiction_is_checked_before_it_is_believed() {
+fn unsolicited_contradiction_is_verified_before_it_is_accepted() {
     let mut world = World::perfect();
     let (server, _) = world.connect();
     tell(&mut world, 0, &claim(2, [6; 6], 1));
@@ -56,7 +56,7 @@ fn unasked_contradiction_is_checked_before_it_is_believed() {
 }
 
 #[test]
-fn damaged_answer_delays_a_connection_by_a_few_timeouts() {
+fn damaged_reply_delays_a_connection_by_a_few_timeouts() {
     let (mut world, server) = misled();
     assert!(arrives_within(&mut world, server, Span::from_secs(1)), "a new request, a correct reply");
     world.run_for(Span::from_secs(1));
@@ -75,7 +75,7 @@ fn idle_connection_whose_acknowledgement_waited_sleeps() {
 }
 
 #[test]
-fn what_went_astray_goes_again_as_soon_as_the_right_address_is_known() {
+fn misdirected_segments_are_retransmitted_once_the_right_address_is_known() {
     let (mut world, server) = misled();
     // A probe and two timeouts, 5, 5 and 10 ms, trigger a new request; the next one is 20 ms away.
     assert!(arrives_within(&mut world, server, Span::from_millis(30)), "with the reply, not with a timeout");
@@ -119,7 +119,7 @@ fn timer_of_a_segment_starts_when_it_leaves() {
 }
 
 #[test]
-fn who_takes_the_place_of_a_connection_that_waited_hears_nothing_of_its_neighbour() {
+fn a_reused_connection_slot_gets_no_event_of_the_old_ones_neighbor() {
     let (mut stack, start) = (Stack::new(config(2)), Time::from_nanos(1_000_000_000));
     let silent = stack.connect(start, "10.0.0.9:80".parse().unwrap(), None).unwrap();
     let _ = sent(&mut stack, start);

@@ -65,7 +65,7 @@ fn next(peer: &mut Peer) -> (Vec<Seg>, Span) {
 }
 
 #[test]
-fn lost_tail_is_repaired_by_a_probe_within_two_round_trips() {
+fn tail_loss_is_repaired_by_a_probe_within_two_round_trips() {
     let (mut peer, _, sent) = flight(config(1), SACK, 5);
     peer.ack = sent[3].seq;
     assert_eq!(peer.say(peer.seg(Flags::ACK)), []);
@@ -233,7 +233,7 @@ fn spurious_timeout_restores_the_window_by_two_acknowledgements() {
 }
 
 #[test]
-fn timeout_that_was_right_goes_on_repairing() {
+fn genuine_timeout_continues_recovery() {
     let (mut peer, conn, sent) = flight(config(1), PLAIN, 20);
     let before = cwnd(&peer, conn);
     peer.wait();
@@ -247,7 +247,7 @@ fn timeout_that_was_right_goes_on_repairing() {
 
 //~ recovery: SACK blocks and D-SACK are sent and used, latest block first (RFC 2018, 2883)
 #[test]
-fn what_comes_twice_is_told() {
+fn duplicate_data_is_reported_by_dsack() {
     let (mut peer, _) = far(config(1), SACK);
     let first = peer.data(0, b"abc");
     peer.say(first.clone());

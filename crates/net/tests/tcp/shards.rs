@@ -35,7 +35,7 @@ fn a_shard_connects_from_ports_that_lead_back_to_it() {
 }
 
 #[test]
-fn all_shards_hear_who_asks_and_the_first_answers() {
+fn all_shards_receive_an_arp_request_and_the_first_replies() {
     let question = arp::Packet {
         operation: arp::Operation::Request,
         sender_mac: [2, 0, 0, 0, 0, 2],

@@ -135,7 +135,7 @@ fn streams_arrive_through_tiny_windows() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
     #[test]
-    fn streams_arrive_whole_whatever_the_wire_does(
+    fn streams_arrive_complete_over_any_faulty_wire(
         remote in prop::sample::select(SERVER.to_vec()),
         loss in 0u64..12,
         repeat in 0u64..10,

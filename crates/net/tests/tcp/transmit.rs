@@ -83,7 +83,7 @@ fn an_urgent_response_waits_for_one_turn_at_most() {
 }
 
 #[test]
-fn what_is_unsent_becomes_as_urgent_as_what_follows_it() {
+fn unsent_data_becomes_as_urgent_as_the_data_after_it() {
     let (mut world, conns) = connected(2, TransmitOrder::STRICT);
     let (now, [server, _]) = (world.now, &mut world.stacks);
     for (conn, label, byte) in [(conns[0].0, 5, 5), (conns[1].0, 7, 7), (conns[1].0, 0, 8)] {
@@ -96,7 +96,7 @@ fn what_is_unsent_becomes_as_urgent_as_what_follows_it() {
 }
 
 #[test]
-fn bulk_goes_on_under_a_flood_of_urgent_responses() {
+fn bulk_continues_under_a_flood_of_urgent_responses() {
     let (mut world, conns) = connected(9, TransmitOrder::STRICT);
     world.stacks[0].set_label(world.now, conns[0].0, urgency(7));
     world.stacks[0].send(world.now, conns[0].0, &[7; 200_000]).unwrap();
@@ -182,7 +182,7 @@ fn packets_carry_the_code_point_of_their_level() {
 }
 
 #[test]
-fn a_chosen_code_point_is_on_what_goes_out_alone_too() {
+fn a_chosen_code_point_is_on_single_segments_too() {
     let (mut world, conns) = connected(1, TransmitOrder::STRICT);
     let (ours, theirs) = conns[0];
     world.stacks[0].set_dscp(world.now, ours, 10);

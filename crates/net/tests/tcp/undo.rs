@@ -206,6 +206,6 @@ fn check(case: Case) {
 }
 
 #[test]
-fn a_repair_of_what_was_only_late_is_undone() {
+fn a_retransmission_of_merely_late_data_is_undone() {
     Case::all().into_iter().for_each(check);
 }

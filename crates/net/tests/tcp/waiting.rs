@@ -60,7 +60,7 @@ fn second_full_segment_is_acknowledged_and_a_single_one_after_the_delay() {
 }
 
 #[test]
-fn small_segments_do_not_put_the_acknowledgement_off() {
+fn small_segments_do_not_postpone_the_acknowledgement() {
     let (mut peer, _) = delaying();
     let start = peer.now;
     let mut acked = None;
@@ -78,7 +78,7 @@ fn small_segments_do_not_put_the_acknowledgement_off() {
 }
 
 #[test]
-fn delayed_acknowledgement_rides_with_the_answer() {
+fn delayed_acknowledgement_is_sent_with_the_response() {
     let (mut peer, conn) = delaying();
     let question = peer.data(0, b"question");
     assert_eq!(peer.say(question), []);
@@ -92,7 +92,7 @@ fn delayed_acknowledgement_rides_with_the_answer() {
 }
 
 #[test]
-fn gaps_and_what_fills_them_are_acknowledged_at_once() {
+fn gaps_and_their_filling_are_acknowledged_at_once() {
     let (mut peer, _) = delaying();
     let early = peer.data(3, b"def");
     assert_eq!(peer.say(early)[0].ack, peer.seq);
@@ -105,7 +105,7 @@ fn gaps_and_what_fills_them_are_acknowledged_at_once() {
 
 //~ tcp: Nagle's algorithm delays small segments while data is in flight, if enabled (RFC 9293 §3.7.4)
 #[test]
-fn nagle_lets_small_segments_wait_for_what_is_in_flight() {
+fn nagle_holds_small_segments_while_data_is_in_flight() {
     let (mut peer, conn) = Peer::established();
     let lens = |heard: &[Seg]| heard.iter().map(|s| s.payload.len()).collect::<Vec<_>>();
     peer.stack.set_nodelay(peer.now, conn, false);
@@ -132,7 +132,7 @@ fn nagle_lets_small_segments_wait_for_what_is_in_flight() {
 
 //~ tcp: keep-alive intervals can be set for one connection (RFC 9293 §3.8.4, 1122 §4.2.3.6)
 #[test]
-fn one_connection_may_ask_sooner_whether_its_peer_lives() {
+fn keep_alive_interval_is_set_per_connection() {
     let (mut peer, conn) = Peer::established();
     let asked = KeepAlive { idle: Span::from_secs(5), interval: Span::from_secs(1), count: 3 };
     peer.stack.set_keep_alive(peer.now, conn, Some(asked));
@@ -142,7 +142,7 @@ fn one_connection_may_ask_sooner_whether_its_peer_lives() {
 }
 
 #[test]
-fn as_many_probes_as_can_be_asked_for_end_too() {
+fn the_maximum_number_of_keep_alive_probes_ends_the_connection() {
     let (mut peer, conn) = Peer::established();
     let asked = KeepAlive { idle: Span::from_secs(5), interval: Span::from_secs(1), count: u8::MAX };
     peer.stack.set_keep_alive(peer.now, conn, Some(asked));
@@ -151,7 +151,7 @@ fn as_many_probes_as_can_be_asked_for_end_too() {
 }
 
 #[test]
-fn one_connection_may_leave_its_peer_alone() {
+fn keep_alive_can_be_disabled_per_connection() {
     let keep_alive = Some(Span::from_secs(8));
     let (mut peer, conn) = Peer::established_with(Config { keep_alive, ..config(1) }, Options::NONE);
     peer.stack.set_keep_alive(peer.now, conn, None);
@@ -169,7 +169,7 @@ fn user_timeout_ends_a_connection_whose_data_is_lost() {
 }
 
 #[test]
-fn user_timeout_ends_a_connection_whose_window_stays_closed_and_progress_renews_it() {
+fn user_timeout_ends_a_connection_whose_window_stays_closed_and_progress_restarts_it() {
     let user_timeout = Some(Span::from_secs(10));
     let options = Options { mss: Some(1000), ..Options::NONE };
     let (mut peer, conn) = Peer::established_with(Config { user_timeout, ..config(1) }, options);
@@ -198,7 +198,7 @@ fn user_timeout_ends_a_connection_whose_window_stays_closed_and_progress_renews_
 }
 
 #[test]
-fn connection_that_was_let_go_ends_in_fin_wait_2_though_its_peer_lives() {
+fn detached_connection_ends_in_fin_wait_2_though_its_peer_is_alive() {
     let (mut peer, conn) = Peer::established();
     peer.stack.send(peer.now, conn, b"bye").unwrap();
     peer.stack.detach(peer.now, conn);
@@ -221,7 +221,7 @@ fn connection_that_was_let_go_ends_in_fin_wait_2_though_its_peer_lives() {
 }
 
 #[test]
-fn connection_that_was_let_go_ends_politely_when_its_peer_does() {
+fn detached_connection_closes_normally_when_its_peer_closes() {
     let mut world = World::perfect();
     let (server, client) = world.connect();
     world.stacks[0].detach(world.now, server);
@@ -234,7 +234,7 @@ fn connection_that_was_let_go_ends_politely_when_its_peer_does() {
 }
 
 #[test]
-fn what_nobody_will_read_resets_the_connection() {
+fn data_for_a_closed_reader_resets_the_connection() {
     // Data that arrives after the application has detached.
     let (mut peer, conn) = Peer::established();
     peer.stack.detach(peer.now, conn);
@@ -253,7 +253,7 @@ fn what_nobody_will_read_resets_the_connection() {
 }
 
 #[test]
-fn letting_go_works_in_every_state() {
+fn detaching_works_in_every_state() {
     for n in 1..8 {
         let (mut peer, conn) = crate::closing::in_state(n);
         peer.stack.detach(peer.now, conn.unwrap());
@@ -268,7 +268,7 @@ fn letting_go_works_in_every_state() {
 }
 
 #[test]
-fn data_and_fin_that_come_with_the_syn_count() {
+fn data_and_fin_in_the_syn_are_accepted() {
     let mut peer = Peer::new(config(1));
     let conn = peer.stack.connect(peer.now, "10.0.0.2:7".parse().unwrap(), Some(9)).unwrap();
     let syn = peer.hear().remove(0);
@@ -299,7 +299,7 @@ fn leave(peer: &mut Peer, early: bool) -> usize {
 }
 
 #[test]
-fn acknowledgement_rides_with_a_response_that_comes_within_a_round() {
+fn acknowledgement_is_sent_with_a_response_within_a_round() {
     let (mut peer, conn) = Peer::established();
     let question = peer.data(0, b"question");
     peer.tell(&question);
@@ -312,7 +312,7 @@ fn acknowledgement_rides_with_a_response_that_comes_within_a_round() {
 }
 
 #[test]
-fn acknowledgement_waits_for_one_round_and_never_for_nothing() {
+fn acknowledgement_waits_for_at_most_one_round() {
     let (mut peer, _) = Peer::established();
     for (early, left) in [(&[true, true][..], &[0, 1][..]), (&[true, false], &[0, 1]), (&[false], &[1])] {
         let data = peer.data(0, b"data");

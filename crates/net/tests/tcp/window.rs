@@ -84,7 +84,7 @@ fn writable_follows_a_full_buffer() {
 }
 
 #[test]
-fn idle_peer_is_asked_whether_it_lives() {
+fn idle_peer_is_probed_by_keep_alive() {
     let mut config = config(1);
     config.keep_alive = Some(Span::from_secs(8));
     let (mut peer, _) = Peer::established_with(config, Options::NONE);
@@ -102,7 +102,7 @@ fn idle_peer_is_asked_whether_it_lives() {
 }
 
 #[test]
-fn receiver_of_less_than_a_segment_is_not_sent_crumbs() {
+fn sender_avoids_silly_window_segments() {
     let (mut peer, conn) = Peer::established();
     peer.window = 10;
     let small = peer.seg(Flags::ACK);
@@ -113,7 +113,7 @@ fn receiver_of_less_than_a_segment_is_not_sent_crumbs() {
 }
 
 #[test]
-fn receiver_that_stays_small_is_sent_what_it_takes() {
+fn receiver_with_a_small_window_is_sent_what_fits() {
     let (mut peer, conn) = Peer::established();
     // From now on the peer offers at most a tenth of a segment.
     peer.window = 100;
@@ -134,7 +134,7 @@ fn receiver_that_stays_small_is_sent_what_it_takes() {
 }
 
 #[test]
-fn peer_cannot_make_us_hold_more_than_the_window() {
+fn peer_cannot_exceed_the_receive_window() {
     let mut small = config(1);
     (small.recv_buffer, small.recv_buffer_max) = (10_000, 0);
     let (mut peer, conn) = Peer::established_with(small, Options { mss: Some(1000), ..Options::NONE });

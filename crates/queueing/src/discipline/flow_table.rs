@@ -158,7 +158,7 @@ mod tests {
     proptest! {
         /// Each step opens the slot of a flow that has none, or closes it.
         #[test]
-        fn every_flow_has_a_lane_of_its_own_be_they_few_or_many(steps in vec(0..3 * FEW as u64, 0..400)) {
+        fn every_flow_has_its_own_table_entry(steps in vec(0..3 * FEW as u64, 0..400)) {
             let (mut slots, mut model) = (FlowTable::new(()), BTreeMap::new());
             for flow in steps.into_iter().map(FlowId) {
                 match model.remove(&flow) {

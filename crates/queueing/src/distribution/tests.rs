@@ -18,7 +18,7 @@ const TEXTS: [&str; 9] = [
 
 //~ queueing: seeded service times have the moments and bounds of their law; impossible laws are refused
 #[test]
-fn samples_have_the_moments_that_the_law_states() {
+fn samples_have_the_moments_of_the_distribution() {
     for text in TEXTS {
         let distribution: Distribution = text.parse().expect(text);
         let mut rng = Rng::seeded(5);
@@ -55,7 +55,7 @@ fn distributions_print_as_they_parse() {
 
 //~ queueing: seeded service times have the moments and bounds of their law; impossible laws are refused
 #[test]
-fn impossible_laws_are_refused_with_what_would_be_valid() {
+fn invalid_distributions_are_refused_with_the_valid_ones() {
     for text in [
         "",
         "10",
@@ -119,7 +119,7 @@ proptest! {
 
     //~ queueing: seeded service times have the moments and bounds of their law; impossible laws are refused
     #[test]
-    fn samples_stay_within_the_bounds_of_the_law(distribution in distributions(), seed: u64) {
+    fn samples_stay_within_the_bounds_of_the_distribution(distribution in distributions(), seed: u64) {
         let span = distribution.sample(&mut Rng::seeded(seed));
         match distribution {
             Distribution::Constant(only) => prop_assert_eq!(span, only),

@@ -230,7 +230,7 @@ fn reneging_simulated(k: u32, rate_per_s: f64, service_mean: Span, patience_mean
 
 //~ guard: M/M/1/K with reneging agrees with Ancker and Gafarian; a long queue serves impatient clients in vain
 #[test]
-fn requests_that_lose_patience_end_as_ancker_and_gafarian_say() {
+fn reneging_requests_follow_ancker_and_gafarian() {
     let service = Span::from_millis(1);
     for (k, rate_per_s, patience_ms) in
         [(5, 800.0, 4), (50, 1_500.0, 20), (200, 4_000.0, 50), (500, 700.0, 1)]
@@ -247,7 +247,7 @@ fn requests_that_lose_patience_end_as_ancker_and_gafarian_say() {
 
 //~ guard: M/M/1/K with reneging agrees with Ancker and Gafarian; a long queue serves impatient clients in vain
 #[test]
-fn who_has_much_room_and_little_patience_is_served_in_vain() {
+fn long_queues_and_short_patience_waste_service() {
     let (rate_per_s, service, patience) =
         (1_300.0, Distribution::Exponential { mean: Span::from_millis(1) }, Span::from_millis(30));
     let mut shares = Vec::new();
@@ -331,7 +331,7 @@ fn one_level_is_first_come_first_served() {
 
 //~ fabric: computed thresholds equal the best found by trying all, and are no worse than published ones
 #[test]
-fn the_best_thresholds_are_those_that_trying_all_finds() {
+fn the_best_thresholds_equal_an_exhaustive_search() {
     let sizes = feedback::SizeDistribution::new(SIZES.to_vec()).expect("a distribution");
     for load in [0.2, 0.6, 0.9] {
         let mean = |thresholds: &[u64]| {

@@ -123,7 +123,7 @@ fn following_next_reaches_a_far_timer_in_a_few_steps() {
 }
 
 #[test]
-fn a_key_dies_with_its_timer() {
+fn a_key_is_invalid_after_its_timer() {
     let mut wheel = TimerWheel::new();
     let first = wheel.insert(Time::from_nanos(10), 'a');
     assert_eq!(wheel.expire(Time::from_nanos(2_000)), Some((Time::from_nanos(10), 'a')));
@@ -135,7 +135,7 @@ fn a_key_dies_with_its_timer() {
 
 //~ queueing: a timer never fires early and at most one tick late, and reuses its memory
 #[test]
-fn a_warm_wheel_uses_the_same_room_again() {
+fn a_warm_wheel_reuses_its_memory() {
     let mut wheel = TimerWheel::new();
     wheel.reserve(100);
     let capacity = wheel.nodes.capacity();

@@ -54,7 +54,7 @@ fn strict_serves_the_most_urgent_and_then_the_oldest() {
 }
 
 #[test]
-fn edf_serves_the_earliest_deadline_and_gives_the_default_to_those_without() {
+fn edf_serves_the_earliest_deadline_and_applies_the_default_to_entries_without() {
     let tasks = [task(1, 0), due(2, 500), due(3, 50), due(4, 49), due(5, 90)];
     check(&mut edf(9, Span::from_micros(100)), &tasks, &[3, 4, 5, 1, 2]);
 }
@@ -68,7 +68,7 @@ fn weighted_shares_service_by_weight() {
 
 //~ dispatch: EDF and weighted with aging serve within their stated bounds
 #[test]
-fn old_heads_take_every_ninth_turn() {
+fn aged_heads_get_every_ninth_turn() {
     let shares = DrrConfig::by_count([100, 1, 1, 1, 1, 1, 1, 1], Span::from_micros(3));
     let mut policy = weighted(99, shares);
     let mut tasks = vec![task(1, 7), task(2, 7)];
@@ -182,7 +182,7 @@ proptest! {
     /// No task is lost or assigned twice, a worker is chosen only if it accepts the
     /// task, and the number of queued tasks is right.
     #[test]
-    fn every_policy_keeps_its_promises(
+    fn every_policy_meets_its_guarantees(
         acts in prop::collection::vec(act(), 1..150),
         workers in prop_oneof![1usize..9, Just(256)],
     ) {

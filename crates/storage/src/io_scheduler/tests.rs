@@ -162,7 +162,7 @@ fn the_least_urgent_begins_within_its_bound_while_urgent_ones_keep_coming() {
 }
 
 #[test]
-fn an_error_reaches_the_waiter_and_the_buffer_returns() {
+fn an_error_reaches_the_waiter_and_the_buffer_is_returned() {
     let (mut scheduler, disk, file) = scheduler(4, 1);
     let [ticket] = begin(&mut scheduler, file, &[0])[..] else { panic!("one") };
     scheduler.submit(at(1));

@@ -46,7 +46,7 @@ fn check(first: u8, body: &[u8], expected: Result<(u8, &[u8]), Malformed>) {
 }
 
 #[test]
-fn extension_headers_are_stepped_over() {
+fn extension_headers_are_skipped() {
     check(6, b"tcp", Ok((6, b"tcp")));
     check(0, &[6, 0, 1, 4, 0, 0, 0, 0, 1], Ok((6, &[1])));
     check(60, &[17, 0, 0, 0, 0, 0, 0, 0, 2], Ok((17, &[2])));
@@ -57,7 +57,7 @@ fn extension_headers_are_stepped_over() {
 }
 
 #[test]
-fn extension_headers_that_cannot_be_are_refused() {
+fn invalid_extension_headers_are_refused() {
     check(60, &[6], Err(Malformed::Truncated));
     check(60, &[6, 1, 1, 4, 0, 0, 0, 0], Err(Malformed::Truncated));
     check(60, &[6, 0, 1, 5, 0, 0, 0, 0], Err(Malformed::BadOption));
@@ -80,7 +80,7 @@ fn the_walk_over_extension_headers_is_bounded() {
 }
 
 #[test]
-fn a_fragment_header_around_a_whole_packet_is_stepped_over() {
+fn an_atomic_fragment_header_is_skipped() {
     check(44, &[6, 0, 0, 0, 1, 2, 3, 4, 7], Ok((6, &[7])));
     let bytes = packet(44, &[6, 0, 0, 9, 1, 2, 3, 4, 7]);
     let fragment = Fragment { ident: 0x0102_0304, offset: 8, more: true };
@@ -88,7 +88,7 @@ fn a_fragment_header_around_a_whole_packet_is_stepped_over() {
 }
 
 #[test]
-fn what_a_quote_leaves_out_is_not_missed() {
+fn a_truncated_quote_is_accepted() {
     let bytes = packet(6, &[1, 2, 3, 4, 5, 6, 7, 8]);
     let quote = Quote::parse(&bytes[..46]).expect("a quote");
     assert_eq!((quote.source, quote.target), (HERE.into(), THERE.into()));
@@ -118,7 +118,7 @@ fn udp_without_checksum_is_good_over_ipv4_only() {
 }
 
 #[test]
-fn neighbour_discovery_that_cannot_be_is_refused() {
+fn invalid_neighbor_discovery_is_refused() {
     let check = |bytes: &[u8], expected| assert_eq!(ndp::Message::parse(bytes).err(), expected, "{bytes:?}");
     let question = |options: &[u8]| {
         let mut bytes = vec![135, 0, 0, 0, 0, 0, 0, 0];
@@ -228,7 +228,7 @@ proptest! {
     }
 
     #[test]
-    fn neighbour_discovery_round_trips(
+    fn neighbor_discovery_round_trips(
         target in addr6(),
         mac in any::<Option<[u8; 6]>>(),
         flags in any::<(bool, bool, bool)>(),

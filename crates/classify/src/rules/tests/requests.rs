@@ -24,7 +24,7 @@ fn verdicts(classifier: &TransportClassifier, segments: &[&[u8]]) -> Vec<Verdict
 }
 
 #[test]
-fn bad_questions_are_refused() {
+fn bad_request_conditions_are_refused() {
     let check = |condition: &str, message: &str| {
         check_refused(&format!("layer = \"transport\"\npriority = 0\n{condition}"), 4, message);
     };
@@ -62,7 +62,7 @@ fn bad_questions_are_refused() {
 }
 
 #[test]
-fn a_connection_speaks_one_protocol() {
+fn a_connection_has_one_protocol() {
     let rule = |name: &str, more: &str| {
         format!("[[rule]]\nname = \"{name}\"\nlayer = \"transport\"\npriority = 0\n{more}\n")
     };
@@ -87,7 +87,7 @@ fn a_connection_speaks_one_protocol() {
 }
 
 #[test]
-fn questions_hide_what_they_cover() {
+fn a_request_condition_hides_the_rules_it_covers() {
     let check = |earlier: &str, later: &str, reachable: bool| {
         let text = format!(
             "[[rule]]\nlayer = \"transport\"\npriority = 0\n{earlier}\n[[rule]]\nlayer = \"transport\"\npriority = 1\n{later}\n"
@@ -109,7 +109,7 @@ fn questions_hide_what_they_cover() {
 
 //~ classifiers: rules on HTTP, RESP, memcached, TLS SNI and custom messages label every segment of a request
 #[test]
-fn http_is_known_by_path_and_header_once_the_head_is_there() {
+fn http_rules_match_path_and_header_once_the_head_is_complete() {
     let (policy, transport) =
         one("http = { method = \"POST\", path = \"/pay\", header = [\"X-Tier: gold*\", \"host\"] }");
     let head = b"POST /pay/now HTTP/1.1\r\nHost: a\r\nx-tier:  goldish \r\ncontent-length: 3000\r\n\r\n";
@@ -126,7 +126,7 @@ fn http_is_known_by_path_and_header_once_the_head_is_there() {
 }
 
 #[test]
-fn what_the_driver_said_stands_where_no_rule_holds() {
+fn the_drivers_verdict_holds_if_no_rule_matches() {
     let (_, transport) = one("resp = { verb = \"GET\" }");
     let mut flow = Flow::new();
     flow.driver = Some(2);
@@ -137,7 +137,7 @@ fn what_the_driver_said_stands_where_no_rule_holds() {
 
 //~ classifiers: rules on HTTP, RESP, memcached, TLS SNI and custom messages label every segment of a request
 #[test]
-fn a_server_is_known_by_the_name_in_the_hello() {
+fn a_tls_rule_matches_the_server_name_of_the_client_hello() {
     let (_, transport) = one("tls = { sni = \"*.Shop.example\" }");
     let hello = |name: &[u8]| {
         let [ext, list, len] = [5, 3, 0].map(|n| n + name.len() as u8);
@@ -161,7 +161,7 @@ fn a_server_is_known_by_the_name_in_the_hello() {
 
 //~ classifiers: rules on HTTP, RESP, memcached, TLS SNI and custom messages label every segment of a request
 #[test]
-fn messages_are_known_by_the_bytes_that_an_operator_names() {
+fn message_rules_match_the_configured_bytes() {
     let text = "default = 5\n[[rule]]\nlayer = \"transport\"\npriority = 0\nmessage = { offset = 2, hex = \"07\" }\n";
     let (_, transport) =
         policy(&format!("{text}[message]\nlength_at = 3\nlength_bytes = 1\nlength_adds = 4\n"));
@@ -175,7 +175,7 @@ fn messages_are_known_by_the_bytes_that_an_operator_names() {
 
 //~ classifiers: a request dropped by a rule is dropped again when it is retransmitted
 #[test]
-fn a_request_that_is_dropped_is_dropped_when_it_comes_again() {
+fn a_dropped_request_is_dropped_again_when_it_is_retransmitted() {
     let (_, transport) =
         policy("[[rule]]\nlayer = \"transport\"\ndrop = true\nresp = { verb = \"FLUSHALL\" }\n");
     let mut flow = Flow::new();
@@ -207,7 +207,7 @@ fn exchange(
 
 //~ classifiers: service times are learned from responses, by kind
 #[test]
-fn what_a_kind_takes_is_learned_from_its_answers() {
+fn the_service_time_of_a_kind_is_learned_from_its_responses() {
     let (policy, transport) = policy(
         "default = 0\n[[rule]]\nlayer = \"transport\"\npriority = 7\nresp = \"any\"\nservice = \"> 100us\"\n",
     );
@@ -239,7 +239,7 @@ fn what_a_kind_takes_is_learned_from_its_answers() {
 }
 
 #[test]
-fn where_there_is_no_connection_requests_are_not_known() {
+fn requests_outside_a_connection_match_no_request_rule() {
     let (_, transport) = one("resp = \"any\"");
     let mut flow = Flow::new();
     let meta = crate::testing::meta(60, None);
@@ -286,7 +286,7 @@ rtt = "> 50ms"
 
 //~ classifiers: an explanation names the rule that a request matches and what each other rule misses
 #[test]
-fn every_rule_that_was_asked_says_what_it_misses() {
+fn every_evaluated_rule_reports_its_unmet_conditions() {
     let (policy, _) = policy(EXPLAINED);
     let explain = |payload: &[u8], srtt, expected| {
         let flow = crate::FlowState { srtt, ..Default::default() };
@@ -318,7 +318,7 @@ fn every_rule_that_was_asked_says_what_it_misses() {
 }
 
 #[test]
-fn at_most_as_many_rules_ask_as_a_mark_has_bits() {
+fn request_rules_are_bounded_by_the_bits_of_a_mark() {
     let rule =
         |n: usize| format!("[[rule]]\nlayer = \"transport\"\npriority = 0\nresp = {{ key = \"k{n}:\" }}\n");
     let text = |rules: usize| (0..rules).map(rule).collect::<String>();
@@ -334,7 +334,7 @@ proptest! {
     //~ classifiers: rules on HTTP, RESP, memcached, TLS SNI and custom messages label every segment of a request
     /// The expected level follows from the bounds of each command and of its head.
     #[test]
-    fn a_segment_is_as_urgent_as_the_most_urgent_command_that_it_shows(
+    fn a_segment_is_as_urgent_as_its_most_urgent_command(
         commands in proptest::collection::vec((0usize..4, proptest::collection::vec(any::<u8>(), 0..50)), 1..20),
         sizes in proptest::collection::vec(1usize..120, 1..12),
     ) {
@@ -367,7 +367,7 @@ proptest! {
 
     //~ classifiers: an explanation names the rule that a request matches and what each other rule misses
     #[test]
-    fn an_explanation_says_what_the_classifiers_say(packet in Packet::any(), srtt in proptest::option::of(0u64..100)) {
+    fn an_explanation_agrees_with_the_classifiers(packet in Packet::any(), srtt in proptest::option::of(0u64..100)) {
         let (policy, transport) = policy(EXPLAINED);
         let driver = policy.driver().expect("driver rules");
         let frame = packet.frame();
@@ -393,7 +393,7 @@ proptest! {
 
 //~ classifiers: new rules apply from the next request; requests in progress keep theirs
 #[test]
-fn rules_that_take_the_place_of_others_hold_from_the_next_request_on() {
+fn replaced_rules_apply_from_the_next_request() {
     let rule = |path: &str| one(&format!("http = {{ method = \"POST\", path = \"{path}\" }}"));
     let ((old, first), (new, second)) = (rule("/pay"), rule("/ask"));
     let mut flow = Flow::new();
@@ -416,7 +416,7 @@ fn rules_that_take_the_place_of_others_hold_from_the_next_request_on() {
 
 //~ classifiers: new rules apply from the next request; requests in progress keep theirs
 #[test]
-fn a_head_that_is_cut_is_read_by_the_rules_that_see_its_end() {
+fn a_split_head_is_classified_by_the_rules_in_force_at_its_end() {
     let ((old, first), (new, second)) =
         (one("http = { path = \"/pay\" }"), one("http = { path = \"/ask\" }"));
     let mut flow = Flow::new();
@@ -431,7 +431,7 @@ fn a_head_that_is_cut_is_read_by_the_rules_that_see_its_end() {
 
 //~ classifiers: new rules apply from the next request; requests in progress keep theirs
 #[test]
-fn rules_that_missed_bytes_or_read_another_protocol_begin_anew() {
+fn rules_that_missed_bytes_or_changed_protocol_start_over() {
     let (_, http) = one("http = { path = \"/pay\" }");
     let (_, again) = one("http = { path = \"/ask\" }");
     let (_, resp) = one("resp = { verb = \"GET\" }");

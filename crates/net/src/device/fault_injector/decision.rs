@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_are_as_frequent_as_said() {
+    fn faults_occur_at_the_configured_rates() {
         let rates = Rates { loss: 0.05, duplicate: 0.02, corrupt: 0.01, reorder: 0.1, ..Rates::NONE };
         let mut faults = FaultModel::new(rates, &Rng::seeded(7));
         for n in 0..FRAMES as u64 {
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn bursts_are_as_long_and_as_frequent_as_said() {
+    fn bursts_have_the_configured_length_and_rate() {
         let burst = Some(Burst { begin: 0.002, end: 0.2 });
         let lost = lost(&fates(Rates { burst, ..Rates::NONE }, 5));
         let bursts = lost.windows(2).filter(|pair| pair[1] && !pair[0]).count();

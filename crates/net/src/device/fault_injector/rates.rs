@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_fault_can_be_said() {
+    fn every_fault_has_a_text() {
         let text =
             "loss=1%, burst=0.5%/25%,duplicate=0.1%,corrupt=0.01%,reorder=5%,late=300us,delay=10ms..12ms";
         let expected = Rates {
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_say_what_was_given_and_what_is_valid() {
+    fn errors_contain_the_given_and_the_valid_values() {
         let error = |text: &str| text.parse::<Rates>().unwrap_err().to_string();
         let share = "needs a share from 0% to 100%, such as 0.1%";
         for given in ["loss=101%", "duplicate=-1%", "corrupt=NaN%", "reorder=5"] {

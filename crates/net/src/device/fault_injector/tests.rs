@@ -82,7 +82,7 @@ fn lost_frames_are_missing_and_the_others_in_order() {
 }
 
 #[test]
-fn duplicates_come_twice() {
+fn duplicated_frames_arrive_twice() {
     check("duplicate=10%", |mut numbers, counters| {
         assert_eq!(numbers.len() as u64, FRAMES + counters.duplicated);
         numbers.dedup();
@@ -91,7 +91,7 @@ fn duplicates_come_twice() {
 }
 
 #[test]
-fn reordered_frames_come_late_but_come() {
+fn reordered_frames_arrive_late_but_arrive() {
     check("reorder=10%,late=50us", |mut numbers, counters| {
         assert!(counters.reordered > 100 && !numbers.is_sorted());
         for (place, number) in numbers.iter().enumerate() {
@@ -131,7 +131,7 @@ fn delayed_frames_arrive_when_they_are_due() {
 }
 
 #[test]
-fn what_waits_is_bounded() {
+fn waiting_frames_are_bounded() {
     let (mut here, _there) = pair("delay=1s", 1);
     for n in 0..HELD_MAX as u64 + 10 {
         send(&mut here, at(n), n).unwrap();
@@ -140,7 +140,7 @@ fn what_waits_is_bounded() {
 }
 
 #[test]
-fn each_direction_may_have_faults_of_its_own() {
+fn each_direction_has_its_own_faults() {
     let (here, mut there) = memory::pair(4, 16);
     let ways = ["delay=10us", "loss=100%"].map(|rates| rates.parse().unwrap());
     let mut here = FaultInjector::with_faults(here, ways, &Rng::seeded(1));
@@ -152,7 +152,7 @@ fn each_direction_may_have_faults_of_its_own() {
 }
 
 #[test]
-fn a_full_device_loses_nothing_and_takes_due_frames_first() {
+fn a_full_device_loses_nothing_and_accepts_due_frames_first() {
     let (here, mut there) = memory::pair(2, 16);
     let mut here = FaultInjector::new(here, "delay=10us".parse().unwrap(), &Rng::seeded(1));
     (0..3).for_each(|n| send(&mut here, at(0), n).unwrap());
@@ -180,7 +180,7 @@ fn a_seed_replays() {
 }
 
 #[test]
-fn buffers_come_back() {
+fn buffers_return_to_their_owner() {
     let (mut here, mut there) = pair("delay=5us", 1);
     for n in 0..FRAMES {
         send(&mut here, at(n), n).unwrap();
@@ -192,7 +192,7 @@ fn buffers_come_back() {
 }
 
 #[test]
-fn damage_is_never_vouched_for() {
+fn a_damaged_frame_is_not_marked_as_verified() {
     /// Reports every frame as checked, and completes checksums.
     struct Vouching(MemoryDevice);
 

@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_come_at_the_pace_they_were_captured_in_every_format() {
+    fn frames_are_replayed_at_the_captured_pace_in_every_format() {
         let expected = [(0, 1), (1_500_000, 2), (1_000_500_000, 3)];
         let micros = [(9, 999_000, 1), (10, 500, 2), (10, 999_500, 3)];
         let nanos = micros.map(|(seconds, fraction, byte)| (seconds, fraction * 1000, byte));
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fast_replay_waits_for_nothing_and_what_is_sent_goes_nowhere() {
+    fn a_fast_replay_does_not_wait_and_discards_sent_frames() {
         let file = capture([0x4d, 0x3c, 0xb2, 0xa1], false, &[(0, 0, 1), (3600, 0, 2), (1, 0, 3)]);
         let mut replay = Replay::new(&file[..], Pace::Fast).unwrap();
         assert_eq!(std::iter::from_fn(|| replay.receive(Time::ZERO)).count(), 3);
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_tee_wrote_is_played_back() {
+    fn a_written_capture_is_replayed() {
         let (a, mut b) = memory::pair(4, 64);
         let mut tee = PcapTap::new(a, Vec::new()).unwrap();
         for (at, bytes) in [(5, &b"one"[..]), (9, b"three")] {
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_capture_is_refused_and_what_is_damaged_ends_the_replay() {
+    fn other_files_are_refused_and_damage_ends_the_replay() {
         let says = |file: &[u8]| Replay::new(file, Pace::Fast).unwrap_err().to_string();
         let good = capture([0xd4, 0xc3, 0xb2, 0xa1], false, &[(0, 0, 1), (0, 0, 2)]);
         assert_eq!(says(&good[..23]), "ends within a frame");
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_that_was_cut_short_is_left_out() {
+    fn a_truncated_frame_is_skipped() {
         let mut file = capture([0xd4, 0xc3, 0xb2, 0xa1], false, &[(0, 0, 1), (0, 0, 2)]);
         file[36..40].copy_from_slice(&1500_u32.to_le_bytes());
         let mut replay = Replay::new(&file[..], Pace::Fast).unwrap();

@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_is_bounded() {
+    fn pending_reports_are_bounded() {
         let mut reports = Reports::default();
         for n in 0..1000 {
             reports.on_change(at(0), Ipv6Addr::from_bits(GROUP.to_bits() + n), Record::Left);

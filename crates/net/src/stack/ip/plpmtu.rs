@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn search_finds_what_the_path_carries_in_few_probes() {
+    fn search_finds_the_path_mtu_in_few_probes() {
         for max in [1500, 9000] {
             for mtu in (BASE..=max).step_by(7) {
                 let mut search = after_black_hole(max);
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn usual_sizes_come_first_and_three_losses_rule_one_out() {
+    fn usual_sizes_are_probed_first_and_three_losses_exclude_one() {
         let mut search = after_black_hole(MAX);
         let (tried, _) = run(&mut search, at(0), MAX, 1420);
         assert_eq!(tried[..6], [1280, 1400, 1440, 1440, 1440, 1420]);
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn every_state_answers_every_event() {
+    fn every_state_handles_every_event() {
         use State::{Base, Disabled, Error, SearchComplete, Searching};
         let black_hole = [Event::BlackHole(BASE)];
         let ways: [(&[Event], State); 5] = [
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn a_routers_word_about_a_probe_is_what_is_tried_next() {
+    fn the_mtu_that_a_router_reports_is_probed_next() {
         let mut search = after_black_hole(MAX);
         search.on(at(0), Event::Acked(BASE));
         assert!(matches!(search.ask(at(0), MAX), SizeProbe::Probe { size: 1400, .. }));
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn a_finished_search_is_taken_up_again_with_all_there_is() {
+    fn a_finished_search_restarts_with_the_link_mtu() {
         let mut search = Plpmtud::new(MAX);
         search.on(at(0), Event::TooBig(1400));
         assert_eq!(search.ask(at(1), MAX), SizeProbe::Wait(at(600_000)));
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn one_probe_is_out_at_a_time_until_its_lease_ends() {
+    fn one_probe_is_in_flight_until_its_lease_ends() {
         let mut search = after_black_hole(MAX);
         assert_eq!(search.ask(at(0), MAX), SizeProbe::Probe { size: BASE, until: at(0) + LEASE });
         assert_eq!(search.ask(at(1), MAX), SizeProbe::Wait(at(0) + LEASE));

@@ -92,7 +92,7 @@ mod tests {
     const PEER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 2));
 
     #[test]
-    fn an_answer_that_nobody_looks_after_is_forgotten() {
+    fn an_entry_that_is_not_used_expires() {
         let mut paths = PmtuCache::default();
         paths.on(Time::ZERO, PEER, 1500, Event::TooBig(1400));
         let at = |s| Time::ZERO + Span::from_secs(s);
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_than_so_many_paths_are_remembered() {
+    fn the_number_of_cached_paths_is_bounded() {
         let mut paths = PmtuCache::default();
         for i in 0..5000u32 {
             let peer = IpAddr::from(i.to_be_bytes());
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn plateaus_end_at_what_every_path_carries() {
+    fn plateaus_end_at_the_minimum_mtu() {
         let steps = |remote: IpAddr| {
             let mut mtu = 1500;
             std::array::from_fn::<u16, 5, _>(|_| {

@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn overlap_kills_the_packet_and_what_still_comes_of_it() {
+    fn overlap_discards_the_packet_and_its_later_fragments() {
         let mut f = Fragments::default();
         assert_eq!(insert(&mut f, 1, 0, &[1; 16], true), Some(Outcome::Held));
         assert_eq!(insert(&mut f, 1, 8, &[2; 16], true), Some(Outcome::Refused));
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_behind_the_end_and_two_ends_are_refused() {
+    fn fragments_beyond_the_end_and_two_ends_are_refused() {
         let mut f = Fragments::default();
         assert_eq!(insert(&mut f, 1, 16, &[1; 8], false), Some(Outcome::Held));
         assert_eq!(insert(&mut f, 1, 32, &[1; 8], true), Some(Outcome::Refused));
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_that_no_packet_has_are_malformed() {
+    fn impossible_fragments_are_malformed() {
         let mut f = Fragments::default();
         assert_eq!(insert(&mut f, 1, 0, &[], true), None);
         assert_eq!(insert(&mut f, 1, 0, &[1; 12], true), None);
@@ -319,7 +319,7 @@ mod tests {
     //~ ip: overlapping fragments deliver nothing, in both families (RFC 5722, 8900)
     //~ attacks: fragment floods stay within the memory bound
     #[test]
-    fn memory_is_bounded_whatever_comes() {
+    fn memory_is_bounded_for_any_input() {
         let mut f = Fragments::default();
         for ident in 0..5000 {
             // The last fragment of a large packet allocates all of it.
@@ -336,7 +336,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
         #[test]
-        fn pieces_in_any_order_make_the_whole(
+        fn fragments_in_any_order_are_reassembled(
             payload in prop::collection::vec(any::<u8>(), 17..2000),
             size in 1usize..40,
             keys in prop::collection::vec(any::<u64>(), 300),

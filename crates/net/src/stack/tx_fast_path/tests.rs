@@ -9,7 +9,7 @@ use crate::tcp::fast_path::testing::{LONG_WAY_ONLY, TAKEN};
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
     #[test]
-    fn short_ways_say_and_leave_what_the_long_way_does(kind in 0u8..10, steps in vec(step(), 1..160)) {
+    fn fast_path_and_full_path_give_the_same_results_and_state(kind in 0u8..10, steps in vec(step(), 1..160)) {
         LONG_WAY_ONLY.set(true);
         let mut long = World::new(kind, false);
         LONG_WAY_ONLY.set(false);
@@ -25,7 +25,7 @@ proptest! {
 }
 
 #[test]
-fn a_request_and_its_response_take_the_short_ways() {
+fn a_request_and_its_response_take_the_fast_path() {
     let mut world = World::new(9, false);
     for round in 0..10 {
         for host in [1, 0] {

@@ -61,7 +61,7 @@ impl World {
 }
 
 #[test]
-fn the_most_urgent_take_turns() {
+fn the_most_urgent_connections_alternate() {
     let mut world = World::new(TransmitOrder::Strict { age_max: Span::MAX }, &[7, 2, 5, 2]);
     assert_eq!(world.turns(6), [1, 3, 1, 3, 1, 3]);
     let mut world = World::new(TransmitOrder::Fifo, &[7, 2, 5]);
@@ -69,7 +69,7 @@ fn the_most_urgent_take_turns() {
 }
 
 #[test]
-fn nobody_waits_longer_than_the_age_and_nine_turns_for_each_who_is_older() {
+fn no_connection_waits_longer_than_the_age_and_nine_turns_for_each_older_one() {
     let age_max = TURN_TIME * 20;
     let levels = [0, 0, 0, 0, 0, 0, 0, 0, 3, 3, 7, 7];
     let mut world = World::new(TransmitOrder::Strict { age_max }, &levels);
@@ -121,7 +121,7 @@ fn acknowledgements_go_first_and_let_data_through() {
 }
 
 #[test]
-fn a_raised_connection_stands_once_on_each_level() {
+fn a_raised_connection_is_queued_once_on_each_level() {
     let mut world = World::new(TransmitOrder::Strict { age_max: Span::MAX }, &[7, 6]);
     for _ in 0..3 {
         for level in 0..8 {
@@ -137,7 +137,7 @@ fn a_raised_connection_stands_once_on_each_level() {
 }
 
 #[test]
-fn a_turn_that_the_device_cut_off_goes_on_first() {
+fn a_turn_that_the_full_device_interrupted_continues_first() {
     let mut world = World::new(TransmitOrder::STRICT, &[7, 7]);
     let turn = world.ready.next(world.now, |_| None).unwrap();
     world.ready.suspend(TxTurn { left: 5, ..turn });

@@ -159,7 +159,7 @@ proptest! {
 
     //~ fabric: a connection that counts bytes behaves as one that stores them
     #[test]
-    fn a_connection_that_counts_says_what_one_that_keeps_says(seed in any::<u64>(), ecn in any::<bool>()) {
+    fn a_connection_without_payload_sends_what_one_with_payload_sends(seed in any::<u64>(), ecn in any::<bool>()) {
         let ecn = if ecn { Ecn::Dctcp } else { Ecn::Off };
         let (kept, received) = World::<ByteQueue>::new(seed, ecn).run();
         prop_assert_eq!(received, BYTES as u64);

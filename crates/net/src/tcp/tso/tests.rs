@@ -20,7 +20,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     //~ devices: segmentation offload (TSO) puts the same bytes on the wire as single segments
     #[test]
-    fn what_a_device_cuts_is_what_goes_out_singly(kind in 0u8..10, steps in vec(generous(), 1..160)) {
+    fn frames_that_a_device_segments_equal_single_segments(kind in 0u8..10, steps in vec(generous(), 1..160)) {
         let (mut singly, mut together) = (World::new(kind, false), World::new(kind, true));
         for step in steps {
             let (one, other) = (singly.take(step), together.take(step));
@@ -35,7 +35,7 @@ proptest! {
 
 //~ devices: segmentation offload (TSO) puts the same bytes on the wire as single segments
 #[test]
-fn a_window_leaves_in_one_frame_and_what_paces_or_marks_does_not() {
+fn a_window_leaves_in_one_frame_unless_it_is_paced_or_marked() {
     for (kind, frames) in [(9, 1), (1, 0), (2, 0)] {
         let mut world = World::new(kind, true);
         world.take(Step::Send { host: 0, len: 5000 });
@@ -45,7 +45,7 @@ fn a_window_leaves_in_one_frame_and_what_paces_or_marks_does_not() {
 }
 
 #[test]
-fn a_probe_of_the_path_goes_out_whole() {
+fn a_path_mtu_probe_is_not_segmented() {
     let mut world = World::new(9, true);
     let egress = |host| Step::Egress { host, early: false, room: usize::MAX };
     for step in [Step::Send { host: 0, len: 1400 }, egress(0), Step::Narrow { host: 0, mtu: 600 }] {

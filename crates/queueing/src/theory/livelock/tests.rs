@@ -65,7 +65,7 @@ fn in_overload_throughput_falls_on_a_line_of_slope_minus_mu2_over_mu1() {
 proptest! {
     //~ guard: shedding pays when it is cheaper than receiving
     #[test]
-    fn everybody_ends_in_one_way(
+    fn every_request_has_one_outcome(
         rates in [10.0..1e6_f64, 10.0..1e6_f64, 10.0..1e7_f64],
         capacities in [1..300_u32, 1..300_u32],
         shed_ns in 0..20_000_u64,
@@ -95,7 +95,7 @@ proptest! {
 
 //~ guard: shedding pays when it is cheaper than receiving
 #[test]
-fn without_need_nobody_is_shed_and_nothing_changes() {
+fn without_overload_no_request_is_shed_and_nothing_changes() {
     let free = Span::ZERO;
     assert_eq!(PAPER.admitted_best(1_000.0, free), 1_000.0);
     assert_eq!(PAPER.outcome_shedding(1_000.0, 1_000.0, free), PAPER.outcome(1_000.0));

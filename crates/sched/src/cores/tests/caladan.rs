@@ -6,7 +6,7 @@ const LC: TaskSpec = TaskSpec::critical(2);
 const BE: TaskSpec = TaskSpec::best_effort();
 
 #[test]
-fn be_has_what_lc_does_not_use() {
+fn be_gets_the_cores_that_lc_does_not_use() {
     let (mut assignment, mut caladan) = setup("caladan", (2, 2), &[LC, BE]);
     let idle = signals(&assignment, &[(0, 0), (9, 0)]);
     caladan.round(at(0), &idle, &mut assignment);
@@ -36,7 +36,7 @@ fn a_queue_older_than_the_threshold_takes_one_core_a_round() {
 
 //~ cores: C3: a queue older than the threshold takes one core per round, by the score of cores
 #[test]
-fn idle_siblings_are_preferred_then_another_tasks_then_the_core_used_last() {
+fn idle_siblings_are_preferred_then_siblings_of_other_tasks_then_the_last_used_core() {
     let (mut assignment, mut caladan) = setup("caladan", (3, 2), &[LC, LC]);
     assignment.set(at(0), CoreId(0), CoreState::Granted(TaskId(0)));
     assignment.set(at(0), CoreId(2), CoreState::Granted(TaskId(1)));
@@ -51,7 +51,7 @@ fn idle_siblings_are_preferred_then_another_tasks_then_the_core_used_last() {
 
 //~ cores: C3: a queue older than the threshold takes one core per round, by the score of cores
 #[test]
-fn be_never_takes_from_lc_but_takes_turns_with_be() {
+fn be_never_preempts_lc_but_alternates_with_be() {
     let (mut assignment, mut caladan) = setup("caladan", (1, 2), &[TaskSpec::critical(1), BE, BE]);
     assignment.set(at(0), CoreId(0), CoreState::Granted(TaskId(0)));
     assignment.set(at(0), CoreId(1), CoreState::Granted(TaskId(1)));
@@ -64,7 +64,7 @@ fn be_never_takes_from_lc_but_takes_turns_with_be() {
 
 //~ cores: C3: a queue older than the threshold takes one core per round, by the score of cores
 #[test]
-fn a_guarantee_takes_what_another_lc_has_beyond_its_own() {
+fn a_guarantee_preempts_cores_beyond_anothers_guarantee() {
     let (mut assignment, mut caladan) =
         setup("caladan", (2, 1), &[TaskSpec::critical(1), TaskSpec::critical(1)]);
     assignment.set(at(0), CoreId(0), CoreState::Granted(TaskId(0)));
@@ -78,7 +78,7 @@ fn a_guarantee_takes_what_another_lc_has_beyond_its_own() {
 
 //~ cores: a service with late requests takes a core before the longest wait
 #[test]
-fn who_is_behind_takes_a_core_whatever_waits_and_before_who_has_waited_longest() {
+fn a_task_behind_its_deadline_gets_a_core_before_the_longest_waiting_task() {
     for (delay_us, late, expected) in
         [(9, [false, false], "c"), (9, [true, false], "a"), (9_000, [false, true], "b")]
     {

@@ -29,7 +29,7 @@ const LC: CoreState = CoreState::Granted(TaskId(0));
 const BE: CoreState = CoreState::Granted(TaskId(1));
 
 #[test]
-fn lc_that_waits_with_no_core_left_is_raised_once_and_cleared_when_it_is_over() {
+fn lc_that_waits_without_a_free_core_raises_one_alarm_that_clears_afterwards() {
     let rounds = [(20, 0.0); 7].into_iter().chain([(5, 0.0); 9]);
     let queue = Contention::Queue(TaskId(0));
     let expected = [(4, Change::Raised(queue)), (10, Change::Cleared(queue))];

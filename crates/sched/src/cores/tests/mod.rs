@@ -215,7 +215,7 @@ proptest! {
 
     //~ cores: a task with work gets a core within the stated bound
     #[test]
-    fn nobody_with_work_starves_beyond_the_bound(
+    fn no_task_with_work_starves_beyond_the_bound(
         scenario in scenario(),
         busy in proptest::collection::vec((1_u32..40, 0_u64..40), 6),
     ) {
@@ -268,7 +268,7 @@ fn more_guarantees_than_cores_are_refused_with_both_numbers() {
 
 //~ cores: an unknown policy lists the known ones
 #[test]
-fn an_unknown_policy_lists_those_there_are() {
+fn an_unknown_policy_lists_the_valid_ones() {
     let assignment =
         CoreAssignment::new(Topology::regular(1, 2, 2).unwrap(), vec![TaskSpec::best_effort()]).unwrap();
     let error = by_name("caldan", &Settings::default(), &assignment).err().unwrap().to_string();
@@ -276,7 +276,7 @@ fn an_unknown_policy_lists_those_there_are() {
 }
 
 #[test]
-fn a_machine_may_have_odd_cores_no_lanes_to_share_and_several_sockets() {
+fn odd_cores_single_hyperthreads_and_several_sockets_are_supported() {
     let odd = Topology::of([(0, 0), (0, 0), (1, 0), (2, 1), (2, 1)]).unwrap();
     assert_eq!((odd.cores(), odd.physical_cores(), odd.sockets()), (5, 3, 2));
     assert_eq!(odd.siblings(CoreId(2)).count(), 0);

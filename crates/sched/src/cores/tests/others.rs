@@ -20,7 +20,7 @@ fn shenango_reacts_to_queues_only() {
 }
 
 #[test]
-fn elfen_keeps_be_from_the_siblings_of_lc() {
+fn elfen_keeps_be_off_the_siblings_of_lc() {
     let (mut assignment, mut elfen) = setup("elfen", (3, 2), &[TaskSpec::critical(2), BE]);
     let (idle, busy) = (signals(&assignment, &[(0, 0), (9, 0)]), signals(&assignment, &[(2, 50), (9, 0)]));
     rounds(&mut assignment, &mut *elfen, &idle, 2);
@@ -31,7 +31,7 @@ fn elfen_keeps_be_from_the_siblings_of_lc() {
 
 //~ cores: impossible guarantees are refused with both numbers
 #[test]
-fn elfen_refuses_more_guarantees_than_first_lanes() {
+fn elfen_refuses_more_guarantees_than_first_hyperthreads() {
     let assignment =
         CoreAssignment::new(Topology::regular(1, 2, 2).unwrap(), vec![TaskSpec::critical(3)]).unwrap();
     let error = by_name("elfen", &Settings::default(), &assignment).err().unwrap().to_string();
@@ -39,7 +39,7 @@ fn elfen_refuses_more_guarantees_than_first_lanes() {
 }
 
 #[test]
-fn static_keeps_idle_cores_and_be_takes_turns_on_too_few() {
+fn static_keeps_idle_cores_and_be_alternates_on_too_few() {
     let (mut assignment, mut fixed) = setup("static", (2, 2), &[TaskSpec::critical(3), BE, BE]);
     let idle = signals(&assignment, &[(0, 0), (9, 0), (9, 0)]);
     rounds(&mut assignment, &mut *fixed, &idle, 1);
@@ -49,7 +49,7 @@ fn static_keeps_idle_cores_and_be_takes_turns_on_too_few() {
 }
 
 #[test]
-fn linux_leaves_all_to_the_kernel() {
+fn linux_leaves_every_decision_to_the_kernel() {
     let (mut assignment, mut linux) = setup("linux", (2, 1), &[TaskSpec::critical(1), BE]);
     let signals = signals(&assignment, &[(1, 0), (1, 0)]);
     rounds(&mut assignment, &mut *linux, &signals, 1);
@@ -57,7 +57,7 @@ fn linux_leaves_all_to_the_kernel() {
 }
 
 #[test]
-fn parties_moves_one_physical_core_a_period_by_the_tail() {
+fn parties_moves_one_physical_core_a_period_by_tail_latency() {
     let (mut assignment, mut parties) = setup("parties", (4, 2), &[TaskSpec::critical(2), BE]);
     let mut signals = signals(&assignment, &[(1, 0), (9, 0)]);
     let mut round = 0;
@@ -77,7 +77,7 @@ fn parties_moves_one_physical_core_a_period_by_the_tail() {
 }
 
 #[test]
-fn parties_begins_with_whole_physical_cores_and_gives_them_all_up_to_its_guarantee() {
+fn parties_starts_with_whole_physical_cores_and_yields_all_beyond_its_guarantee() {
     // An equal share of ten is five.
     let (mut assignment, mut parties) = setup("parties", (5, 2), &[TaskSpec::critical(2), BE]);
     let mut signals = signals(&assignment, &[(1, 0), (9, 0)]);

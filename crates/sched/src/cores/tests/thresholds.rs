@@ -5,7 +5,7 @@
 use super::*;
 
 #[test]
-fn a_task_asks_for_a_core_by_the_threshold_that_it_has_now() {
+fn a_task_needs_a_core_by_its_current_threshold() {
     for name in ["caladan", "shenango"] {
         let (lc, be) = (TaskSpec::critical(1), TaskSpec::best_effort());
         let patient = TaskSpec { delay_max: Span::from_micros(50), ..lc.clone() };

@@ -156,7 +156,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
         #[test]
-        fn no_more_go_on_than_there_are_cores_none_is_left_unused_and_nobody_starves(
+        fn running_workers_equal_the_cores_and_none_starves(
             rounds in proptest::collection::vec((proptest::array::uniform4(any::<bool>()), 0usize..5), 1..200),
         ) {
             let (mut policy, step) = (ParkPolicy::new(4), Span::from_micros(50));

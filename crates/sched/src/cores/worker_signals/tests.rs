@@ -43,7 +43,7 @@ fn a_programs_delay_is_the_maximum_over_its_workers() {
 }
 
 #[test]
-fn an_uninitialised_page_has_no_slots_and_an_invalid_count_is_cut() {
+fn an_uninitialised_page_has_no_slots_and_an_invalid_count_is_clamped() {
     let page = SignalPage::new(1);
     page.head.slots.store(u32::MAX, Ordering::Relaxed);
     assert_eq!(page.slots().len(), WORKERS_MAX);

@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn workers_of_several_programs_are_one_crowd() {
+    fn workers_of_several_programs_are_scheduled_together() {
         let mut workers = three();
         let busy = |since| WorkerSignals { tasks: Some(since), ..WorkerSignals::default() };
         publish(&workers, 0, 1, busy(at(90)));
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn long_turns_go_on_when_all_workers_are_parked() {
+    fn long_turns_continue_when_all_workers_are_parked() {
         let mut workers = three();
         publish(&workers, 0, 0, WorkerSignals { tasks: Some(at(1)), long: 2, ..WorkerSignals::default() });
         assert_eq!(workers.sense(at(2)).runnable, 3);

@@ -57,7 +57,7 @@ fn workers_are_reserved_by_demand() {
 
 //~ dispatch: DARC reserves workers by demand, groups similar kinds, and short requests steal from long ones only
 #[test]
-fn kinds_of_similar_length_share_a_group_of_which_the_first_is_the_measure() {
+fn kinds_of_similar_length_share_a_group_measured_by_its_first() {
     let shares = [share(1, 100.0, 0.1), share(2, 119.0, 0.1), share(3, 121.0, 0.1), share(4, 145.0, 0.7)];
     let kinds = |r: Reservation| r.groups.into_iter().map(|g| g.kinds).collect::<Vec<_>>();
     let reservation = Reservation::new(&shares, 4, 1.2, |_| Priority::LOWEST);
@@ -109,7 +109,7 @@ fn short_requests_steal_from_long_ones_and_never_the_reverse() {
 
 //~ dispatch: DARC reserves workers by demand, groups similar kinds, and short requests steal from long ones only
 #[test]
-fn requests_of_unknown_kind_run_on_the_spillway_after_all_others() {
+fn requests_of_unknown_type_run_on_the_spillway_after_all_others() {
     let mut darc = profiled(DarcSettings::default(), 1, 100);
     darc.push(Time::ZERO, of(900, None)).unwrap();
     darc.push(Time::ZERO, of(901, Some(RequestType(77)))).unwrap();
@@ -169,7 +169,7 @@ proptest! {
     //~ dispatch: DARC bounds the number of request kinds, profiles exactly, and supports 256 workers
     /// Means, ratios and demands are those of the definition.
     #[test]
-    fn the_profile_is_what_arithmetic_says(samples in prop::collection::vec((0u16..6, 0u64..1_000_000), 1..200)) {
+    fn the_profile_agrees_with_the_arithmetic(samples in prop::collection::vec((0u16..6, 0u64..1_000_000), 1..200)) {
         let mut profile = Profile::default();
         samples.iter().for_each(|&(kind, ns)| profile.record(RequestType(kind), Span::from_nanos(ns)));
         let total: u64 = samples.iter().map(|s| s.1).sum();

@@ -26,7 +26,7 @@ fn a_list_steers_its_levels_and_leaves_the_others_to_everyone() {
 
 //~ mechanisms: M7: steered priorities stay on their workers under every policy; impossible lists are refused
 #[test]
-fn what_nobody_could_serve_is_refused_with_what_would_be_valid() {
+fn levels_without_a_worker_are_refused_with_the_valid_steering() {
     check(&[("low", &[])], Err("steering low: [] lists no worker; list workers of 0..=3"));
     check(&[("low", &[4])], Err("steering low: worker 4 is outside 0..=3"));
     check(

@@ -34,7 +34,7 @@ fn advertise(interface: &mut Interface, s: u64, prefix: Ipv6Addr, valid_s: u32, 
 }
 
 #[test]
-fn an_address_is_ours_after_nobody_claimed_it() {
+fn an_unclaimed_address_is_assigned() {
     let mut i = interface(InterfaceId::Eui64);
     let addr: Ipv6Addr = "fe80::ff:fe00:1".parse().unwrap();
     assert_eq!(dues(&mut i, 0), [Due::Probe(addr), Due::Solicit]);
@@ -44,7 +44,7 @@ fn an_address_is_ours_after_nobody_claimed_it() {
 }
 
 #[test]
-fn another_identifier_is_tried_when_one_is_taken_but_an_eui_64_is_given_up() {
+fn another_identifier_is_tried_after_a_conflict_but_not_for_an_eui_64() {
     for (id, tries) in [(InterfaceId::Stable, 4), (InterfaceId::Eui64, 1)] {
         let mut i = interface(id);
         let mut seen = Vec::new();
@@ -59,7 +59,7 @@ fn another_identifier_is_tried_when_one_is_taken_but_an_eui_64_is_given_up() {
 }
 
 #[test]
-fn a_prefix_makes_an_address_and_a_router_a_way_until_they_end() {
+fn a_prefix_yields_an_address_and_a_router_a_route_until_they_expire() {
     let mut i = interface(InterfaceId::Eui64);
     let far = Ipv6Addr::new(0x2001, 0xdb8, 9, 9, 0, 0, 0, 1);
     assert_eq!((i.next_hop(far), i.source(far)), (None, None));

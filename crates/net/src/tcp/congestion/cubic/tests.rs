@@ -177,7 +177,7 @@ fn average_windows_are_those_of_the_rfcs_tables() {
 }
 
 #[test]
-fn a_flow_that_lost_below_its_last_maximum_makes_room() {
+fn a_flow_with_a_loss_below_its_last_maximum_lowers_it() {
     let mut path = Path::after_loss(100, ms(20));
     assert_eq!(path.cc.w_max, 100_000);
     path.ack();
@@ -240,7 +240,7 @@ fn a_spurious_loss_is_undone() {
 }
 
 #[test]
-fn an_undo_that_comes_late_takes_nothing_back() {
+fn a_late_undo_restores_nothing() {
     let mut path = Path::after_loss(10, ms(100));
     while path.segments() < 20.0 {
         path.ack();
@@ -274,6 +274,6 @@ fn sending_resumes_with_the_initial_window() {
 }
 
 #[test]
-fn it_is_small() {
+fn a_controller_is_small() {
     assert!(size_of::<Cubic>() <= 96, "{}", size_of::<Cubic>());
 }
