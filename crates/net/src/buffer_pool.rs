@@ -21,7 +21,7 @@ pub struct BufferPool {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PoolStats {
     /// Requests for a buffer or a larger one.
-    pub asked: u64,
+    pub requests: u64,
     /// Requests served without the allocator.
     pub pooled: u64,
     /// Requests served by a small buffer.
@@ -32,14 +32,14 @@ impl PoolStats {
     /// Fraction served without the allocator, 0 to 1; 1 without requests.
     #[must_use]
     pub fn hit_rate(&self) -> f64 {
-        if self.asked == 0 { 1.0 } else { self.pooled as f64 / self.asked as f64 }
+        if self.requests == 0 { 1.0 } else { self.pooled as f64 / self.requests as f64 }
     }
 
     /// Sum of two pools' counts.
     #[must_use]
     pub const fn and(self, other: Self) -> Self {
-        let Self { asked, pooled, small } = other;
-        Self { asked: self.asked + asked, pooled: self.pooled + pooled, small: self.small + small }
+        let Self { requests, pooled, small } = other;
+        Self { requests: self.requests + requests, pooled: self.pooled + pooled, small: self.small + small }
     }
 }
 
@@ -56,14 +56,14 @@ impl BufferPool {
     /// An empty pool.
     #[must_use]
     pub const fn new() -> Self {
-        let uses = PoolStats { asked: 0, pooled: 0, small: 0 };
+        let uses = PoolStats { requests: 0, pooled: 0, small: 0 };
         Self { small: Vec::new(), large: Vec::new(), bytes: 0, uses }
     }
 
     /// An empty buffer with capacity for `len` bytes.
     #[inline]
     pub fn take(&mut self, len: usize) -> Vec<u8> {
-        self.uses.asked += 1;
+        self.uses.requests += 1;
         let small = len <= Self::SMALL;
         self.uses.small += u64::from(small);
         let free = if small { &mut self.small } else { &mut self.large };
@@ -84,14 +84,14 @@ impl BufferPool {
             larger.extend_from_slice(buffer);
             self.give(std::mem::replace(buffer, larger));
         } else {
-            self.uses.asked += 1;
+            self.uses.requests += 1;
             buffer.reserve(more);
         }
     }
 
     /// Counts a buffer that the allocator enlarged.
     pub fn missed(&mut self) {
-        self.uses.asked += 1;
+        self.uses.requests += 1;
     }
 
     /// Returns a buffer to the pool, whatever it contains.
@@ -133,7 +133,7 @@ mod tests {
         buffers.give(long);
         assert_eq!(buffers.take(257).capacity(), 2048);
         assert_eq!(buffers.take(1).capacity(), 256);
-        assert_eq!(buffers.uses(), PoolStats { asked: 4, pooled: 2, small: 2 });
+        assert_eq!(buffers.uses(), PoolStats { requests: 4, pooled: 2, small: 2 });
         assert_eq!(buffers.bytes(), 0);
     }
 
@@ -146,7 +146,7 @@ mod tests {
         buffer.extend_from_slice(b"abc");
         buffers.grow(&mut buffer, 400);
         assert_eq!((&buffer[..], buffer.capacity(), buffers.bytes()), (&b"abc"[..], 2048, 256));
-        assert_eq!(buffers.uses(), PoolStats { asked: 3, pooled: 1, small: 1 });
+        assert_eq!(buffers.uses(), PoolStats { requests: 3, pooled: 1, small: 1 });
     }
 
     #[test]

@@ -151,10 +151,10 @@ impl Endpoint {
     pub fn write(&mut self, around: &mut EndpointContext, now: Time, n: u64) -> u64 {
         let mut written = 0;
         while written < n {
-            let piece = CountingStore::zeroes(usize::try_from(n - written).unwrap_or(usize::MAX));
-            let taken = self.connection.write(&mut around.context(now, 0), piece).unwrap_or(0);
-            written += taken as u64;
-            if taken < piece.len() {
+            let zeroes = CountingStore::zeroes(usize::try_from(n - written).unwrap_or(usize::MAX));
+            let accepted = self.connection.write(&mut around.context(now, 0), zeroes).unwrap_or(0);
+            written += accepted as u64;
+            if accepted < zeroes.len() {
                 break;
             }
         }
@@ -165,7 +165,7 @@ impl Endpoint {
     /// once.
     pub fn on_segment(&mut self, around: &mut EndpointContext, now: Time, segment: &Segment<'_>, ecn: u8) {
         let meta = PacketMeta::new(now, segment.payload.len());
-        let verdicts = Verdicts { listener: None, default: None, meta: &meta, room: true };
+        let verdicts = Verdicts { listener: None, default: None, meta: &meta, has_space: true };
         // An endpoint sends no resets.
         let _ = self.connection.on_segment(&mut around.context(now, ecn), segment, &verdicts);
         while let Some(event) = around.events.pop_front() {

@@ -121,6 +121,6 @@ fn an_exchange_of_the_papers_mix_takes_four_pooled_buffers() {
     let uses = shard.buffers();
     println!("{frames} frames, {:.3} small; {uses:?}: hit rate {:.4}", small / frames, uses.hit_rate());
     assert!((0.55..0.62).contains(&(small / frames)), "the paper's mix has 0.583 small");
-    assert!((4 * answered..4 * answered + 100).contains(&uses.asked));
+    assert!((4 * answered..4 * answered + 100).contains(&uses.requests));
     assert!(uses.hit_rate() >= 0.9);
 }

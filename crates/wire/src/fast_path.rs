@@ -66,13 +66,13 @@ impl<'a> FastPathFrame<'a> {
         let (source, target) = (addr(head, IP + 12), addr(head, IP + 16));
         let target_mac = *head.first_chunk()?;
         // EtherType, IP version and header length in one comparison.
-        let everyday = be32(head, 12) >> 8 == 0x08_0045
+        let is_common = be32(head, 12) >> 8 == 0x08_0045
             && be16(head, IP + 6) & ipv4::MORE_OR_OFFSET == 0
             && head[IP + 9] == tcp::PROTOCOL
             && head[TCP + 12] & 0xf0 == TCP_WORDS
             && be32(head, TCP + 20) == OPTION
             && (target_mac, target) == host;
-        if !everyday || total_len < HEADERS_LEN - IP {
+        if !is_common || total_len < HEADERS_LEN - IP {
             return None;
         }
         let segment = frame.get(TCP..IP + total_len)?;
@@ -183,7 +183,7 @@ mod tests {
 
     type Fields = ((Mac, Mac, u32, u32, u8, u8, u8), (u16, u16, u32, u32, u8, u16), (u32, u32));
 
-    fn everyday(fields: Fields, payload: &[u8]) -> FastPathFrame<'_> {
+    fn is_common(fields: Fields, payload: &[u8]) -> FastPathFrame<'_> {
         let ((target_mac, source_mac, source, target, dscp, ecn, ttl), segment, (value, echo)) = fields;
         let (source_port, target_port, seq, ack, flags, window) = segment;
         let ip = ipv4::Header {
@@ -218,7 +218,7 @@ mod tests {
             offloaded in any::<bool>(),
             padding in 0usize..20,
         ) {
-            let frame = everyday(fields, &payload);
+            let frame = is_common(fields, &payload);
             let mut bytes = vec![0xaa; frame.len()];
             frame.emit(&mut bytes, offloaded);
             prop_assert_eq!(&bytes, &write(&frame, offloaded));
@@ -236,7 +236,7 @@ mod tests {
             len in 0usize..HEADERS_LEN + 60,
             verify in any::<bool>(),
         ) {
-            let mut bytes = write(&everyday(fields, &payload), false);
+            let mut bytes = write(&is_common(fields, &payload), false);
             for (at, byte) in damage {
                 bytes[at] = byte;
             }

@@ -35,7 +35,7 @@ pub(super) fn print(stats: &Stats, proto: Proto, guarded: bool) {
     if c.requests > 0 {
         println!("{}", waits(stats));
         let uses = stats.buffers;
-        let (share, asked) = (uses.hit_rate() * 100.0, uses.asked);
+        let (share, asked) = (uses.hit_rate() * 100.0, uses.requests);
         println!("buffer pool: {share:.1} % of {asked} allocations reused, {} small buffers", uses.small);
     }
 }
@@ -108,7 +108,7 @@ fn shard(stats: &Stats) -> Value {
         "responses": c.responses,
         "resets": c.aborted,
         "guard": { "classes": classes.collect::<Vec<_>>(), "delay_ns": spread(&stats.delay) },
-        "buffers": { "asked": uses.asked, "pooled": uses.pooled, "small": uses.small, "hit_rate": uses.hit_rate() },
+        "buffers": { "asked": uses.requests, "pooled": uses.pooled, "small": uses.small, "hit_rate": uses.hit_rate() },
         "waits": stages.collect::<Vec<_>>(),
     })
 }

@@ -248,26 +248,26 @@ impl<D: Device> Device for FaultInjector<D> {
         if self.sending.next().is_some_and(|due| due <= now) {
             return Err(Full);
         }
-        let mut fate = self.decided.take().unwrap_or_else(|| self.sending.faults.decide(now, len));
-        if matches!(fate, FaultAction::Arrives { flipped: Some(_), .. }) && self.offloads().tx_checksum {
+        let mut action = self.decided.take().unwrap_or_else(|| self.sending.faults.decide(now, len));
+        if matches!(action, FaultAction::Arrives { flipped: Some(_), .. }) && self.offloads().tx_checksum {
             // The device would checksum the corrupted bytes; the receiver would drop the frame.
-            fate = FaultAction::Lost;
+            action = FaultAction::Lost;
         }
-        if let FaultAction::Arrives { at, flipped, again: None } = fate
+        if let FaultAction::Arrives { at, flipped, again: None } = action
             && at <= now
         {
             let sent = self.device.transmit(now, len, &mut |buf| {
                 fill(buf);
                 flip(buf, flipped);
             });
-            self.decided = sent.is_err().then_some(fate);
+            self.decided = sent.is_err().then_some(action);
             return sent;
         }
         let mut bytes = self.spare.pop().unwrap_or_default();
         bytes.clear();
         bytes.resize(len, 0);
         fill(&mut bytes);
-        match fate {
+        match action {
             FaultAction::Lost => self.give(bytes),
             FaultAction::Arrives { at, flipped, again } => {
                 flip(&mut bytes, flipped);

@@ -58,23 +58,23 @@ pub fn pair(frames: usize, frame_len_max: usize) -> (MemoryDevice, MemoryDevice)
         }
         (full, (recycling, returned))
     };
-    let ((there, arriving_there), (recycling_there, returned_here)) = direction();
+    let ((far, arriving_there), (recycling_there, returned_here)) = direction();
     let ((back, arriving_here), (recycling_here, returned_there)) = direction();
-    let here = MemoryDevice {
+    let near = MemoryDevice {
         frame_len_max,
-        sending: there,
+        sending: far,
         returned: returned_here,
         received: arriving_here,
         recycling: recycling_here,
     };
-    let there = MemoryDevice {
+    let far = MemoryDevice {
         frame_len_max,
         sending: back,
         returned: returned_there,
         received: arriving_there,
         recycling: recycling_there,
     };
-    (here, there)
+    (near, far)
 }
 
 impl MemoryDevice {

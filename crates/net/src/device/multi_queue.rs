@@ -15,7 +15,7 @@ use super::{Device, Full, Offloads, Received, Waker};
 pub struct MultiQueue<D> {
     devices: Vec<D>,
     /// Device polled now, and frames left of its batch.
-    turn: usize,
+    next: usize,
     left: u32,
 }
 
@@ -44,19 +44,19 @@ impl<D: Device> MultiQueue<D> {
     #[must_use]
     pub fn new(devices: Vec<D>) -> Self {
         assert!(!devices.is_empty(), "a multi-queue device needs a device");
-        Self { devices, turn: 0, left: BATCH }
+        Self { devices, next: 0, left: BATCH }
     }
 
     fn pass_on(&mut self) {
-        self.turn = (self.turn + 1) % self.devices.len();
+        self.next = (self.next + 1) % self.devices.len();
         self.left = BATCH;
     }
 
     /// Sends by the current device, or by the next that has space: a full one has written nothing.
     fn first_with_room(&mut self, mut send: impl FnMut(&mut D) -> Result<(), Full>) -> Result<(), Full> {
         let count = self.devices.len();
-        let room = (0..count).any(|n| send(&mut self.devices[(self.turn + n) % count]).is_ok());
-        if room { Ok(()) } else { Err(Full) }
+        let is_sent = (0..count).any(|n| send(&mut self.devices[(self.next + n) % count]).is_ok());
+        if is_sent { Ok(()) } else { Err(Full) }
     }
 }
 
@@ -68,9 +68,9 @@ impl<D: Device> Device for MultiQueue<D> {
             if self.left == 0 {
                 self.pass_on();
             }
-            if let Some(Received { frame, arrived, checked }) = self.devices[self.turn].receive(now) {
+            if let Some(Received { frame, arrived, checked }) = self.devices[self.next].receive(now) {
                 self.left -= 1;
-                let frame = MergedFrame { frame, from: self.turn };
+                let frame = MergedFrame { frame, from: self.next };
                 return Some(Received { frame, arrived, checked });
             }
             self.pass_on();
@@ -118,7 +118,7 @@ impl<D: Device> Device for MultiQueue<D> {
     fn wait(&mut self, span: Span) {
         let devices = self.devices.len() as u64;
         let part = if devices == 1 { span } else { Span::from_nanos(span.min(GLANCE).as_nanos() / devices) };
-        self.devices[self.turn].wait(part);
+        self.devices[self.next].wait(part);
         self.pass_on();
     }
 

@@ -155,11 +155,11 @@ impl<F> RxBuffer<F> {
 struct Levels<F> {
     queue: Strict<Fifo<Queued<F>>>,
     /// Per connection with frames of its priority: at most one per waiting frame.
-    together: HashMap<ConnId, Together, BuildHasherDefault<DefaultHasher>>,
+    together: HashMap<ConnId, FlowState, BuildHasherDefault<DefaultHasher>>,
 }
 
 /// Waiting frames with the priority of one connection.
-struct Together {
+struct FlowState {
     frames: u32,
     /// Highest level number among them: no later frame is more urgent.
     level: Priority,
@@ -168,8 +168,8 @@ struct Together {
 impl<F> Levels<F> {
     fn push(&mut self, now: Time, mut entry: Queued<F>) -> PushResult<Queued<F>> {
         if let FramePriority { level, of: Some(connection) } = entry.turn {
-            let alone = Together { frames: 0, level };
-            let together = self.together.entry(connection).or_insert(alone);
+            let single = FlowState { frames: 0, level };
+            let together = self.together.entry(connection).or_insert(single);
             together.frames += 1;
             // The larger level is the less urgent one.
             together.level = together.level.max(level);

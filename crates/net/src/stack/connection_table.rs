@@ -199,9 +199,9 @@ impl ConnectionTable {
     /// Makes slot `index` findable.
     pub(crate) fn link(&mut self, hash: u64, index: u32) {
         if (self.linked + 1) * 4 > self.table.len() * 3 {
-            let old = std::mem::take(&mut self.table);
-            self.table = vec![EMPTY; old.len() * 2];
-            old.into_iter().filter(|e| e.index != EMPTY.index).for_each(|e| self.place(e));
+            let previous = std::mem::take(&mut self.table);
+            self.table = vec![EMPTY; previous.len() * 2];
+            previous.into_iter().filter(|e| e.index != EMPTY.index).for_each(|e| self.place(e));
         }
         self.place(Entry { hash: hash as u32, index });
         self.linked += 1;
@@ -256,8 +256,8 @@ mod tests {
     use wire::tcp::Seq;
 
     fn tuple(remote_port: u16) -> FourTuple {
-        let here = Ipv4Addr::LOCALHOST.into();
-        FourTuple { local: here, local_port: 80, remote: here, remote_port }
+        let local = Ipv4Addr::LOCALHOST.into();
+        FourTuple { local, local_port: 80, remote: local, remote_port }
     }
 
     /// Number of `tuples` in the fullest of `places` buckets under `secret`.

@@ -81,8 +81,8 @@ impl Stack {
     /// wait until the next call, so that a response may carry them. An owner that goes idle calls
     /// [`Stack::egress`], which sends them.
     pub fn egress_early<D: Device>(&mut self, now: Time, device: &mut D) -> usize {
-        self.owe_waiting_acks(now, self.waiting_acks_old);
-        self.waiting_acks_old = self.waiting_acks.len();
+        self.owe_waiting_acks(now, self.waiting_acks_aged);
+        self.waiting_acks_aged = self.waiting_acks.len();
         self.send_due(now, device)
     }
 
@@ -97,7 +97,7 @@ impl Stack {
                 self.ready.enqueue(now, connection, index);
             }
         }
-        self.waiting_acks_old = 0;
+        self.waiting_acks_aged = 0;
     }
 
     /// Enlarges windows that were reduced for lack of memory.
@@ -115,23 +115,24 @@ impl Stack {
     fn send_due<D: Device>(&mut self, now: Time, device: &mut D) -> usize {
         let before = self.counters.frames_sent;
         self.restore_windows(now);
-        let mut room = self.replies.is_empty() || self.send_replies(now, device).is_ok();
-        room = room && (!self.udp.outbox.wants_egress() || self.send_datagrams(now, device).is_ok());
-        while room {
+        let mut has_space = self.replies.is_empty() || self.send_replies(now, device).is_ok();
+        has_space =
+            has_space && (!self.udp.outbox.wants_egress() || self.send_datagrams(now, device).is_ok());
+        while has_space {
             let flows = &mut self.flows;
             let Some(mut turn) = self.ready.next(now, |index| flows.places(index)) else {
                 self.ready.caught_up();
                 break;
             };
-            if !turn.bare && self.transmit_fast_path(now, device, turn.index) {
+            if !turn.acks_only && self.transmit_fast_path(now, device, turn.index) {
                 continue;
             }
-            if self.take_turn(now, device, &mut turn).is_err() {
+            if self.send_turn(now, device, &mut turn).is_err() {
                 self.ready.suspend(turn);
-                room = false;
+                has_space = false;
             }
         }
-        if room && !self.replies.is_empty() {
+        if has_space && !self.replies.is_empty() {
             // Connections may have queued address resolution requests.
             let _ = self.send_replies(now, device);
         }
@@ -142,16 +143,17 @@ impl Stack {
     /// Sends within a connection's transmit opportunity; a connection with more to send is queued
     /// again.
     #[inline(never)]
-    fn take_turn<D: Device>(&mut self, now: Time, device: &mut D, turn: &mut TxTurn) -> Result<(), Full> {
+    fn send_turn<D: Device>(&mut self, now: Time, device: &mut D, turn: &mut TxTurn) -> Result<(), Full> {
         let index = turn.index;
         let Some((id, connection)) = self.flows.at(index) else { return Ok(()) };
         // Data carries the acknowledgement, unless the data has to wait.
-        if turn.bare && connection.wants_data() && !self.ready.is_behind() {
+        if turn.acks_only && connection.wants_data() && !self.ready.is_behind() {
             return Ok(());
         }
-        let (config, bare) = (&self.config, turn.bare);
-        let next =
-            |connection: &Connection| if bare { connection.plan_ack() } else { connection.plan(now, config) };
+        let (config, acks_only) = (&self.config, turn.acks_only);
+        let next = |connection: &Connection| {
+            if acks_only { connection.plan_ack() } else { connection.plan(now, config) }
+        };
         let mut plan = next(connection);
         let mut sent = Ok(());
         if plan.is_some() {
@@ -206,7 +208,7 @@ impl Stack {
             }
         }
         match plan {
-            None if turn.bare => {}
+            None if turn.acks_only => {}
             None => connection.wait_for_window(now, config),
             Some(_) if sent.is_ok() => self.ready.enqueue(now, connection, index),
             Some(_) => {}

@@ -49,17 +49,17 @@ pub(super) struct FastOpenOffer {
     /// True if the SYN's data may be delivered.
     pub(super) good: bool,
     /// True if the SYN-ACK carries a cookie.
-    pub(super) gives: bool,
+    pub(super) sends_cookie: bool,
 }
 
 impl FastOpenOffer {
     /// Result of the option of SYN `s` at listener `l`.
     pub(super) fn of(s: &Segment<'_>, tuple: &FourTuple, now: Time, secret: &[u8; 16], l: &Listener) -> Self {
-        let Some(shown) = s.options.fast_open.filter(|_| l.fast_open_max > 0) else {
-            return Self { good: false, gives: false };
+        let Some(received) = s.options.fast_open.filter(|_| l.fast_open_max > 0) else {
+            return Self { good: false, sends_cookie: false };
         };
-        let age = (0..2).find(|age| cookie(secret, tuple, now, *age) == shown);
-        Self { good: age.is_some() && l.fast_open < l.fast_open_max, gives: age != Some(0) }
+        let age = (0..2).find(|age| cookie(secret, tuple, now, *age) == received);
+        Self { good: age.is_some() && l.fast_open < l.fast_open_max, sends_cookie: age != Some(0) }
     }
 }
 
@@ -109,22 +109,22 @@ impl Stack {
         let conn = self.connect(now, remote, local_port)?;
         let cookie = match self.config.fast_open_cookies {
             0 => None,
-            _ => Some(self.jar.take(remote.ip()).unwrap_or((FastOpen::REQUEST, 0))),
+            _ => Some(self.cookie_cache.take(remote.ip()).unwrap_or((FastOpen::REQUEST, 0))),
         };
-        let taken = self.call(now, conn, |connection, cx| {
-            let taken = connection.write(cx, data).unwrap_or(0);
+        let written = self.call(now, conn, |connection, cx| {
+            let written = connection.write(cx, data).unwrap_or(0);
             if let Some((cookie, mss)) = cookie {
                 connection.open_fast(cookie, mss);
             }
-            taken
+            written
         });
-        Ok((conn, taken.unwrap_or(0)))
+        Ok((conn, written.unwrap_or(0)))
     }
 
     /// Number of cached cookies.
     #[must_use]
     pub fn fast_open_cookies(&self) -> usize {
-        self.jar.len()
+        self.cookie_cache.len()
     }
 }
 
@@ -135,18 +135,18 @@ mod tests {
 
     #[test]
     fn cookie_cache_is_bounded_and_evicts_the_oldest() {
-        let mut jar = CookieCache::default();
+        let mut cookie_cache = CookieCache::default();
         let server = |n: u32| IpAddr::V4(Ipv4Addr::from_bits(n));
         let cookie = |n: u8| FastOpen::new(&[n; 8]).unwrap();
-        (0..10).for_each(|n| jar.put(server(n), cookie(n as u8), 1460, 4));
-        jar.put(server(6), cookie(66), 1460, 4);
+        (0..10).for_each(|n| cookie_cache.put(server(n), cookie(n as u8), 1460, 4));
+        cookie_cache.put(server(6), cookie(66), 1460, 4);
         assert_eq!(
-            (jar.len(), jar.take(server(5)), jar.take(server(6))),
+            (cookie_cache.len(), cookie_cache.take(server(5)), cookie_cache.take(server(6))),
             (4, None, Some((cookie(66), 1460)))
         );
-        assert_eq!(jar.take(server(6)), None, "until it is put back");
-        jar.put(server(1), cookie(1), 1460, 0);
-        assert_eq!(jar.take(server(1)), None);
+        assert_eq!(cookie_cache.take(server(6)), None, "until it is put back");
+        cookie_cache.put(server(1), cookie(1), 1460, 0);
+        assert_eq!(cookie_cache.take(server(1)), None);
     }
 
     #[test]

@@ -14,7 +14,7 @@ use super::ip::demux::Arrived;
 use super::ip::interface::Interface;
 use super::ip::is_group;
 use super::listener::{Listener, fast_open_ends};
-use super::{CloseReason, Config, HASH_FLOW, Stack, connection_table, look_after};
+use super::{CloseReason, Config, HASH_FLOW, Stack, connection_table, update_timers};
 use crate::device::{Device, Received};
 use crate::driver::FramePriority;
 use crate::tcp::{Connection, SegmentOutcome, State, Verdicts};
@@ -49,19 +49,18 @@ impl Stack {
     }
 
     fn on_frame(&mut self, now: Time, frame: &[u8], meta: &PacketMeta) -> Result<(), Malformed> {
-        if let Some(everyday) =
-            FastPathFrame::parse(frame, (self.config.mac, self.config.addr), !meta.checked)
-            && is_sender(&self.config, everyday.ip.source)
-            && everyday.ip.source != self.config.addr
+        if let Some(common) = FastPathFrame::parse(frame, (self.config.mac, self.config.addr), !meta.checked)
+            && is_sender(&self.config, common.ip.source)
+            && common.ip.source != self.config.addr
         {
             let tuple = FourTuple {
-                local: everyday.ip.target.into(),
-                local_port: everyday.target_port,
-                remote: everyday.ip.source.into(),
-                remote_port: everyday.source_port,
+                local: common.ip.target.into(),
+                local_port: common.target_port,
+                remote: common.ip.source.into(),
+                remote_port: common.source_port,
             };
-            let ip = IpFields { ecn: everyday.ip.ecn, hops: everyday.ip.ttl };
-            self.on_segment(now, tuple, &everyday.segment(), ip, everyday.source_mac, meta);
+            let ip = IpFields { ecn: common.ip.ecn, hops: common.ip.ttl };
+            self.on_segment(now, tuple, &common.segment(), ip, common.source_mac, meta);
             return Ok(());
         }
         self.on_any_frame(now, frame, meta)
@@ -100,12 +99,12 @@ impl Stack {
     ) -> Result<(), Malformed> {
         let packet = ipv4::Packet::parse(bytes)?;
         let (source, target) = (packet.source, packet.target);
-        if target != self.config.addr && !self.hears(target, packet.protocol, group) {
+        if target != self.config.addr && !self.accepts_other(target, packet.protocol, group) {
             self.counters.not_for_us += 1;
             return Ok(());
         }
-        let is_nobody = source.is_unspecified();
-        if !is_nobody && (source == self.config.addr || !is_sender(&self.config, source)) {
+        let is_unspecified = source.is_unspecified();
+        if !is_unspecified && (source == self.config.addr || !is_sender(&self.config, source)) {
             return Err(Malformed::BadAddress);
         }
         if packet.protocol == Protocol::Tcp && packet.fragment.is_none() && !group && !source.is_unspecified()
@@ -130,7 +129,7 @@ impl Stack {
             return Err(Malformed::BadAddress);
         }
         match packet.fragment {
-            Some(fragment) => self.on_piece(now, &upper, fragment, &arrived),
+            Some(fragment) => self.on_fragment(now, &upper, fragment, &arrived),
             None => self.on_upper(now, &upper, &arrived),
         }
     }
@@ -138,21 +137,21 @@ impl Stack {
     /// True if a packet to an IPv4 address other than this host's is accepted: a broadcast
     /// datagram, or any datagram while DHCP requests an address.
     #[cold]
-    fn hears(&self, target: Ipv4Addr, protocol: Protocol, group: bool) -> bool {
+    fn accepts_other(&self, target: Ipv4Addr, protocol: Protocol, group: bool) -> bool {
         let Config { addr, prefix, .. } = self.config;
-        let everybody =
+        let broadcast =
             Ipv4Addr::from_bits(addr.to_bits() | u32::MAX.checked_shr(prefix.into()).unwrap_or(0));
         protocol == Protocol::Udp
-            && (addr.is_unspecified() && self.asks_for_address()
-                || group && (target.is_broadcast() || target == everybody))
+            && (addr.is_unspecified() && self.requests_address()
+                || group && (target.is_broadcast() || target == broadcast))
     }
 
     fn on_packet6(&mut self, now: Time, bytes: &[u8], from: Mac, meta: &PacketMeta) -> Result<(), Malformed> {
         let packet = ipv6::Packet::parse(bytes)?;
         let (source, target) = (packet.source, packet.target);
         let group = target.is_multicast();
-        let heard = |v6: &&Interface| if group { v6.listens_to(target) } else { v6.owns(target) };
-        let Some(v6) = self.ip.v6.as_deref().filter(heard) else {
+        let accepts = |v6: &&Interface| if group { v6.listens_to(target) } else { v6.owns(target) };
+        let Some(v6) = self.ip.v6.as_deref().filter(accepts) else {
             self.counters.not_for_us += 1;
             return Ok(());
         };
@@ -164,7 +163,7 @@ impl Stack {
         let marks = TrafficClass { dscp, ecn };
         let upper = Packet { source: source.into(), target: target.into(), protocol, marks, hops, payload };
         match packet.fragment {
-            Some(fragment) => self.on_piece(now, &upper, fragment, &arrived),
+            Some(fragment) => self.on_fragment(now, &upper, fragment, &arrived),
             None => self.on_upper(now, &upper, &arrived),
         }
     }
@@ -187,10 +186,10 @@ impl Stack {
         }
         let ecn = ip.ecn;
         let arrival = if connection.state == State::Established {
-            self.hear(now, index, s, ecn, meta)
-        } else if connection.gives_way_to(s) && self.ports.contains_key(&tuple.local_port) {
+            self.deliver(now, index, s, ecn, meta)
+        } else if connection.is_replaced_by(s) && self.ports.contains_key(&tuple.local_port) {
             let ended = connection.snd_nxt;
-            self.give_way(now, index);
+            self.replace_time_wait(now, index);
             self.on_stray(now, tuple, s, ip, from, meta);
             if let Some(next) = self.flows.find(self.hash(&tuple), &tuple)
                 && let Some((_, connection)) = self.flows.at(next)
@@ -199,9 +198,9 @@ impl Stack {
             }
             return;
         } else {
-            self.hear_opening(now, index, s, ecn, meta)
+            self.deliver_opening(now, index, s, ecn, meta)
         };
-        self.follow_up(now, index);
+        self.update_queues(now, index);
         match arrival {
             SegmentOutcome::Done => {}
             SegmentOutcome::Refuse => self.refuse(&tuple, s, from),
@@ -239,21 +238,28 @@ impl Stack {
     #[must_use]
     #[inline]
     pub fn has_priorities(&self) -> bool {
-        self.tells_apart
+        self.has_levels
     }
 
     /// Delivers `s` to the connection in slot `index`.
     #[inline]
-    fn hear(&mut self, now: Time, index: u32, s: &Segment<'_>, ecn: u8, meta: &PacketMeta) -> SegmentOutcome {
+    fn deliver(
+        &mut self,
+        now: Time,
+        index: u32,
+        s: &Segment<'_>,
+        ecn: u8,
+        meta: &PacketMeta,
+    ) -> SegmentOutcome {
         let Some((id, connection)) = self.flows.at(index) else { return SegmentOutcome::Done };
         let verdicts = verdicts(connection, &self.listeners, &self.config, meta);
         connection.on_segment(&mut context!(self, now, id, meta, ecn), s, &verdicts)
     }
 
-    /// As [`Stack::hear`] for a connection that is not established: updates its listener, or the
+    /// As [`Stack::deliver`] for a connection that is not established: updates its listener, or the
     /// [`CookieCache`](super::fast_open::CookieCache), with the result.
     #[inline(never)]
-    fn hear_opening(
+    fn deliver_opening(
         &mut self,
         now: Time,
         index: u32,
@@ -277,7 +283,7 @@ impl Stack {
             && let Some(cookie) = connection.learned(s, s.ack != iss + 1)
         {
             let mss = s.options.mss.unwrap_or(Connection::mss_default(&connection.tuple));
-            self.jar.put(connection.tuple.remote, cookie, mss, self.config.fast_open_cookies);
+            self.cookie_cache.put(connection.tuple.remote, cookie, mss, self.config.fast_open_cookies);
         }
         fast_open_ends(connection, &mut self.listeners);
         arrival
@@ -285,7 +291,7 @@ impl Stack {
 
     /// Ends the connection in TIME-WAIT in slot `index` in favour of a new one.
     #[cold]
-    fn give_way(&mut self, now: Time, index: u32) {
+    fn replace_time_wait(&mut self, now: Time, index: u32) {
         let Some((id, connection)) = self.flows.at(index) else { return };
         connection.end(&mut context!(self, now, id), CloseReason::Finished);
         self.counters.time_wait_reused += 1;
@@ -294,9 +300,9 @@ impl Stack {
 
     /// Updates queues and timers after a segment for the connection in slot `index`.
     #[inline]
-    fn follow_up(&mut self, now: Time, index: u32) {
+    fn update_queues(&mut self, now: Time, index: u32) {
         let Some((id, connection)) = self.flows.at(index) else { return };
-        self.tells_apart |= connection.transmit.level != Priority::LOWEST;
+        self.has_levels |= connection.transmit.level != Priority::LOWEST;
         if connection.flags.ack_waits && !connection.flags.ack_listed {
             connection.flags.ack_listed = true;
             self.waiting_acks.push_back(index);
@@ -304,7 +310,7 @@ impl Stack {
         if connection.state.is_ending() {
             self.settle_closed(now, id);
         } else {
-            look_after(now, &mut self.ready, &mut self.timers, &self.config, connection, index);
+            update_timers(now, &mut self.ready, &mut self.timers, &self.config, connection, index);
         }
     }
 }
@@ -322,7 +328,7 @@ fn verdicts<'a>(
         listener: listener.and_then(|l| l.classifier.as_ref()),
         default: config.classifier.as_ref(),
         meta,
-        room: listener.is_none_or(Listener::has_room),
+        has_space: listener.is_none_or(Listener::has_space),
     }
 }
 
@@ -330,6 +336,6 @@ fn verdicts<'a>(
 #[inline]
 fn is_sender(config: &Config, addr: Ipv4Addr) -> bool {
     let hosts = u32::MAX.checked_shr(config.prefix.into()).unwrap_or(0);
-    let everybody = hosts > 1 && addr.to_bits() == config.addr.to_bits() | hosts;
-    !(everybody || addr.is_multicast() || addr.is_broadcast() || addr.is_unspecified() || addr.is_loopback())
+    let broadcast = hosts > 1 && addr.to_bits() == config.addr.to_bits() | hosts;
+    !(broadcast || addr.is_multicast() || addr.is_broadcast() || addr.is_unspecified() || addr.is_loopback())
 }

@@ -82,7 +82,7 @@ impl Listener {
 
     /// True if the accept queue has space.
     #[inline]
-    pub(super) fn has_room(&self) -> bool {
+    pub(super) fn has_space(&self) -> bool {
         self.accepted < self.accepted_max
     }
 
@@ -142,7 +142,7 @@ impl Stack {
             self.counters.hops_min_drops += 1;
             return;
         }
-        if !listener.has_room() {
+        if !listener.has_space() {
             self.counters.accept_drops += 1;
             return;
         }
@@ -166,7 +166,7 @@ impl Stack {
         connection.hops = hops;
         connection.accept(index, s, &self.config);
         connection.set_level(meta.priority.unwrap_or_default());
-        connection.flags.gives_cookie = offer.gives;
+        connection.flags.sends_cookie = offer.sends_cookie;
         let id = self.add(connection);
         if offer.good {
             self.open_fast(now, id, index, s, meta);
@@ -183,7 +183,7 @@ impl Stack {
         let Some((_, connection)) = self.flows.at(id.index) else { return };
         let mut cx = context!(self, now, id, meta, 0);
         let (own, default) = (listener.classifier.as_ref(), self.config.classifier.as_ref());
-        connection.deliver_early(&mut cx, s, &Verdicts { listener: own, default, meta, room: true });
+        connection.deliver_early(&mut cx, s, &Verdicts { listener: own, default, meta, has_space: true });
     }
 
     /// Answers the SYN `s` with a cookie, in a packet with hop limit `hops`.
@@ -226,7 +226,7 @@ impl Stack {
             return Cookie::None;
         };
         let listener = &mut self.listeners[usize::from(index)];
-        if !listener.has_room() || self.flows.len() >= self.config.connections_max {
+        if !listener.has_space() || self.flows.len() >= self.config.connections_max {
             self.counters.accept_drops += 1;
             return Cookie::NoRoom;
         }

@@ -68,6 +68,8 @@ mod config;
 mod connection_table;
 mod cookies;
 mod counters;
+#[cfg(test)]
+pub(crate) mod differential;
 mod egress;
 mod event;
 pub(crate) mod fast_open;
@@ -77,8 +79,6 @@ mod listener;
 mod neighbors;
 mod socket_api;
 mod timers;
-#[cfg(test)]
-pub(crate) mod twins;
 mod tx_fast_path;
 mod tx_scheduler;
 mod udp;
@@ -105,7 +105,7 @@ use fast_open::CookieCache;
 use ip::Ip;
 use listener::Listener;
 use neighbors::Neighbors;
-use timers::{look_after, set_timer};
+use timers::{set_timer, update_timers};
 use tx_scheduler::TxScheduler;
 use udp::Udp;
 
@@ -123,23 +123,23 @@ pub struct Stack {
     ready: TxScheduler,
     replies: VecDeque<Reply>,
     /// Connections (by slot) whose acknowledgement waits for a response; the first
-    /// `waiting_acks_old` of them have waited since before the owner's last egress.
+    /// `waiting_acks_aged` of them have waited since before the owner's last egress.
     waiting_acks: VecDeque<u32>,
-    waiting_acks_old: usize,
+    waiting_acks_aged: usize,
     pool: Pool,
     counters: Counters,
     challenges: Challenges,
     /// End of the validity of the last cookie sent.
     cookies_until: Time,
     /// Fast Open cookies of servers.
-    jar: CookieCache,
+    cookie_cache: CookieCache,
     /// Connections in TIME-WAIT by age; some may have ended already.
     time_wait: VecDeque<ConnId>,
     ports_tried: u16,
     /// Slot of the latest segment's connection, a cache for the next segment.
     recent: u32,
     /// True once a connection has been above the lowest priority.
-    tells_apart: bool,
+    has_levels: bool,
 }
 
 /// Number of listeners from which unused closed ones are searched for and reused.
@@ -173,17 +173,17 @@ impl Stack {
             events: VecDeque::new(),
             replies: VecDeque::new(),
             waiting_acks: VecDeque::new(),
-            waiting_acks_old: 0,
+            waiting_acks_aged: 0,
             pool: Pool::bounded(config.memory_max),
             counters: Counters::default(),
             challenges: Challenges::default(),
             cookies_until: Time::ZERO,
-            jar: CookieCache::default(),
+            cookie_cache: CookieCache::default(),
             config,
             time_wait: VecDeque::new(),
             ports_tried: 0,
             recent: 0,
-            tells_apart: false,
+            has_levels: false,
         }
     }
 
@@ -211,8 +211,8 @@ impl Stack {
             return Err(ListenError::PortInUse(port));
         }
         let listener = Listener::new(options);
-        let free = self.listeners.iter().position(|old| old.is_replaced_by(&listener));
-        let free = free.or_else(|| self.listener_of_nobody());
+        let free = self.listeners.iter().position(|closed| closed.is_replaced_by(&listener));
+        let free = free.or_else(|| self.unused_listener());
         let index = free.unwrap_or(self.listeners.len());
         // A connection stores one more than it.
         let short = u16::try_from(index).ok().filter(|index| *index < u16::MAX);
@@ -227,7 +227,7 @@ impl Stack {
 
     /// Closed listener that no connection uses, searched for only from [`LISTENERS_KEPT`] listeners
     /// on.
-    fn listener_of_nobody(&self) -> Option<usize> {
+    fn unused_listener(&self) -> Option<usize> {
         if self.listeners.len() < LISTENERS_KEPT {
             return None;
         }

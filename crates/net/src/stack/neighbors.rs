@@ -22,9 +22,9 @@ struct Neighbor {
     /// Contradicted by another host, or the peer does not respond: to be verified soon.
     doubted: bool,
     /// Requests sent without an answer.
-    asked: u8,
+    requests: u8,
     /// Time of the next request or of giving up; `Time::MAX` without a pending request.
-    ask_at: Time,
+    request_at: Time,
 }
 
 /// Result of a lookup: the action that reaches a neighbour.
@@ -83,10 +83,10 @@ impl Neighbors {
     /// Most connections that wait; others retry when their timer fires.
     const WAITING_MAX: usize = 16_384;
     /// Requests before a neighbour counts as unreachable (RFC 4861 §10).
-    const ASKED_MAX: u8 = 3;
+    const REQUESTS_MAX: u8 = 3;
     /// Time until the first repetition, which bounds the delay by a lost request.
-    const ASK_FIRST: Span = Span::from_millis(250);
-    const ASK_INTERVAL: Span = Span::from_secs(1);
+    const REQUEST_FIRST: Span = Span::from_millis(250);
+    const REQUEST_INTERVAL: Span = Span::from_secs(1);
     const FRESH: Span = Span::from_secs(60);
 
     #[inline]
@@ -106,14 +106,14 @@ impl Neighbors {
 
     fn look_up(&mut self, now: Time, addr: IpAddr) -> Resolution {
         if !self.known.contains_key(&addr) {
-            self.make_room();
+            self.evict_one();
         }
         let neighbor = self.known.entry(addr).or_insert(Neighbor {
             mac: None,
             confirmed: now,
             doubted: false,
-            asked: 0,
-            ask_at: Time::MAX,
+            requests: 0,
+            request_at: Time::MAX,
         });
         let stale = neighbor.doubted || now.since(neighbor.confirmed) >= Self::FRESH;
         match neighbor.mac {
@@ -121,12 +121,12 @@ impl Neighbors {
                 self.last = Some((addr, mac, neighbor.confirmed + Self::FRESH));
                 Resolution::Known(mac)
             }
-            Some(mac) if neighbor.asked > 0 => Resolution::Known(mac),
-            None if neighbor.asked > 0 => Resolution::Wait,
+            Some(mac) if neighbor.requests > 0 => Resolution::Known(mac),
+            None if neighbor.requests > 0 => Resolution::Wait,
             mac => {
-                neighbor.asked = 1;
-                neighbor.ask_at = now + Self::ASK_FIRST;
-                self.due = self.due.min(neighbor.ask_at);
+                neighbor.requests = 1;
+                neighbor.request_at = now + Self::REQUEST_FIRST;
+                self.due = self.due.min(neighbor.request_at);
                 mac.map_or(Resolution::Ask, Resolution::Refresh)
             }
         }
@@ -142,13 +142,13 @@ impl Neighbors {
         if now < self.due {
             return None;
         }
-        let Some((&addr, neighbor)) = self.known.iter_mut().find(|(_, n)| n.ask_at <= now) else {
-            self.due = self.known.values().map(|n| n.ask_at).min().unwrap_or(Time::MAX);
+        let Some((&addr, neighbor)) = self.known.iter_mut().find(|(_, n)| n.request_at <= now) else {
+            self.due = self.known.values().map(|n| n.request_at).min().unwrap_or(Time::MAX);
             return None;
         };
-        if neighbor.asked < Self::ASKED_MAX {
-            neighbor.asked += 1;
-            neighbor.ask_at = now + Self::ASK_INTERVAL;
+        if neighbor.requests < Self::REQUESTS_MAX {
+            neighbor.requests += 1;
+            neighbor.request_at = now + Self::REQUEST_INTERVAL;
             return Some(Due::Ask(addr));
         }
         self.known.remove(&addr);
@@ -156,7 +156,7 @@ impl Neighbors {
         Some(Due::Silent(addr))
     }
 
-    fn make_room(&mut self) {
+    fn evict_one(&mut self) {
         if self.known.len() >= Self::KNOWN_MAX
             && let Some((&oldest, _)) = self.known.iter().min_by_key(|(_, n)| (n.mac.is_some(), n.confirmed))
         {
@@ -174,21 +174,21 @@ impl Neighbors {
 
     /// Records that `addr` has `mac`. An unsolicited contradiction of an entry does not replace it,
     /// but marks it for verification.
-    pub(crate) fn learn(&mut self, now: Time, addr: IpAddr, mac: Mac, stranger: UnsolicitedPolicy) {
+    pub(crate) fn learn(&mut self, now: Time, addr: IpAddr, mac: Mac, unsolicited: UnsolicitedPolicy) {
         let unicast = mac[0] & 1 == 0 && mac != [0; 6];
-        if !unicast || !(stranger == UnsolicitedPolicy::Welcome || self.known.contains_key(&addr)) {
+        if !unicast || !(unsolicited == UnsolicitedPolicy::Welcome || self.known.contains_key(&addr)) {
             return;
         }
         match self.known.get(&addr) {
-            Some(known) if known.asked == 0 && known.mac.is_some_and(|other| other != mac) => {
+            Some(known) if known.requests == 0 && known.mac.is_some_and(|other| other != mac) => {
                 self.doubt(addr);
                 return;
             }
             Some(_) => {}
-            None => self.make_room(),
+            None => self.evict_one(),
         }
         let neighbor =
-            Neighbor { mac: Some(mac), confirmed: now, doubted: false, asked: 0, ask_at: Time::MAX };
+            Neighbor { mac: Some(mac), confirmed: now, doubted: false, requests: 0, request_at: Time::MAX };
         self.known.insert(addr, neighbor);
         self.last = None;
     }
@@ -205,11 +205,11 @@ impl Neighbors {
 
     /// Lets connection `id` wait for `addr`; `false` if too many wait.
     pub(crate) fn park(&mut self, addr: IpAddr, id: ConnId) -> bool {
-        let room = self.waiting.len() < Self::WAITING_MAX;
-        if room {
+        let has_space = self.waiting.len() < Self::WAITING_MAX;
+        if has_space {
             self.waiting.push((addr, id));
         }
-        room
+        has_space
     }
 
     /// Removes connection `id`, which has ended, from those that wait.

@@ -37,8 +37,8 @@ impl Stack {
     /// # Errors
     /// As [`Stack::send`].
     pub fn send_room(&mut self, now: Time, conn: ConnId, wanted: usize) -> Result<usize, NotOpen> {
-        let room = self.touch_for(now, conn, |connection, cx| connection.send_room(cx, wanted), |_| false);
-        room.flatten().ok_or(NotOpen)
+        let space = self.touch_for(now, conn, |connection, cx| connection.send_room(cx, wanted), |_| false);
+        space.flatten().ok_or(NotOpen)
     }
 
     /// Accounts for memory that the owner keeps for connections in
@@ -78,7 +78,7 @@ impl Stack {
     /// (`Config::transmit`) and the packets' DSCP (`Config::dscp`) follow it. Before the first call
     /// it is the label of the segment delivered last, and before that of the SYN.
     pub fn set_label(&mut self, now: Time, conn: ConnId, label: Label) {
-        self.tells_apart |= label.priority != Priority::LOWEST;
+        self.has_levels |= label.priority != Priority::LOWEST;
         self.touch(now, conn, |connection, _| connection.set_level(label.priority));
     }
 
@@ -100,7 +100,7 @@ impl Stack {
         let Some(connection) = self.flows.get_mut(conn) else { return };
         let open = connection.state.is_synchronized() && !connection.state.is_ending();
         if open && connection.recv.is_empty() {
-            self.touch(now, conn, Connection::let_go);
+            self.touch(now, conn, Connection::detach);
             return self.settle(now, conn.index);
         }
         connection.flags.closed_pushed = true;
@@ -112,13 +112,13 @@ impl Stack {
 
     /// Overrides the keep-alive configuration of `conn`; `None` turns keep-alive off.
     pub fn set_keep_alive(&mut self, now: Time, conn: ConnId, keep_alive: Option<KeepAlive>) {
-        self.call(now, conn, |connection, _| connection.patience().keep_alive = Some(keep_alive));
+        self.call(now, conn, |connection, _| connection.timeout_options().keep_alive = Some(keep_alive));
     }
 
     /// Overrides the user timeout of `conn`: the longest time that data may stay unacknowledged.
     /// `None` leaves it to the retransmission limit. Checked when the retransmission timer fires.
     pub fn set_user_timeout(&mut self, now: Time, conn: ConnId, timeout: Option<Span>) {
-        self.call(now, conn, |connection, _| connection.patience().user_timeout = Some(timeout));
+        self.call(now, conn, |connection, _| connection.timeout_options().user_timeout = Some(timeout));
     }
 
     /// Sends small segments at once (the default), or delays them while data is in flight (Nagle's
@@ -166,10 +166,10 @@ impl Stack {
     /// `memory` if the connection has ended.
     pub fn attach(&mut self, conn: ConnId, memory: Option<AppMemory>) -> Option<AppMemory> {
         let Some(connection) = self.flows.get_mut(conn) else { return memory };
-        if memory.is_none() && connection.kept.is_none() {
+        if memory.is_none() && connection.rare.is_none() {
             return None;
         }
-        std::mem::replace(&mut connection.kept.get_or_insert_default().app, memory)
+        std::mem::replace(&mut connection.rare.get_or_insert_default().app, memory)
     }
 
     /// History of the flow.

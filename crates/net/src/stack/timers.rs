@@ -8,7 +8,7 @@ use crate::tcp::Connection;
 
 /// Queues a connection for egress if it may have something to send, and sets its timer.
 #[inline]
-pub(super) fn look_after(
+pub(super) fn update_timers(
     now: Time,
     ready: &mut TxScheduler,
     timers: &mut TimerWheel<u32>,

@@ -21,7 +21,7 @@ impl Stack {
     pub(super) fn transmit_fast_path<D: Device>(&mut self, now: Time, device: &mut D, index: u32) -> bool {
         let (config, offloaded) = (&self.config, device.offloads().tx_checksum);
         let Some((_, connection)) = self.flows.at(index) else { return false };
-        let Some(len) = connection.everything_in_one() else { return false };
+        let Some(len) = connection.single_segment_len() else { return false };
         let FourTuple { local, local_port, remote, remote_port } = connection.tuple;
         let (IpAddr::V4(source), IpAddr::V4(target)) = (local, remote) else { return false };
         let Some(hop) = config.next_hop(target) else { return false };
@@ -46,7 +46,7 @@ impl Stack {
             return false;
         }
         self.counters.frames_sent += 1;
-        connection.everything_transmitted(edge, now, config);
+        connection.on_all_transmitted(edge, now, config);
         super::set_timer(&mut self.timers, connection, config, index);
         true
     }

@@ -80,7 +80,7 @@ pub(crate) struct TxLinks {
 pub(super) struct TxTurn {
     pub(super) index: u32,
     /// True if it may only acknowledge.
-    pub(super) bare: bool,
+    pub(super) acks_only: bool,
     /// Segments it may still send.
     pub(super) left: u8,
 }
@@ -112,7 +112,7 @@ pub(super) struct TxScheduler {
     current: Option<TxTurn>,
     acks_in_row: u16,
     /// True if the device was full at the last attempt.
-    behind: bool,
+    device_full: bool,
 }
 
 enum Data {
@@ -167,14 +167,14 @@ impl TxScheduler {
                 Data::Weighted(Box::new(Drr::new(places, shares, |_| Fifo::new(slots))))
             }
         };
-        Self { acks: Fifo::new(slots), data, current: None, acks_in_row: 0, behind: false }
+        Self { acks: Fifo::new(slots), data, current: None, acks_in_row: 0, device_full: false }
     }
 
     /// Queues a connection if it may have something to send.
     #[inline]
     pub(super) fn enqueue(&mut self, now: Time, connection: &mut Connection, index: u32) {
         let data = connection.wants_data();
-        let acks = connection.acks_due > 0 && (!data || self.behind);
+        let acks = connection.acks_due > 0 && (!data || self.device_full);
         let stands = |c: &Connection| c.places.levels & (1 << c.transmit.level.level()) != 0;
         // Most often it is queued already or has nothing to send.
         if acks || (data && !stands(connection)) {
@@ -219,30 +219,30 @@ impl TxScheduler {
             if let Some(places) = places(index) {
                 places.acks = false;
             }
-            return Some(TxTurn { index, bare: true, left: TURN });
+            return Some(TxTurn { index, acks_only: true, left: TURN });
         }
         let Waiting { index, level, .. } = self.data.pop(now)?;
         self.acks_in_row = 0;
         if let Some(places) = places(index) {
             places.levels &= !(1 << level.level());
         }
-        Some(TxTurn { index, bare: false, left: TURN })
+        Some(TxTurn { index, acks_only: false, left: TURN })
     }
 
     /// Suspends `turn` while the device is full; it continues first.
     pub(super) fn suspend(&mut self, turn: TxTurn) {
         self.current = Some(turn);
-        self.behind = true;
+        self.device_full = true;
     }
 
     /// Records that the queues are empty.
     pub(super) fn caught_up(&mut self) {
-        self.behind = false;
+        self.device_full = false;
     }
 
     /// True if the device was full at the last attempt.
     pub(super) fn is_behind(&self) -> bool {
-        self.behind
+        self.device_full
     }
 
     /// True if no connection waits.

@@ -194,7 +194,7 @@ impl Stack {
                 self.pool.give(entry.payload);
             }
         }
-        if socket.announced.is_none_or(|told| label.priority < told) {
+        if socket.announced.is_none_or(|announced| label.priority < announced) {
             socket.announced = Some(label.priority);
             self.udp.readable.push_back(UdpId(datagram.target_port));
         }
@@ -212,9 +212,9 @@ impl Socket {
         payload: &[u8],
         meta: &PacketMeta,
     ) -> Option<Label> {
-        let given = Label::new(meta.priority.unwrap_or_default());
+        let driver_label = Label::new(meta.priority.unwrap_or_default());
         let own = self.options.classifier.take();
-        let Some(classifier) = own.as_ref().or(config.classifier.as_ref()) else { return Some(given) };
+        let Some(classifier) = own.as_ref().or(config.classifier.as_ref()) else { return Some(driver_label) };
         let flow = FlowState { received: Bytes::new(self.received), ..FlowState::default() };
         let private = &mut self.private;
         let now = meta.received;
@@ -223,6 +223,6 @@ impl Socket {
         let verdict = caught(&mut counters.classifier_panics, || classifier(&mut context));
         let successor = context.successor.take();
         self.options.classifier = successor.or(own);
-        labelled(&mut counters.classifier_out_of_range, given, verdict)
+        labelled(&mut counters.classifier_out_of_range, driver_label, verdict)
     }
 }

@@ -4,7 +4,7 @@
 use queueing::{Label, Time};
 
 use super::event::{CloseReason, ConnId, Event, EventKind};
-use super::{Stack, listener, look_after, set_timer};
+use super::{Stack, listener, set_timer, update_timers};
 use crate::tcp::State;
 
 impl Stack {
@@ -42,7 +42,7 @@ impl Stack {
         if connection.state.is_ending() {
             self.settle_closed(now, id);
         } else {
-            look_after(now, &mut self.ready, &mut self.timers, &self.config, connection, index);
+            update_timers(now, &mut self.ready, &mut self.timers, &self.config, connection, index);
         }
     }
 
@@ -59,7 +59,7 @@ impl Stack {
             connection.flags.linked = false;
         } else {
             connection.flags.aging = true;
-            look_after(now, &mut self.ready, &mut self.timers, &self.config, connection, id.index);
+            update_timers(now, &mut self.ready, &mut self.timers, &self.config, connection, id.index);
         }
         let reason = connection.reason.unwrap_or(CloseReason::Finished);
         // Data received before a graceful end stays readable for a while; after others if so

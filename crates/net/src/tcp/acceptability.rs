@@ -83,7 +83,7 @@ impl<B: ByteStore> Connection<B> {
             return Some(SegmentOutcome::Done);
         }
         if let State::SynReceived { passive } = self.state {
-            if passive && !v.room && !self.flags.announced {
+            if passive && !v.has_space && !self.flags.announced {
                 cx.counters.accept_drops += 1;
                 return Some(SegmentOutcome::Done);
             }
@@ -110,7 +110,7 @@ impl<B: ByteStore> Connection<B> {
         match s.options.timestamps {
             Some(stamps) if self.flags.timestamps => {
                 (stamps.value.wrapping_sub(self.ts_recent) as i32) >= 0
-                    || now.since(self.heard_at) > Span::from_secs(24 * 24 * 3600)
+                    || now.since(self.received_at) > Span::from_secs(24 * 24 * 3600)
             }
             _ => true,
         }
@@ -190,7 +190,7 @@ impl<B: ByteStore> Connection<B> {
 
     /// True if the rate limit allows one more answer to an unacceptable segment.
     fn may_answer(&mut self, cx: &mut Context<'_>) -> bool {
-        let may = self.answers.allow(cx.now, cx.config.answers_max);
+        let may = self.ack_rate_limit.allow(cx.now, cx.config.answers_max);
         cx.counters.answers_withheld += u64::from(!may);
         may
     }

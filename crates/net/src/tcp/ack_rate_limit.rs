@@ -16,7 +16,7 @@ pub(crate) struct AckRateLimit {
     /// Number of the half second, modulo 2¹⁶ (nine hours). If two coincide, the later one starts
     /// with the count of the earlier.
     span: u16,
-    given: u8,
+    sent: u8,
 }
 
 impl AckRateLimit {
@@ -26,10 +26,10 @@ impl AckRateLimit {
     pub(crate) fn allow(&mut self, now: Time, max: u8) -> bool {
         let span = (now.as_nanos() / Self::SPAN_NS) as u16;
         if self.span != span {
-            *self = Self { span, given: 0 };
+            *self = Self { span, sent: 0 };
         }
-        let allowed = self.given < max;
-        self.given += u8::from(allowed);
+        let allowed = self.sent < max;
+        self.sent += u8::from(allowed);
         allowed
     }
 }
@@ -41,8 +41,8 @@ mod tests {
     #[test]
     fn budget_is_spent_once_in_each_half_second() {
         let mut answers = AckRateLimit::default();
-        let mut given =
+        let mut sent =
             |ms: u64| (0..10).filter(|_| answers.allow(Time::from_nanos(ms * 1_000_000), 4)).count();
-        assert_eq!([given(1000), given(1200), given(1499), given(1500), given(9000)], [4, 0, 0, 4, 4]);
+        assert_eq!([sent(1000), sent(1200), sent(1499), sent(1500), sent(9000)], [4, 0, 0, 4, 4]);
     }
 }

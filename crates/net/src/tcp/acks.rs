@@ -56,7 +56,7 @@ impl AckResult {
 
 impl<B: ByteStore> Connection<B> {
     #[inline]
-    fn news(&self, s: &Segment<'_>) -> AckResult {
+    fn result(&self, s: &Segment<'_>) -> AckResult {
         let stamps = s.options.timestamps.filter(|_| self.flags.timestamps);
         AckResult {
             bytes: 0,
@@ -93,8 +93,8 @@ impl<B: ByteStore> Connection<B> {
         let plain = s.ack == self.snd_nxt
             && s.options.sack.is_empty()
             && self.recovery == Recovery::None
-            && self.tail.is_none()
-            && self.manners.is_none()
+            && self.tlp.is_none()
+            && self.ecn_pacing.is_none()
             && !(self.flags.fin_sent | self.flags.blocked);
         self.flight.single().filter(|_| plain)
     }
@@ -110,8 +110,8 @@ impl<B: ByteStore> Connection<B> {
         self.flight.settle();
         self.set_acknowledged(ack);
         (self.retries, self.duplicate_acks) = (0, 0);
-        self.patience_regained();
-        self.flags.tail_due = false;
+        self.restart_user_timeout();
+        self.flags.tlp_due = false;
         let rtt = cx.now.since(sent);
         self.rtt.on_sample(rtt);
         self.reordering.on_rtt(cx.now, rtt);
@@ -137,40 +137,41 @@ impl<B: ByteStore> Connection<B> {
 
     #[inline(never)]
     fn on_any_ack(&mut self, cx: &mut Context<'_>, s: &Segment<'_>) {
-        let mut news = self.news(s);
-        let awaited = news.flight != 0 || self.tail.is_some();
+        let mut result = self.result(s);
+        let awaited = result.flight != 0 || self.tlp.is_some();
         if s.ack.after(self.snd_una) {
-            self.take_acknowledged(cx, s.ack, &mut news);
+            self.take_acknowledged(cx, s.ack, &mut result);
         }
         if self.flags.sack && !s.options.sack.is_empty() && (awaited || self.undo.is_open()) {
-            self.take_reports(cx, s, &mut news);
+            self.take_reports(cx, s, &mut result);
         }
         let window = u32::from(s.window) << self.send_scale;
         let bare = s.payload.is_empty() && !s.flags.contains(Flags::FIN) && window == self.snd_wnd;
-        news.duplicate = news.advanced == 0 && s.ack == self.snd_una && awaited && (bare || news.bytes > 0);
-        if news.advanced > 0 || news.bytes > 0 || news.duplicate || news.twice.is_some() {
-            self.on_news(cx, s, &mut news);
+        result.duplicate =
+            result.advanced == 0 && s.ack == self.snd_una && awaited && (bare || result.bytes > 0);
+        if result.advanced > 0 || result.bytes > 0 || result.duplicate || result.twice.is_some() {
+            self.on_ack_result(cx, s, &mut result);
         }
-        if self.manners.is_some() {
+        if self.ecn_pacing.is_some() {
             self.judge_path_probe(cx.now);
-            if news.marked {
-                self.on_echo(cx, news.flight, news.bytes);
+            if result.marked {
+                self.on_echo(cx, result.flight, result.bytes);
             }
         }
         // Any acknowledgement answers a probe.
-        if news.flight == 0 || window == 0 {
+        if result.flight == 0 || window == 0 {
             self.retries = 0;
         }
     }
 
     /// Our SYN is acknowledged; the acknowledgement yields only a round-trip sample.
     pub(super) fn on_syn_acked(&mut self, cx: &mut Context<'_>, s: &Segment<'_>) {
-        let mut news = self.news(s);
+        let mut result = self.result(s);
         // The echo may be that of the first copy of a retransmitted SYN, since the peer's own timer
         // makes it answer, too. The sample would include our timeout.
-        news.echo_ms = None;
-        self.take_records(cx, s.ack, &mut news);
-        self.sample_rtt(cx.now, &mut news);
+        result.echo_ms = None;
+        self.take_records(cx, s.ack, &mut result);
+        self.sample_rtt(cx.now, &mut result);
         self.snd_una = s.ack;
         if self.flight.is_empty() {
             self.flight.close(cx.pool);
@@ -179,34 +180,34 @@ impl<B: ByteStore> Connection<B> {
 
     /// Removes acknowledged data before `ack` from the send queue.
     #[inline]
-    fn take_acknowledged(&mut self, cx: &mut Context<'_>, ack: Seq, news: &mut AckResult) {
+    fn take_acknowledged(&mut self, cx: &mut Context<'_>, ack: Seq, result: &mut AckResult) {
         let acked = ack - self.snd_una;
         let fin = self.flags.fin_sent && ack == self.snd_nxt && acked as usize > self.send.len();
         let data = acked - u32::from(fin);
         self.send.pop(data as usize, cx.pool);
         self.acknowledged += u64::from(data);
-        self.take_records(cx, ack, news);
+        self.take_records(cx, ack, result);
         self.set_acknowledged(ack);
-        news.advanced = acked;
+        result.advanced = acked;
     }
 
     #[inline]
-    fn take_records(&mut self, cx: &mut Context<'_>, ack: Seq, news: &mut AckResult) {
-        if self.flight.ledger().is_none() {
+    fn take_records(&mut self, cx: &mut Context<'_>, ack: Seq, result: &mut AckResult) {
+        if self.flight.records().is_none() {
             return self.flight.acknowledge(ack, |_, record| {
-                news.add(record);
-                news.again |= record.again;
+                result.add(record);
+                result.again |= record.again;
             });
         }
-        let arrived = self.arrived(cx.now, news);
+        let arrived = self.arrived(cx.now, result);
         let until = self.timeout_until();
         let mut reordered = false;
-        self.flight.acknowledge(ack, |ledger, record| {
-            news.add(record);
-            news.again |= record.again;
-            if let Some(ledger) = ledger {
-                reordered |= ledger.rack.on_delivered(record, &arrived);
-                news.original |= !record.again && until.is_some_and(|until| record.end.at_or_before(until));
+        self.flight.acknowledge(ack, |records, record| {
+            result.add(record);
+            result.again |= record.again;
+            if let Some(records) = records {
+                reordered |= records.rack.on_delivered(record, &arrived);
+                result.original |= !record.again && until.is_some_and(|until| record.end.at_or_before(until));
             }
         });
         if reordered {
@@ -218,16 +219,16 @@ impl<B: ByteStore> Connection<B> {
     ///
     /// The first block is a D-SACK if it lies before the acknowledgement or within the second block
     /// (RFC 2883 §4).
-    fn take_reports(&mut self, cx: &mut Context<'_>, s: &Segment<'_>, news: &mut AckResult) {
+    fn take_reports(&mut self, cx: &mut Context<'_>, s: &Segment<'_>, result: &mut AckResult) {
         let blocks = s.options.sack.as_slice();
         let within = |a: (Seq, Seq), b: (Seq, Seq)| a.0.at_or_after(b.0) && a.1.at_or_before(b.1);
         let first = blocks[0];
         if first.0.before(first.1)
             && (first.1.at_or_before(s.ack) || blocks.get(1).is_some_and(|second| within(first, *second)))
         {
-            news.twice = Some(first);
+            result.twice = Some(first);
         }
-        let arrived = self.arrived(cx.now, news);
+        let arrived = self.arrived(cx.now, result);
         let until = self.timeout_until();
         let mut reordered = false;
         // Blocks are listed latest first. RACK needs them by sequence number (RFC 8985 §6.2 step
@@ -240,9 +241,9 @@ impl<B: ByteStore> Connection<B> {
                 continue;
             }
             self.flight.sack(start, end, cx.pool, |rack, record| {
-                news.add(record);
+                result.add(record);
                 reordered |= rack.on_delivered(record, &arrived);
-                news.original |= !record.again && until.is_some_and(|until| record.end.at_or_before(until));
+                result.original |= !record.again && until.is_some_and(|until| record.end.at_or_before(until));
             });
         }
         if reordered {
@@ -251,8 +252,8 @@ impl<B: ByteStore> Connection<B> {
     }
 
     #[inline]
-    fn arrived(&self, now: Time, news: &AckResult) -> RackSample {
-        RackSample { now, echo_ms: news.echo_ms, min_rtt: self.reordering.min_rtt() }
+    fn arrived(&self, now: Time, result: &AckResult) -> RackSample {
+        RackSample { now, echo_ms: result.echo_ms, min_rtt: self.reordering.min_rtt() }
     }
 
     /// End of the flight of the latest timeout, during its recovery.
@@ -270,37 +271,37 @@ impl<B: ByteStore> Connection<B> {
     /// Timestamps would resolve the ambiguity but not measure the time: behind a hole they echo an
     /// earlier segment (RFC 7323 §4.3).
     #[inline]
-    fn sample_rtt(&mut self, now: Time, news: &mut AckResult) {
-        if news.oldest != Time::MAX && !news.again {
-            let rtt = now.since(news.oldest);
+    fn sample_rtt(&mut self, now: Time, result: &mut AckResult) {
+        if result.oldest != Time::MAX && !result.again {
+            let rtt = now.since(result.oldest);
             self.rtt.on_sample(rtt);
-            self.reordering.on_rtt(now, now.since(news.youngest));
-            news.rtt = Some(rtt);
+            self.reordering.on_rtt(now, now.since(result.youngest));
+            result.rtt = Some(rtt);
         }
     }
 
     #[inline]
-    fn on_news(&mut self, cx: &mut Context<'_>, s: &Segment<'_>, news: &mut AckResult) {
-        if news.advanced > 0 {
+    fn on_ack_result(&mut self, cx: &mut Context<'_>, s: &Segment<'_>, result: &mut AckResult) {
+        if result.advanced > 0 {
             self.retries = 0;
-            self.patience_regained();
+            self.restart_user_timeout();
             self.rtt.on_progress();
-            self.flags.tail_due = false;
+            self.flags.tlp_due = false;
         }
-        self.sample_rtt(cx.now, news);
+        self.sample_rtt(cx.now, result);
         let smooth = self.recovery == Recovery::None
-            && news.advanced > 0
-            && news.sacked == 0
+            && result.advanced > 0
+            && result.sacked == 0
             && self.flight.is_smooth()
-            && self.tail.is_none()
-            && news.twice.is_none();
+            && self.tlp.is_none()
+            && result.twice.is_none();
         if smooth {
             self.duplicate_acks = 0;
-            self.grow(cx.now, news.advanced, news);
+            self.grow(cx.now, result.advanced, result);
         } else {
-            self.repair(cx, s, news);
+            self.repair(cx, s, result);
         }
-        if news.advanced > 0 {
+        if result.advanced > 0 {
             self.on_advance(cx);
         }
         self.arm_early(cx.now, cx.config);
@@ -308,11 +309,11 @@ impl<B: ByteStore> Connection<B> {
 
     /// Reports `acked` delivered bytes to congestion control.
     #[inline]
-    pub(super) fn grow(&mut self, now: Time, acked: u32, news: &AckResult) {
-        if news.marked && !self.grows_by_echoes() {
+    pub(super) fn grow(&mut self, now: Time, acked: u32, result: &AckResult) {
+        if result.marked && !self.grows_by_echoes() {
             return;
         }
-        self.grow_by(now, acked, news.flight, news.rtt, news.marked);
+        self.grow_by(now, acked, result.flight, result.rtt, result.marked);
     }
 
     #[inline]

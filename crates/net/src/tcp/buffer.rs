@@ -142,7 +142,7 @@ impl Pool {
     #[inline]
     pub(crate) fn take_held(&mut self, len: usize) -> Vec<u8> {
         let buffer = self.free.take(len);
-        if self.has_room(buffer.capacity()) { buffer } else { self.exchange(buffer, len) }
+        if self.has_space(buffer.capacity()) { buffer } else { self.exchange(buffer, len) }
     }
 
     #[cold]
@@ -157,7 +157,7 @@ impl Pool {
 
     /// True if `more` bytes fit the total bound.
     #[inline]
-    pub(crate) fn has_room(&self, more: usize) -> bool {
+    pub(crate) fn has_space(&self, more: usize) -> bool {
         self.held.saturating_add(more) <= self.held_max
     }
 
@@ -173,14 +173,14 @@ impl Pool {
 }
 
 impl Pool {
-    pub(crate) fn take_ledger(&mut self) -> Box<RetransmitRecords> {
+    pub(crate) fn take_records_buffer(&mut self) -> Box<RetransmitRecords> {
         self.ledgers.pop().unwrap_or_default()
     }
 
-    pub(crate) fn give_ledger(&mut self, mut ledger: Box<RetransmitRecords>) {
+    pub(crate) fn return_records_buffer(&mut self, mut records: Box<RetransmitRecords>) {
         if self.ledgers.len() < Self::KEPT_LEDGERS_MAX {
-            ledger.reset();
-            self.ledgers.push(ledger);
+            records.reset();
+            self.ledgers.push(records);
         }
     }
 }
@@ -226,7 +226,7 @@ impl ByteQueue {
             pool.account(0, self.bytes.capacity());
         }
         if self.bytes.capacity() - self.bytes.len() < bytes.len() {
-            self.make_room(bytes.len(), pool);
+            self.evict_one(bytes.len(), pool);
         }
         self.bytes.extend_from_slice(bytes);
     }
@@ -234,7 +234,7 @@ impl ByteQueue {
     /// Makes space for `n` more bytes: compacts when that is cheaper than growing, then grows if
     /// needed.
     #[cold]
-    fn make_room(&mut self, n: usize, pool: &mut Pool) {
+    fn evict_one(&mut self, n: usize, pool: &mut Pool) {
         let before = self.bytes.capacity();
         if self.head as usize >= self.len() {
             self.bytes.drain(..self.head as usize);
@@ -243,7 +243,7 @@ impl ByteQueue {
         if self.bytes.capacity() - self.bytes.len() < n {
             pool.free.grow(&mut self.bytes, n);
             let needed = (self.bytes.len() + n).max(BufferPool::LARGE);
-            if !pool.has_room(self.bytes.capacity().saturating_sub(before)) {
+            if !pool.has_space(self.bytes.capacity().saturating_sub(before)) {
                 // A reused buffer may be larger than the free memory.
                 self.bytes.shrink_to(needed);
             }

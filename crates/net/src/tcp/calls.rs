@@ -15,15 +15,15 @@ impl<B: ByteStore> Connection<B> {
     /// Queues bytes for sending; returns how many fit, `None` if the sending half is closed.
     #[inline]
     pub(crate) fn write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Option<usize> {
-        let taken = self.send_room(cx, bytes.len())?;
+        let accepted = self.send_room(cx, bytes.len())?;
         if self.send.is_empty() && self.snd_una == self.snd_nxt {
             self.on_resume(cx);
         }
-        self.send.push(&bytes[..taken], cx.pool);
-        if self.kept.is_some() {
+        self.send.push(&bytes[..accepted], cx.pool);
+        if self.rare.is_some() {
             self.tell_of_answer(cx);
         }
-        Some(taken)
+        Some(accepted)
     }
 
     /// Number of `wanted` bytes that [`Connection::write`] would accept; if fewer, `Writable`
@@ -36,14 +36,14 @@ impl<B: ByteStore> Connection<B> {
         let queued = self.send.len();
         let little = queued + wanted <= cx.config.send_buffer && !cx.pool.is_short();
         // The limit is at least `send_buffer`, unless memory is short.
-        let room = if little { wanted } else { self.send_limit(cx.config, cx.pool).saturating_sub(queued) };
-        let fitting = wanted.min(room);
-        let taken = self.send.affordable(fitting, cx.pool);
-        if taken < fitting {
+        let space = if little { wanted } else { self.send_limit(cx.config, cx.pool).saturating_sub(queued) };
+        let fitting = wanted.min(space);
+        let accepted = self.send.affordable(fitting, cx.pool);
+        if accepted < fitting {
             self.starve(cx);
         }
-        self.flags.blocked |= taken < wanted;
-        Some(taken)
+        self.flags.blocked |= accepted < wanted;
+        Some(accepted)
     }
 
     /// Reports an idle period longer than the retransmission timeout to congestion control (RFC
@@ -74,7 +74,7 @@ impl<B: ByteStore> Connection<B> {
     #[inline]
     pub(super) fn invite(&mut self) -> bool {
         let worth = (self.window.limit() / 2).min(2 * usize::from(self.mss)) as u32;
-        let due = self.state.can_receive() && self.news_of_room() >= worth;
+        let due = self.state.can_receive() && self.window_update() >= worth;
         if due {
             self.owe_ack();
         }
@@ -119,11 +119,11 @@ impl<B: ByteStore> Connection<B> {
     }
 
     /// The application detaches: FIN follows the queued data, and received data is discarded.
-    pub(crate) fn let_go(&mut self, cx: &mut Context<'_>) {
+    pub(crate) fn detach(&mut self, cx: &mut Context<'_>) {
         self.close(cx);
         self.recv.release(cx.pool);
         self.classifier = None;
-        self.kept = None;
+        self.rare = None;
         self.flags.blocked = false;
         self.flags.closed_pushed = true;
         self.flags.detached = true;

@@ -21,7 +21,7 @@ use super::keepalive::TimeoutOptions;
 use super::loss_rate::LossRate;
 use super::rack::Reordering;
 use super::reassembly::Reassembly;
-use super::recovery::TailProbe;
+use super::recovery::TailLossProbe;
 use super::retransmit_queue::RetransmitQueue;
 use super::rtt::RttEstimator;
 use super::spurious::Undo;
@@ -144,7 +144,7 @@ pub(crate) struct Connection<B: ByteStore> {
     /// Due time of the delayed ACK, in microseconds.
     pub(crate) ack_due_us: u32,
     pub(crate) window: ReceiveWindow,
-    pub(crate) answers: AckRateLimit,
+    pub(crate) ack_rate_limit: AckRateLimit,
     /// Sequence number of a FIN received out of order.
     pub(crate) early_fin: Option<Seq>,
 
@@ -152,12 +152,12 @@ pub(crate) struct Connection<B: ByteStore> {
     pub(crate) rtt: RttEstimator,
     pub(crate) reordering: Reordering,
     /// Unanswered tail loss probe.
-    pub(crate) tail: Option<TailProbe>,
+    pub(crate) tlp: Option<TailLossProbe>,
     /// Deadline of the tail loss probe or of RACK's reordering timer.
     pub(crate) early_at: Time,
     /// Deadline of the retransmission or persist timer; `Time::MAX` for never.
     pub(crate) rto_at: Time,
-    pub(crate) heard_at: Time,
+    pub(crate) received_at: Time,
     /// The stack's timer for this connection, with its deadline.
     pub(crate) timer: Option<(Time, TimerKey)>,
 
@@ -167,9 +167,9 @@ pub(crate) struct Connection<B: ByteStore> {
 
     pub(crate) reassembly: Option<Box<Reassembly<B::Run>>>,
     pub(crate) classifier: Option<TransportClassifier>,
-    pub(crate) kept: Option<Box<RareState>>,
-    pub(crate) patience: Option<Box<TimeoutOptions>>,
-    pub(crate) manners: Option<Box<EcnPacing>>,
+    pub(crate) rare: Option<Box<RareState>>,
+    pub(crate) timeout_options: Option<Box<TimeoutOptions>>,
+    pub(crate) ecn_pacing: Option<Box<EcnPacing>>,
     /// One more than the listener's index; see [`Connection::listener`].
     listener: Option<NonZeroU16>,
     pub(crate) reason: Option<CloseReason>,
@@ -217,24 +217,24 @@ impl<B: ByteStore> Connection<B> {
             last_ack_sent: Seq(0),
             ack_due_us: 0,
             window: ReceiveWindow::new(now, config),
-            answers: AckRateLimit::default(),
+            ack_rate_limit: AckRateLimit::default(),
             early_fin: None,
             congestion: Congestion::new(config.congestion, mss),
             rtt: RttEstimator::new(),
             reordering: Reordering::new(),
-            tail: None,
+            tlp: None,
             early_at: Time::MAX,
             rto_at: Time::MAX,
-            heard_at: now,
+            received_at: now,
             timer: None,
             received: 0,
             acknowledged: 0,
             segments: LossRate::default(),
             reassembly: None,
             classifier: None,
-            kept: None,
-            patience: None,
-            manners: Self::manners(config),
+            rare: None,
+            timeout_options: None,
+            ecn_pacing: Self::ecn_pacing(config),
             listener: None,
             reason: None,
             private: [0; 64],
@@ -279,8 +279,8 @@ impl<B: ByteStore> Connection<B> {
     }
 
     /// Ends the connection because the peer did not answer in time.
-    pub(crate) fn give_up(&mut self, cx: &mut Context<'_>) {
-        let unreachable = self.kept.as_deref().and_then(|kept| kept.unreachable);
+    pub(crate) fn time_out(&mut self, cx: &mut Context<'_>) {
+        let unreachable = self.rare.as_deref().and_then(|rare| rare.unreachable);
         self.end(cx, unreachable.map_or(CloseReason::TimedOut, CloseReason::Unreachable));
     }
 
@@ -299,8 +299,8 @@ impl<B: ByteStore> Connection<B> {
     #[inline]
     pub(crate) fn set_acknowledged(&mut self, ack: Seq) {
         self.snd_una = ack;
-        if let Some(kept) = &mut self.kept {
-            kept.unreachable = None;
+        if let Some(rare) = &mut self.rare {
+            rare.unreachable = None;
         }
     }
 
@@ -309,7 +309,7 @@ impl<B: ByteStore> Connection<B> {
         self.send.release(pool);
         self.flight.clear(self.snd_nxt, pool);
         self.early_at = Time::MAX;
-        self.tail = None;
+        self.tlp = None;
         if let Some(mut reassembly) = self.reassembly.take() {
             reassembly.release(pool);
         }
@@ -320,20 +320,20 @@ impl<B: ByteStore> Connection<B> {
         self.release_send(pool);
         self.recv.release(pool);
         self.classifier = None;
-        self.kept = None;
+        self.rare = None;
     }
 
     /// Free space in the receive buffer, in bytes.
     #[inline]
-    pub(crate) fn receive_room(&self) -> u32 {
-        let room = self.window.limit().saturating_sub(self.recv.len()) as u64;
-        room.min(65_535 << self.recv_scale) as u32
+    pub(crate) fn receive_space(&self) -> u32 {
+        let space = self.window.limit().saturating_sub(self.recv.len()) as u64;
+        space.min(65_535 << self.recv_scale) as u32
     }
 
     /// Receive window: the free space, but never less than what was already advertised.
     #[inline]
     pub(super) fn receive_window(&self) -> u32 {
-        self.receive_room().max(self.rcv_adv.distance(self.rcv_nxt).max(0) as u32)
+        self.receive_space().max(self.rcv_adv.distance(self.rcv_nxt).max(0) as u32)
     }
 
     /// Our timestamp clock: milliseconds plus a secret offset.

@@ -48,9 +48,9 @@ impl<B: ByteStore> Connection<B> {
             return Time::MAX;
         }
         // The stored 32 bits are relative to the arrival of the last segment.
-        let ahead_us = self.ack_due_us.wrapping_sub(micros(self.heard_at)) as i32;
-        let heard_us = self.heard_at.as_nanos() / 1000;
-        Time::from_nanos(heard_us.saturating_add_signed(i64::from(ahead_us)) * 1000)
+        let ahead_us = self.ack_due_us.wrapping_sub(micros(self.received_at)) as i32;
+        let received_us = self.received_at.as_nanos() / 1000;
+        Time::from_nanos(received_us.saturating_add_signed(i64::from(ahead_us)) * 1000)
     }
 
     /// Schedules the delayed ACK once its time has come.

@@ -80,7 +80,7 @@ const CHANGES_MAX: usize = 64;
 
 impl<B: ByteStore> Connection<B> {
     /// State that a new connection needs by `config`.
-    pub(super) fn manners(config: &Config) -> Option<Box<EcnPacing>> {
+    pub(super) fn ecn_pacing(config: &Config) -> Option<Box<EcnPacing>> {
         let offered = config.ecn != Ecn::Off;
         (offered || config.pacing).then(|| {
             Box::new(EcnPacing { offered, counts: config.ecn == Ecn::Dctcp, ..EcnPacing::default() })
@@ -91,19 +91,19 @@ impl<B: ByteStore> Connection<B> {
     /// accepts by ECE (RFC 3168 §6.1.1).
     pub(crate) fn negotiate_ecn(&mut self, s: &Segment<'_>) {
         let bits = (s.flags.contains(Flags::ECE), s.flags.contains(Flags::CWR));
-        let answer = s.flags.contains(Flags::ACK);
-        if let Some(manners) = &mut self.manners {
+        let ece = s.flags.contains(Flags::ACK);
+        if let Some(ecn_pacing) = &mut self.ecn_pacing {
             // The SYN-ACK may answer an earlier SYN: then the peer marks its data and needs echoes,
             // though our data goes unmarked (RFC 3168 §6.1.1).
-            let offered = manners.offered || (manners.withdrawn && answer);
-            manners.on = offered && bits == (true, !answer);
+            let offered = ecn_pacing.offered || (ecn_pacing.withdrawn && ece);
+            ecn_pacing.on = offered && bits == (true, !ece);
         }
     }
 
     /// True if both sides agreed on ECN.
     #[inline]
     pub(crate) fn has_ecn(&self) -> bool {
-        self.manners.as_ref().is_some_and(|manners| manners.on)
+        self.ecn_pacing.as_ref().is_some_and(|ecn_pacing| ecn_pacing.on)
     }
 
     /// Stops offering ECN.
@@ -111,37 +111,39 @@ impl<B: ByteStore> Connection<B> {
     /// Either our SYN got no answer, since a middlebox may drop ECN-setup SYNs (RFC 3168 §6.1.1.1);
     /// or the peer retransmits its SYN without ECN, and our data goes unmarked (§6.1.1).
     pub(super) fn withdraw_ecn(&mut self) {
-        if let Some(manners) = &mut self.manners {
-            manners.withdrawn |= manners.offered;
-            manners.offered = false;
+        if let Some(ecn_pacing) = &mut self.ecn_pacing {
+            ecn_pacing.withdrawn |= ecn_pacing.offered;
+            ecn_pacing.offered = false;
         }
     }
 
     /// A valid segment arrived with the ECN field of `cx`.
     #[inline]
     pub(super) fn on_mark(&mut self, cx: &mut Context<'_>, s: &Segment<'_>) {
-        if self.manners.is_some() {
-            self.take_mark(cx, s);
+        if self.ecn_pacing.is_some() {
+            self.record_mark(cx, s);
         }
     }
 
-    fn take_mark(&mut self, cx: &mut Context<'_>, s: &Segment<'_>) {
+    fn record_mark(&mut self, cx: &mut Context<'_>, s: &Segment<'_>) {
         let unacknowledged = self.last_ack_sent != self.rcv_nxt;
         let rcv_nxt = self.rcv_nxt;
-        let Some(manners) = self.manners.as_deref_mut().filter(|manners| manners.on) else { return };
+        let Some(ecn_pacing) = self.ecn_pacing.as_deref_mut().filter(|ecn_pacing| ecn_pacing.on) else {
+            return;
+        };
         let (marked, data) = (cx.ecn == CE, !s.payload.is_empty());
         cx.counters.marks_received += u64::from(marked && data);
-        if manners.counts {
-            if data && marked != manners.echo {
-                manners.change(rcv_nxt, unacknowledged);
+        if ecn_pacing.counts {
+            if data && marked != ecn_pacing.echo {
+                ecn_pacing.change(rcv_nxt, unacknowledged);
                 self.owe_ack();
             }
             return;
         }
         if s.flags.contains(Flags::CWR) {
-            manners.echo = false;
+            ecn_pacing.echo = false;
         }
-        manners.echo |= marked && data;
+        ecn_pacing.echo |= marked && data;
     }
 
     /// True if `s` echoes congestion on our path.
@@ -153,7 +155,7 @@ impl<B: ByteStore> Connection<B> {
     /// True if the window may grow by an ACK that echoes congestion: only if marks are counted (RFC
     /// 3168 §6.1.2).
     pub(super) fn grows_by_echoes(&self) -> bool {
-        self.manners.as_ref().is_some_and(|manners| manners.counts)
+        self.ecn_pacing.as_ref().is_some_and(|ecn_pacing| ecn_pacing.counts)
     }
 
     /// The peer echoes congestion; `flight` bytes were in flight, of which `delivered` have
@@ -163,7 +165,9 @@ impl<B: ByteStore> Connection<B> {
     /// the flight shrinks in proportion to what leaves the network (RFC 9937 §4).
     pub(super) fn on_echo(&mut self, cx: &mut Context<'_>, flight: u32, delivered: u32) {
         let acknowledged = self.acknowledged;
-        if self.manners.as_ref().is_none_or(|manners| acknowledged <= manners.reduced_at) || flight == 0 {
+        if self.ecn_pacing.as_ref().is_none_or(|ecn_pacing| acknowledged <= ecn_pacing.reduced_at)
+            || flight == 0
+        {
             return;
         }
         if !self.recovery.repairs() {
@@ -183,50 +187,50 @@ impl<B: ByteStore> Connection<B> {
     /// arrived.
     pub(super) fn note_reduction(&mut self) {
         let sent = self.acknowledged + self.unacknowledged().get();
-        if let Some(manners) = self.manners.as_deref_mut().filter(|manners| manners.on) {
-            (manners.reduced_at, manners.cwr_due) = (sent, true);
+        if let Some(ecn_pacing) = self.ecn_pacing.as_deref_mut().filter(|ecn_pacing| ecn_pacing.on) {
+            (ecn_pacing.reduced_at, ecn_pacing.cwr_due) = (sent, true);
         }
     }
 
     /// Sequence number that must be acknowledged before anything else is sent.
     #[inline]
     pub(super) fn acked_before_change(&self) -> Option<Seq> {
-        self.manners.as_ref()?.changes.front().copied()
+        self.ecn_pacing.as_ref()?.changes.front().copied()
     }
 
     /// ECN flags of the segment of `plan`.
     #[inline]
     pub(super) fn ecn_flags(&self, plan: &SegmentPlan) -> Flags {
-        match &self.manners {
+        match &self.ecn_pacing {
             None => Flags::NONE,
-            Some(manners) => manners.flags(plan),
+            Some(ecn_pacing) => ecn_pacing.flags(plan),
         }
     }
 
     /// ECN field of the packet of `plan`: ECT(0) only on new data (RFC 3168 §6.1.4 to 6.1.6).
     #[inline]
     pub(crate) fn mark(&self, plan: &SegmentPlan) -> u8 {
-        match &self.manners {
-            Some(manners) if manners.on && !manners.withdrawn && plan.len > 0 && !plan.again => ECT0,
+        match &self.ecn_pacing {
+            Some(ecn_pacing) if ecn_pacing.on && !ecn_pacing.withdrawn && plan.len > 0 && !plan.again => ECT0,
             _ => 0,
         }
     }
 
     /// Updates ECN, pacing and path probing after `plan` was sent at `now`.
     #[inline]
-    pub(super) fn on_sent_politely(&mut self, plan: &SegmentPlan, now: Time, config: &Config) {
+    pub(super) fn on_sent_with_ecn_pacing(&mut self, plan: &SegmentPlan, now: Time, config: &Config) {
         self.on_sent_for_path(plan, now);
         let window = u64::from(self.congestion_window());
         let (srtt, mss) = (self.rtt.srtt(), u64::from(self.mss));
         let gain_percent = if self.congestion.in_slow_start() { 200 } else { 120 };
-        let Some(manners) = self.manners.as_deref_mut() else { return };
-        if plan.old {
-            manners.changes.pop_front();
+        let Some(ecn_pacing) = self.ecn_pacing.as_deref_mut() else { return };
+        if plan.partial {
+            ecn_pacing.changes.pop_front();
         }
         if plan.len == 0 {
             return;
         }
-        manners.cwr_due &= plan.again;
+        ecn_pacing.cwr_due &= plan.again;
         if let (true, Some(srtt)) = (config.pacing, srtt) {
             // Time that `bytes` take at the gain times a window per round trip.
             let span = |bytes: u64| {
@@ -235,21 +239,21 @@ impl<B: ByteStore> Connection<B> {
             };
             let burst = span(2 * mss).max(QUANTUM).min(span(QUANTUM_BYTES_MAX.max(2 * mss)));
             let earliest = Time::from_nanos(now.as_nanos().saturating_sub(burst.as_nanos()));
-            manners.send_at = manners.send_at.max(earliest) + span(u64::from(plan.len));
+            ecn_pacing.send_at = ecn_pacing.send_at.max(earliest) + span(u64::from(plan.len));
         }
     }
 
     /// True if the pacer holds back new data at `now`.
     #[inline]
     pub(super) fn is_paced(&self, now: Time) -> bool {
-        self.manners.as_ref().is_some_and(|manners| manners.send_at > now)
+        self.ecn_pacing.as_ref().is_some_and(|ecn_pacing| ecn_pacing.send_at > now)
     }
 
     /// Earliest deadline of the pacer and of path MTU probing; `Time::MAX` for neither.
     #[inline]
-    pub(super) fn manners_due(&self) -> Time {
-        match &self.manners {
-            Some(manners) => self.paced_until().min(manners.path.map_or(Time::MAX, |path| path.due())),
+    pub(super) fn ecn_pacing_due(&self) -> Time {
+        match &self.ecn_pacing {
+            Some(ecn_pacing) => self.paced_until().min(ecn_pacing.path.map_or(Time::MAX, |path| path.due())),
             None => Time::MAX,
         }
     }
@@ -257,8 +261,8 @@ impl<B: ByteStore> Connection<B> {
     /// Time at which a paced connection may send again; `Time::MAX` if it does not wait.
     #[inline]
     pub(super) fn paced_until(&self) -> Time {
-        match &self.manners {
-            Some(manners) if self.flags.paced => manners.send_at,
+        match &self.ecn_pacing {
+            Some(ecn_pacing) if self.flags.paced => ecn_pacing.send_at,
             _ => Time::MAX,
         }
     }
@@ -282,9 +286,9 @@ impl EcnPacing {
     }
 
     /// ECE value of the ACK in `plan`.
-    fn answer(&self, plan: &SegmentPlan) -> bool {
+    fn ece(&self, plan: &SegmentPlan) -> bool {
         // Each unreported change inverts it.
-        let waiting = if plan.old { self.changes.len() } else { 0 };
+        let waiting = if plan.partial { self.changes.len() } else { 0 };
         self.echo != (waiting % 2 == 1)
     }
 
@@ -297,6 +301,6 @@ impl EcnPacing {
             };
         }
         let cwr = self.cwr_due && plan.len > 0 && !plan.again;
-        set(Flags::ECE, self.on && self.answer(plan)) | set(Flags::CWR, self.on && cwr)
+        set(Flags::ECE, self.on && self.ece(plan)) | set(Flags::CWR, self.on && cwr)
     }
 }

@@ -17,7 +17,7 @@ use crate::stack::{Config, EventKind, ListenerId, fast_open};
 pub(crate) struct FastOpenState {
     /// Cookie option of the first SYN; a retransmitted SYN carries none.
     cookie: Option<FastOpen>,
-    shown: FastOpen,
+    sent_cookie: FastOpen,
     /// Bytes of data in the SYN.
     len: u16,
 }
@@ -30,13 +30,13 @@ impl<B: ByteStore> Connection<B> {
     ///
     /// A cookie request carries no data.
     pub(crate) fn open_fast(&mut self, cookie: FastOpen, mss: u16) {
-        let room = usize::from(mss.min(self.mss).saturating_sub(OPTIONS_LEN_MAX));
-        let len = if cookie.is_request() { 0 } else { self.send.len().min(room) as u16 };
-        self.patience().fast = Some(FastOpenState { cookie: Some(cookie), shown: cookie, len });
+        let space = usize::from(mss.min(self.mss).saturating_sub(OPTIONS_LEN_MAX));
+        let len = if cookie.is_request() { 0 } else { self.send.len().min(space) as u16 };
+        self.timeout_options().fast = Some(FastOpenState { cookie: Some(cookie), sent_cookie: cookie, len });
     }
 
     fn fast(&self) -> Option<FastOpenState> {
-        self.patience.as_ref().and_then(|patience| patience.fast)
+        self.timeout_options.as_ref().and_then(|timeout_options| timeout_options.fast)
     }
 
     /// Bytes of data in the SYN.
@@ -49,23 +49,25 @@ impl<B: ByteStore> Connection<B> {
         if self.state == State::SynSent {
             return self.fast()?.cookie;
         }
-        self.flags.gives_cookie.then(|| fast_open::current(&config.secret, &self.tuple, now))
+        self.flags.sends_cookie.then(|| fast_open::current(&config.secret, &self.tuple, now))
     }
 
     /// The SYN timed out: the next one carries neither cookie nor data, since the path may drop
     /// Fast Open SYNs (RFC 7413 §4.2.2).
     pub(super) fn open_plainly(&mut self) {
-        if let Some(fast) = self.patience.as_mut().and_then(|patience| patience.fast.as_mut()) {
+        if let Some(fast) =
+            self.timeout_options.as_mut().and_then(|timeout_options| timeout_options.fast.as_mut())
+        {
             fast.cookie = None;
         }
     }
 
     /// Frees the SYN data that the SYN-ACK `s` acknowledges, at most what was sent.
-    pub(super) fn take_fast(&mut self, cx: &mut Context<'_>, s: &Segment<'_>) {
-        let taken = s.ack - (self.snd_una + 1);
-        if taken > 0 && taken <= self.fast().map_or(0, |fast| u32::from(fast.len)) {
-            self.send.pop(taken as usize, cx.pool);
-            self.acknowledged += u64::from(taken);
+    pub(super) fn accept_fast_open(&mut self, cx: &mut Context<'_>, s: &Segment<'_>) {
+        let accepted = s.ack - (self.snd_una + 1);
+        if accepted > 0 && accepted <= self.fast().map_or(0, |fast| u32::from(fast.len)) {
+            self.send.pop(accepted as usize, cx.pool);
+            self.acknowledged += u64::from(accepted);
             self.snd_nxt = s.ack;
         }
     }
@@ -77,9 +79,9 @@ impl<B: ByteStore> Connection<B> {
 
     /// Cookie to cache after the handshake that `s` completed: a new one, or the old one if it was
     /// accepted.
-    pub(crate) fn learned(&self, s: &Segment<'_>, taken: bool) -> Option<FastOpen> {
-        let shown = self.fast().map(|fast| fast.shown).filter(|_| taken);
-        s.options.fast_open.or(shown).filter(|cookie| !cookie.is_request())
+    pub(crate) fn learned(&self, s: &Segment<'_>, accepted: bool) -> Option<FastOpen> {
+        let sent_cookie = self.fast().map(|fast| fast.sent_cookie).filter(|_| accepted);
+        s.options.fast_open.or(sent_cookie).filter(|cookie| !cookie.is_request())
     }
 
     /// Delivers the data of the SYN `s` before the handshake is complete.
@@ -87,7 +89,7 @@ impl<B: ByteStore> Connection<B> {
         let Some(listener) = self.listener() else { return };
         (self.flags.fast_open, self.flags.announced) = (true, true);
         cx.push(EventKind::Accepted(ListenerId(u32::from(listener))));
-        let len = s.payload.len().min(self.receive_room() as usize);
+        let len = s.payload.len().min(self.receive_space() as usize);
         let payload = &s.payload[..len];
         if len == 0 || self.recv.affordable(len, cx.pool) < len {
             return;

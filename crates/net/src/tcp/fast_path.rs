@@ -22,7 +22,7 @@ impl<B: ByteStore> Connection<B> {
     /// Processes the expected segment on a connection without special state; `None` leaves it to
     /// the slow path.
     #[inline]
-    pub(super) fn on_everyday_segment(
+    pub(super) fn on_common_segment(
         &mut self,
         cx: &mut Context<'_>,
         s: &Segment<'_>,
@@ -30,10 +30,10 @@ impl<B: ByteStore> Connection<B> {
     ) -> Option<SegmentOutcome> {
         let amiss = self.early_fin.is_some()
             | self.reassembly.is_some()
-            | self.manners.is_some()
+            | self.ecn_pacing.is_some()
             | self.flags.detached;
         let len = s.payload.len();
-        if amiss || !self.expects(s) || self.recv.affordable(len, cx.pool) < len || long_way_only() {
+        if amiss || !self.expects(s) || self.recv.affordable(len, cx.pool) < len || is_disabled() {
             return None;
         }
         if len > 0 && self.has_classifier(v) {
@@ -43,8 +43,8 @@ impl<B: ByteStore> Connection<B> {
             };
             cx.label = label;
         }
-        note_taken();
-        (self.heard_at, self.keep_alives) = (cx.now, 0);
+        count_use();
+        (self.received_at, self.keep_alives) = (cx.now, 0);
         self.take_stamps(cx.now, s, len);
         self.on_ack(cx, s);
         if len > 0 {
@@ -62,23 +62,23 @@ impl<B: ByteStore> Connection<B> {
     /// Length of a single segment that carries all queued data, with nothing in flight; `None`
     /// leaves it to the slow path.
     #[inline]
-    pub(crate) fn everything_in_one(&self) -> Option<u32> {
+    pub(crate) fn single_segment_len(&self) -> Option<u32> {
         let len = self.send.len() as u32;
         let amiss = self.flags.probe_due
-            | self.flags.tail_due
+            | self.flags.tlp_due
             | self.flags.retransmit_now
             | self.flags.fin_queued
             | self.flags.hold.has(Hold::CORK)
-            | self.manners.is_some()
+            | self.ecn_pacing.is_some()
             | self.reassembly.is_some();
-        let everyday = self.state == State::Established
+        let is_eligible = self.state == State::Established
             && !amiss
             && self.flags.timestamps
             && self.snd_una == self.snd_nxt
             && self.recovery == Recovery::None
             && self.flight.is_at_rest()
             && len.wrapping_sub(1) < u32::from(self.mss).min(self.snd_wnd);
-        (everyday && !long_way_only()).then_some(len)
+        (is_eligible && !is_disabled()).then_some(len)
     }
 
     /// Timestamps option of a segment sent at `now`.
@@ -89,8 +89,8 @@ impl<B: ByteStore> Connection<B> {
 
     /// All queued data was sent in one segment at `now`, with a window up to `edge`.
     #[inline]
-    pub(crate) fn everything_transmitted(&mut self, edge: Seq, now: Time, config: &Config) {
-        note_taken();
+    pub(crate) fn on_all_transmitted(&mut self, edge: Seq, now: Time, config: &Config) {
+        count_use();
         let end = self.snd_nxt + self.send.len() as u32;
         (self.flags.ack_delayed, self.flags.ack_waits) = (false, false);
         (self.rcv_adv, self.last_ack_sent, self.acks_due) = (edge, self.rcv_nxt, 0);
@@ -99,25 +99,25 @@ impl<B: ByteStore> Connection<B> {
         self.snd_nxt = end;
         self.transmit.on_sent(end);
         self.rto_at = self.rto_from(now, config);
-        let probes = config.rack & self.flags.sack & self.tail.is_none();
+        let probes = config.rack & self.flags.sack & self.tlp.is_none();
         self.early_at = if probes { self.probe_at(now, true, config) } else { Time::MAX };
     }
 }
 
 /// True if a test disables the fast path.
 #[inline]
-fn long_way_only() -> bool {
+fn is_disabled() -> bool {
     #[cfg(test)]
-    return testing::LONG_WAY_ONLY.get();
+    return testing::DISABLED.get();
     #[cfg(not(test))]
     false
 }
 
 /// Counts uses of the fast path, for tests.
 #[inline]
-fn note_taken() {
+fn count_use() {
     #[cfg(test)]
-    testing::TAKEN.set(testing::TAKEN.get() + 1);
+    testing::USES.set(testing::USES.get() + 1);
 }
 
 #[cfg(test)]
@@ -126,8 +126,8 @@ pub(crate) mod testing {
 
     thread_local! {
         /// Disables the fast path on this thread.
-        pub(crate) static LONG_WAY_ONLY: Cell<bool> = const { Cell::new(false) };
+        pub(crate) static DISABLED: Cell<bool> = const { Cell::new(false) };
         /// Number of fast-path uses on this thread.
-        pub(crate) static TAKEN: Cell<u32> = const { Cell::new(0) };
+        pub(crate) static USES: Cell<u32> = const { Cell::new(0) };
     }
 }

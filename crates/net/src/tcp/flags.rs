@@ -24,7 +24,7 @@ pub(crate) struct Flags {
     /// Data waits for the pacer.
     pub(crate) paced: bool,
     /// A tail loss probe is due.
-    pub(crate) tail_due: bool,
+    pub(crate) tlp_due: bool,
     /// An ACK of data waits for a segment to piggyback on, until a timer fires.
     pub(crate) ack_delayed: bool,
     /// An ACK of data waits for a segment to piggyback on, until the owner is idle or has sent
@@ -36,7 +36,7 @@ pub(crate) struct Flags {
     /// A valid Fast Open cookie opened it: data may be sent before the handshake is complete.
     pub(crate) fast_open: bool,
     /// Our SYN-ACK carries a Fast Open cookie.
-    pub(crate) gives_cookie: bool,
+    pub(crate) sends_cookie: bool,
     /// `send` was refused memory; the pool lists the connection.
     pub(crate) starved: bool,
     /// The connection waits for the resolution of a neighbour's hardware address.

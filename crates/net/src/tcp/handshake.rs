@@ -46,7 +46,7 @@ impl<B: ByteStore> Connection<B> {
     pub(crate) fn resume(&mut self, listener: u16, number: Seq) {
         self.set_listener(listener);
         (self.snd_una, self.snd_nxt) = (number, number + 1);
-        self.rcv_adv = self.rcv_nxt + self.receive_room().min(65_535);
+        self.rcv_adv = self.rcv_nxt + self.receive_space().min(65_535);
         self.last_ack_sent = self.rcv_nxt;
     }
 
@@ -56,7 +56,7 @@ impl<B: ByteStore> Connection<B> {
     /// If both have timestamps, these decide; equal ones leave the decision to the sequence
     /// numbers. If only the new one has them, old segments have none and are refused.
     #[inline]
-    pub(crate) fn gives_way_to(&self, s: &Segment<'_>) -> bool {
+    pub(crate) fn is_replaced_by(&self, s: &Segment<'_>) -> bool {
         let State::TimeWait { .. } = self.state else { return false };
         let opens =
             s.flags.contains(Flags::SYN) && !s.flags.contains(Flags::ACK) && !s.flags.contains(Flags::RST);
@@ -97,10 +97,10 @@ impl<B: ByteStore> Connection<B> {
         }
         self.negotiate(s.seq, &s.options, cx.config);
         self.negotiate_ecn(s);
-        self.heard_at = cx.now;
+        self.received_at = cx.now;
         self.update_window(s, 0);
         if has(Flags::ACK) {
-            self.take_fast(cx, s);
+            self.accept_fast_open(cx, s);
             self.state = self.state.after(Step::SynAck);
             self.on_handshake_done(cx, s);
             self.acks_due = 1;
@@ -142,7 +142,7 @@ impl<B: ByteStore> Connection<B> {
             self.congestion.on_syn_lost(cx.now);
         }
         self.retries = 0;
-        self.patience_regained();
+        self.restart_user_timeout();
         self.recovery = Recovery::None;
         self.rto_at = Time::MAX;
         self.flags.retransmit_now = false;

@@ -90,7 +90,8 @@ impl<B: ByteStore> Connection<B> {
     /// Snapshot of the connection at `now`.
     pub(crate) fn info(&self, now: Time, config: &Config) -> Info {
         let bytes = |count: u32| Bytes::new(u64::from(count));
-        let own_timeout = self.patience.as_ref().and_then(|patience| patience.user_timeout);
+        let own_timeout =
+            self.timeout_options.as_ref().and_then(|timeout_options| timeout_options.user_timeout);
         let options = if self.flags.timestamps { Self::TIMESTAMPS_LEN } else { 0 };
         let headers = (ip::header_len(self.tuple.remote) + tcp::HEADER_LEN) as u16;
         Info {
@@ -111,7 +112,7 @@ impl<B: ByteStore> Connection<B> {
             rttvar: self.rtt.rttvar(),
             rto: self.rtt.rto(config.rto_min),
             retries: self.retries,
-            silent: now.since(self.heard_at),
+            silent: now.since(self.received_at),
             cwnd: bytes(self.congestion_window()),
             ssthresh: self.congestion.ssthresh(),
             congestion: self.congestion.name(),

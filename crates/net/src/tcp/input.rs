@@ -11,7 +11,7 @@ use wire::tcp::{Flags, Segment, Seq};
 
 use super::buffer::MemoryClass;
 use super::connection::{Connection, Context};
-use super::reassembly::{PIECE_BYTES, Reassembly};
+use super::reassembly::{RANGE_BYTES, Reassembly};
 use super::state::{State, Step};
 use super::store::ByteStore;
 use crate::stack::{CloseReason, EventKind};
@@ -35,7 +35,7 @@ pub(crate) struct Verdicts<'a> {
     pub(crate) default: Option<&'a TransportClassifier>,
     pub(crate) meta: &'a PacketMeta,
     /// The listener has space for one more connection.
-    pub(crate) room: bool,
+    pub(crate) has_space: bool,
 }
 
 impl<B: ByteStore> Connection<B> {
@@ -47,7 +47,7 @@ impl<B: ByteStore> Connection<B> {
         s: &Segment<'_>,
         v: &Verdicts<'_>,
     ) -> SegmentOutcome {
-        if let Some(arrival) = self.on_everyday_segment(cx, s, v) {
+        if let Some(arrival) = self.on_common_segment(cx, s, v) {
             return arrival;
         }
         self.on_any_segment(cx, s, v)
@@ -93,7 +93,7 @@ impl<B: ByteStore> Connection<B> {
                 cx.label = label;
             }
         }
-        (self.heard_at, self.keep_alives) = (cx.now, 0);
+        (self.received_at, self.keep_alives) = (cx.now, 0);
         self.take_stamps(cx.now, s, len);
         self.on_mark(cx, s);
         if matches!(self.state, State::SynReceived { .. }) {
@@ -173,14 +173,14 @@ impl<B: ByteStore> Connection<B> {
 
     #[inline(never)]
     fn fitting_part(&self, s: &Segment<'_>) -> (usize, usize) {
-        let old = (self.rcv_nxt.distance(s.seq).max(0) as usize).min(s.payload.len());
-        let start = s.seq + old as u32;
-        let room = (self.rcv_nxt + self.receive_window()).distance(start).max(0) as usize;
-        let mut len = (s.payload.len() - old).min(room);
+        let duplicate = (self.rcv_nxt.distance(s.seq).max(0) as usize).min(s.payload.len());
+        let start = s.seq + duplicate as u32;
+        let has_space = (self.rcv_nxt + self.receive_window()).distance(start).max(0) as usize;
+        let mut len = (s.payload.len() - duplicate).min(has_space);
         if let Some(fin) = self.early_fin {
             len = len.min(fin.distance(start).max(0) as usize);
         }
-        (old, len)
+        (duplicate, len)
     }
 
     /// True if a classifier applies.
@@ -200,12 +200,12 @@ impl<B: ByteStore> Connection<B> {
         meta: &PacketMeta,
         v: &Verdicts<'_>,
     ) -> Option<Label> {
-        let given = Label::new(meta.priority.unwrap_or_default());
+        let driver_label = Label::new(meta.priority.unwrap_or_default());
         let own = self.classifier.take();
-        let Some(classifier) = own.as_ref().or(v.listener).or(v.default) else { return Some(given) };
+        let Some(classifier) = own.as_ref().or(v.listener).or(v.default) else { return Some(driver_label) };
         let mut flow = self.flow();
         flow.received += queueing::Bytes::new(payload.len() as u64);
-        let mut memory = self.kept.as_deref_mut().and_then(|kept| kept.memory.take());
+        let mut memory = self.rare.as_deref_mut().and_then(|rare| rare.memory.take());
         let mut context = FlowContext {
             now: cx.now,
             meta,
@@ -213,7 +213,7 @@ impl<B: ByteStore> Connection<B> {
             tuple: &self.tuple,
             flow,
             private: &mut self.private,
-            app: self.kept.as_deref().and_then(|kept| kept.app.as_deref()),
+            app: self.rare.as_deref().and_then(|rare| rare.app.as_deref()),
             memory: Some(&mut memory),
             successor: None,
         };
@@ -221,15 +221,15 @@ impl<B: ByteStore> Connection<B> {
         let successor = context.successor.take();
         self.classifier = successor.or(own);
         if memory.is_some() {
-            self.kept.get_or_insert_default().memory = memory;
+            self.rare.get_or_insert_default().memory = memory;
         }
-        labelled(&mut cx.counters.classifier_out_of_range, given, verdict)
+        labelled(&mut cx.counters.classifier_out_of_range, driver_label, verdict)
     }
 
     /// Notifies the classifier's state that the application has written a response.
     #[inline(never)]
     pub(super) fn tell_of_answer(&mut self, cx: &mut Context<'_>) {
-        let Some(memory) = self.kept.as_deref_mut().and_then(|kept| kept.memory.as_mut()) else { return };
+        let Some(memory) = self.rare.as_deref_mut().and_then(|rare| rare.memory.as_mut()) else { return };
         caught(&mut cx.counters.classifier_panics, || memory.on_answer(cx.now));
     }
 
@@ -242,13 +242,20 @@ impl<B: ByteStore> Connection<B> {
     }
 
     #[inline]
-    fn on_payload(&mut self, cx: &mut Context<'_>, start: Seq, payload: &[u8], old: bool, v: &Verdicts<'_>) {
+    fn on_payload(
+        &mut self,
+        cx: &mut Context<'_>,
+        start: Seq,
+        payload: &[u8],
+        duplicate: bool,
+        v: &Verdicts<'_>,
+    ) {
         if !self.state.can_receive() {
             self.owe_ack();
             return;
         }
         if payload.is_empty() {
-            cx.counters.duplicates += u64::from(old);
+            cx.counters.duplicates += u64::from(duplicate);
             self.owe_ack();
             return;
         }
@@ -256,7 +263,7 @@ impl<B: ByteStore> Connection<B> {
             cx.counters.out_of_order += 1;
             // Each one causes a duplicate ACK.
             self.acks_due = self.acks_due.saturating_add(1);
-            if !cx.pool.allows(MemoryClass::Early, payload.len() + PIECE_BYTES) {
+            if !cx.pool.allows(MemoryClass::Early, payload.len() + RANGE_BYTES) {
                 cx.counters.memory_drops += 1;
                 return;
             }
@@ -305,8 +312,8 @@ impl<B: ByteStore> Connection<B> {
     /// already SACKed; the peer must expect that (RFC 2018 §8).
     fn append_reassembled(&mut self, cx: &mut Context<'_>, v: &Verdicts<'_>) {
         let Some(mut reassembly) = self.reassembly.take() else { return };
-        while let Some(piece) = reassembly.pop(self.rcv_nxt) {
-            for (bytes, meta) in piece.segments(self.rcv_nxt) {
+        while let Some(range) = reassembly.pop(self.rcv_nxt) {
+            for (bytes, meta) in range.segments(self.rcv_nxt) {
                 // Data beyond FIN is ignored (RFC 9293 §3.10.7.4).
                 let most =
                     self.early_fin.map_or(bytes.len(), |fin| fin.distance(self.rcv_nxt).max(0) as usize);
@@ -323,7 +330,7 @@ impl<B: ByteStore> Connection<B> {
                     cx.label = label;
                 }
             }
-            piece.release(cx.pool);
+            range.release(cx.pool);
         }
         if !reassembly.is_empty() {
             self.reassembly = Some(reassembly);

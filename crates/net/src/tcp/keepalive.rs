@@ -51,14 +51,14 @@ pub(crate) struct TimeoutOptions {
 
 impl<B: ByteStore> Connection<B> {
     /// Settings of this connection, allocated on first use.
-    pub(crate) fn patience(&mut self) -> &mut TimeoutOptions {
-        self.patience.get_or_insert_default()
+    pub(crate) fn timeout_options(&mut self) -> &mut TimeoutOptions {
+        self.timeout_options.get_or_insert_default()
     }
 
     /// Keep-alive in effect; always on in FIN-WAIT-2, which only the peer can end.
     #[inline]
     pub(super) fn keep_alive(&self, config: &Config) -> Option<KeepAlive> {
-        let own = self.patience.as_ref().and_then(|patience| patience.keep_alive);
+        let own = self.timeout_options.as_ref().and_then(|timeout_options| timeout_options.keep_alive);
         let always = (self.state == State::FinWait2).then_some(config.fin_wait);
         own.unwrap_or(config.keep_alive.map(KeepAlive::after)).or(always.map(KeepAlive::after))
     }
@@ -70,29 +70,29 @@ impl<B: ByteStore> Connection<B> {
     #[inline]
     pub(super) fn keep_alive_at(&self, config: &Config) -> Time {
         match self.keep_alive(config) {
-            Some(asked) if self.state.is_synchronized() && self.snd_una == self.snd_nxt => {
-                self.heard_at + asked.idle + asked.interval * u64::from(self.keep_alives)
+            Some(keep_alive) if self.state.is_synchronized() && self.snd_una == self.snd_nxt => {
+                self.received_at + keep_alive.idle + keep_alive.interval * u64::from(self.keep_alives)
             }
             _ => Time::MAX,
         }
     }
 
     /// Called when the retransmission timer fires; returns true if the user timeout has expired.
-    pub(super) fn patience_is_over(&mut self, now: Time, config: &Config) -> bool {
-        let own = self.patience.as_ref().and_then(|patience| patience.user_timeout);
+    pub(super) fn user_timeout_expired(&mut self, now: Time, config: &Config) -> bool {
+        let own = self.timeout_options.as_ref().and_then(|timeout_options| timeout_options.user_timeout);
         if own.unwrap_or(config.user_timeout).is_none() {
             return false;
         }
         let waited = self.rtt.rto(config.rto_min);
         let start = Time::from_nanos(now.as_nanos().saturating_sub(waited.as_nanos()));
-        self.patience().waiting_since.get_or_insert(start);
-        self.patience_ends_at(config) <= now
+        self.timeout_options().waiting_since.get_or_insert(start);
+        self.user_timeout_at(config) <= now
     }
 
     /// Time at which the user timeout ends the connection while data waits; `Time::MAX` for never.
-    fn patience_ends_at(&self, config: &Config) -> Time {
-        let Some(patience) = &self.patience else { return Time::MAX };
-        match (patience.waiting_since, patience.user_timeout.unwrap_or(config.user_timeout)) {
+    fn user_timeout_at(&self, config: &Config) -> Time {
+        let Some(timeout_options) = &self.timeout_options else { return Time::MAX };
+        match (timeout_options.waiting_since, timeout_options.user_timeout.unwrap_or(config.user_timeout)) {
             (Some(since), Some(timeout)) => since + timeout,
             _ => Time::MAX,
         }
@@ -101,14 +101,14 @@ impl<B: ByteStore> Connection<B> {
     /// Deadline of a retransmission timer started at `now`.
     #[inline]
     pub(super) fn rto_from(&self, now: Time, config: &Config) -> Time {
-        (now + self.rtt.rto(config.rto_min)).min(self.patience_ends_at(config))
+        (now + self.rtt.rto(config.rto_min)).min(self.user_timeout_at(config))
     }
 
     /// The peer has acknowledged new data: the user timeout starts over.
     #[inline]
-    pub(super) fn patience_regained(&mut self) {
-        if let Some(patience) = &mut self.patience {
-            patience.waiting_since = None;
+    pub(super) fn restart_user_timeout(&mut self) {
+        if let Some(timeout_options) = &mut self.timeout_options {
+            timeout_options.waiting_since = None;
         }
     }
 }

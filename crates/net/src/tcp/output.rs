@@ -12,7 +12,7 @@ use super::buffer::Pool;
 use super::congestion::CongestionControl;
 use super::connection::{Connection, Recovery};
 use super::pmtu::ProbeDecision;
-use super::recovery::TailProbe;
+use super::recovery::TailLossProbe;
 use super::retransmit_queue::Record;
 use super::state::State;
 use super::store::ByteStore;
@@ -30,7 +30,7 @@ pub(crate) struct SegmentPlan {
     /// True for a probe, which only makes the peer answer.
     pub(crate) probe: bool,
     /// True if it acknowledges less than it could, with the ECE value that belongs to that number.
-    pub(crate) old: bool,
+    pub(crate) partial: bool,
     /// Number of segments that the device makes of it.
     pub(crate) segments: u8,
 }
@@ -39,7 +39,7 @@ impl SegmentPlan {
     /// Plan of one segment sent for the first time.
     #[inline]
     fn first(seq: Seq, len: u32, flags: Flags) -> Self {
-        Self { seq, len, flags, again: false, probe: false, old: false, segments: 1 }
+        Self { seq, len, flags, again: false, probe: false, partial: false, segments: 1 }
     }
 
     /// Sequence number after the segment.
@@ -63,7 +63,7 @@ impl<B: ByteStore> Connection<B> {
     /// True if more than an ACK may be due.
     #[inline]
     pub(crate) fn wants_data(&self) -> bool {
-        let forced = self.flags.probe_due | self.flags.tail_due;
+        let forced = self.flags.probe_due | self.flags.tlp_due;
         self.has_unsent() || forced || self.flight.has_lost() || self.may_doubt()
     }
 
@@ -81,13 +81,13 @@ impl<B: ByteStore> Connection<B> {
             State::TimeWait { .. } => return self.plan_ack(),
             _ => {}
         }
-        if self.manners.is_some() && self.only_acknowledges(now) {
+        if self.ecn_pacing.is_some() && self.only_acknowledges(now) {
             return self.plan_ack();
         }
         if let again @ Some(_) = self.plan_again() {
             return again;
         }
-        if self.manners.is_some() {
+        if self.ecn_pacing.is_some() {
             match self.plan_path_probe() {
                 ProbeDecision::Now(probe) => return Some(probe),
                 ProbeDecision::Soon => return self.plan_ack(),
@@ -103,7 +103,7 @@ impl<B: ByteStore> Connection<B> {
     #[inline(never)]
     fn plan_rest(&self, config: &Config) -> Option<SegmentPlan> {
         self.plan_doubtful(config)
-            .or_else(|| self.plan_tail())
+            .or_else(|| self.plan_tlp())
             .or_else(|| self.plan_probe())
             .or_else(|| self.plan_ack())
     }
@@ -111,7 +111,7 @@ impl<B: ByteStore> Connection<B> {
     /// True if only ACKs may be sent now: an ACK of a mark change comes first, or the pacer holds
     /// data back.
     fn only_acknowledges(&self, now: Time) -> bool {
-        let forced = self.flags.retransmit_now || self.flags.tail_due || self.flags.probe_due;
+        let forced = self.flags.retransmit_now || self.flags.tlp_due || self.flags.probe_due;
         self.acked_before_change().is_some() || (!forced && self.is_paced(now))
     }
 
@@ -121,7 +121,7 @@ impl<B: ByteStore> Connection<B> {
             return None;
         }
         if !self.flags.retransmit_now {
-            let waits = self.flight.ledger().is_some_and(|ledger| ledger.spurious.wants_new_data());
+            let waits = self.flight.records().is_some_and(|records| records.spurious.wants_new_data());
             if waits || self.in_flight() >= self.congestion_window() {
                 return None;
             }
@@ -147,15 +147,15 @@ impl<B: ByteStore> Connection<B> {
     }
 
     fn rescue(&self) -> Option<&Record> {
-        let rescued = self.flight.ledger().is_none_or(|ledger| ledger.rescued);
+        let rescued = self.flight.records().is_none_or(|records| records.rescued);
         let last = if rescued { None } else { self.flight.last_unreported() };
         // It must include the highest sequence number.
         last.filter(|record| record.len() <= u32::from(self.mss))
     }
 
     /// Tail loss probe by retransmission of the last segment; its ACK shows what is missing.
-    fn plan_tail(&self) -> Option<SegmentPlan> {
-        let due = self.flags.tail_due && self.state.is_synchronized();
+    fn plan_tlp(&self) -> Option<SegmentPlan> {
+        let due = self.flags.tlp_due && self.state.is_synchronized();
         Some(self.cut_again(self.flight.last().filter(|_| due)?))
     }
 
@@ -172,8 +172,8 @@ impl<B: ByteStore> Connection<B> {
         }
         let flight = self.in_flight();
         self.fresh().filter(|plan| {
-            let room = self.congestion_window().saturating_sub(flight);
-            flight == 0 || self.flags.tail_due || plan.len <= room
+            let space = self.congestion_window().saturating_sub(flight);
+            flight == 0 || self.flags.tlp_due || plan.len <= space
         })
     }
 
@@ -222,8 +222,8 @@ impl<B: ByteStore> Connection<B> {
     /// Pure ACK, if one is due.
     #[inline]
     pub(crate) fn plan_ack(&self) -> Option<SegmentPlan> {
-        let old = self.manners.is_some() && self.acked_before_change().is_some();
-        let ack = SegmentPlan { old, ..SegmentPlan::first(self.snd_nxt, 0, Flags::ACK) };
+        let partial = self.ecn_pacing.is_some() && self.acked_before_change().is_some();
+        let ack = SegmentPlan { partial, ..SegmentPlan::first(self.snd_nxt, 0, Flags::ACK) };
         (self.acks_due > 0 && self.state != State::SynSent).then_some(ack)
     }
 
@@ -308,14 +308,14 @@ impl<B: ByteStore> Connection<B> {
     /// Congestion window in bytes; during PRR its limit.
     #[inline]
     pub(crate) fn congestion_window(&self) -> u32 {
-        if let (true, Some(ledger)) = (self.recovery.apportions(), self.flight.ledger()) {
-            return ledger.prr.window();
+        if let (true, Some(records)) = (self.recovery.apportions(), self.flight.records()) {
+            return records.prr.window();
         }
         self.congestion.window().get().clamp(u64::from(self.mss), u64::from(u32::MAX)) as u32
     }
 
     /// Clears the D-SACK after an ACK that reported it or had no space for it.
-    fn on_told_twice(&mut self) {
+    fn on_dsack_sent(&mut self) {
         let Some(reassembly) = &mut self.reassembly else { return };
         reassembly.twice = None;
         if reassembly.is_empty() {
@@ -339,15 +339,15 @@ impl<B: ByteStore> Connection<B> {
             (self.flags.ack_delayed, self.flags.ack_waits) = (false, false);
             // Data segments carry no SACK blocks.
             if plan.len == 0 && self.reassembly.is_some() {
-                self.on_told_twice();
+                self.on_dsack_sent();
             }
             self.last_ack_sent = self.acked_by(plan);
         }
-        if self.manners.is_some() {
-            self.on_sent_politely(plan, now, config);
+        if self.ecn_pacing.is_some() {
+            self.on_sent_with_ecn_pacing(plan, now, config);
         }
         if plan.seq == end {
-            if plan.seq == self.snd_nxt && !plan.old {
+            if plan.seq == self.snd_nxt && !plan.partial {
                 self.acks_due = self.acks_due.saturating_sub(1);
             }
             self.flags.probe_due = false;
@@ -363,15 +363,15 @@ impl<B: ByteStore> Connection<B> {
         self.segments.on_sent(plan.segments.into());
         // With nothing in flight, the timer ran for a window or a neighbour's address: it starts
         // anew (RFC 6298 §5.1).
-        let restart = self.flags.retransmit_now || self.flags.tail_due || self.flight.is_empty();
+        let restart = self.flags.retransmit_now || self.flags.tlp_due || self.flight.is_empty();
         self.flags.retransmit_now = false;
         if plan.again {
             let rescue = !config.rack && self.flight.lost() == 0 && self.flight.first_doubtful().is_none();
             self.segments.on_again();
             self.flight.sent_again(plan.seq, end - plan.seq, now, pool);
-            if let Some(ledger) = self.flight.ledger_mut() {
-                ledger.spurious.on_sent_again(now);
-                ledger.rescued |= rescue;
+            if let Some(records) = self.flight.records_mut() {
+                records.spurious.on_sent_again(now);
+                records.rescued |= rescue;
             }
             self.undo.on_sent_again(self.snd_nxt);
         } else {
@@ -379,12 +379,12 @@ impl<B: ByteStore> Connection<B> {
             self.snd_nxt = end;
             self.transmit.on_sent(end);
         }
-        if let (true, Some(ledger)) = (self.recovery.apportions(), self.flight.ledger_mut()) {
-            ledger.prr.on_sent(end - plan.seq);
+        if let (true, Some(records)) = (self.recovery.apportions(), self.flight.records_mut()) {
+            records.prr.on_sent(end - plan.seq);
         }
-        if self.flags.tail_due {
-            self.flags.tail_due = false;
-            self.tail = Some(TailProbe { end: self.snd_nxt, again: plan.again });
+        if self.flags.tlp_due {
+            self.flags.tlp_due = false;
+            self.tlp = Some(TailLossProbe { end: self.snd_nxt, again: plan.again });
         }
         if restart || self.rto_at == Time::MAX {
             self.rto_at = self.rto_from(now, config);

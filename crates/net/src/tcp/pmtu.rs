@@ -116,7 +116,7 @@ impl<B: ByteStore> Connection<B> {
         }
         let mss = mtu.saturating_sub(self.overhead()).max(Self::MSS_MIN);
         let (before, now) = (self.mss, self.flight.latest);
-        let path = &mut self.manners.get_or_insert_default().path;
+        let path = &mut self.ecn_pacing.get_or_insert_default().path;
         let mss_max = path.map_or(before, |probing| probing.mss_max);
         *path = Some(Probing { mss_max, step: Step::Resting, due: now });
         self.mss = mss;
@@ -157,11 +157,11 @@ impl<B: ByteStore> Connection<B> {
     }
 
     fn probing(&self) -> Option<&Probing> {
-        self.manners.as_ref()?.path.as_ref()
+        self.ecn_pacing.as_ref()?.path.as_ref()
     }
 
     fn probing_mut(&mut self) -> Option<&mut Probing> {
-        self.manners.as_mut()?.path.as_mut()
+        self.ecn_pacing.as_mut()?.path.as_mut()
     }
 
     /// Applies the MSS of the peer's SYN.
@@ -194,9 +194,9 @@ impl<B: ByteStore> Connection<B> {
         self.mss = self.mss.max(mss.min(most));
         self.congestion.on_mss(self.mss);
         if self.mss == most
-            && let Some(manners) = &mut self.manners
+            && let Some(ecn_pacing) = &mut self.ecn_pacing
         {
-            manners.path = None;
+            ecn_pacing.path = None;
         }
     }
 
@@ -236,9 +236,9 @@ impl<B: ByteStore> Connection<B> {
         let calm = self.state.is_synchronized()
             && self.recovery == Recovery::None
             && self.flight.lost() + self.flight.sacked() == 0
-            && self.tail.is_none()
+            && self.tlp.is_none()
             && !self.flight.is_full()
-            && !(self.flags.tail_due | self.flags.probe_due);
+            && !(self.flags.tlp_due | self.flags.probe_due);
         let window = self.congestion_window();
         if len <= u32::from(self.mss)
             || !calm

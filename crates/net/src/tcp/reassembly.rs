@@ -14,14 +14,14 @@ use super::store::Run;
 
 /// Contiguous range of received bytes.
 #[derive(Debug)]
-pub(crate) struct Piece<R> {
+pub(crate) struct ByteRange<R> {
     pub(crate) start: Seq,
     pub(crate) bytes: R,
     /// End of each segment in it, and the segment's metadata.
     segments: Vec<(Seq, PacketMeta)>,
 }
 
-impl<R: Run> Piece<R> {
+impl<R: Run> ByteRange<R> {
     pub(crate) fn end(&self) -> Seq {
         self.start + self.bytes.len() as u32
     }
@@ -41,7 +41,7 @@ impl<R: Run> Piece<R> {
 /// All data that waits for earlier bytes.
 #[derive(Debug)]
 pub(crate) struct Reassembly<R> {
-    pieces: Vec<Piece<R>>,
+    ranges: Vec<ByteRange<R>>,
     /// Positions of the latest segments in distinct pieces, latest first, for SACK blocks (RFC 2018
     /// §4).
     latest: [Seq; REPORTED],
@@ -50,11 +50,11 @@ pub(crate) struct Reassembly<R> {
 }
 
 /// Memory overhead of a piece, in bytes.
-pub(crate) const PIECE_BYTES: usize = 2048;
+pub(crate) const RANGE_BYTES: usize = 2048;
 /// Maximum number of pieces: a slow start that overshoots loses every second segment of a window.
-const PIECES_MAX: usize = 1024;
+const RANGES_MAX: usize = 1024;
 /// Maximum number of pieces before small ones are refused.
-const PIECES_SMALL_MAX: usize = 64;
+const RANGES_SMALL_MAX: usize = 64;
 /// Minimum size of a piece beyond that, in bytes, to be worth its buffer.
 const WORTH: usize = 512;
 /// Maximum number of segment boundaries in a piece; further segments count as one.
@@ -64,11 +64,11 @@ const REPORTED: usize = 8;
 
 impl<R: Run> Reassembly<R> {
     pub(crate) fn new() -> Self {
-        Self { pieces: Vec::new(), latest: [Seq(0); REPORTED], twice: None }
+        Self { ranges: Vec::new(), latest: [Seq(0); REPORTED], twice: None }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.pieces.is_empty()
+        self.ranges.is_empty()
     }
 
     /// True if the byte at `seq` is held.
@@ -80,76 +80,76 @@ impl<R: Run> Reassembly<R> {
     ///
     /// Bytes already held stay unchanged.
     pub(crate) fn insert(&mut self, start: Seq, bytes: &[u8], meta: &PacketMeta, pool: &mut Pool) -> usize {
-        let kept = self.keep(start, bytes, meta, pool);
+        let stored = self.keep(start, bytes, meta, pool);
         self.note_latest(start);
-        kept
+        stored
     }
 
     fn keep(&mut self, start: Seq, bytes: &[u8], meta: &PacketMeta, pool: &mut Pool) -> usize {
         let end = start + bytes.len() as u32;
-        let (mut at, mut kept) = (start, 0);
-        let mut i = self.pieces.partition_point(|p| p.end().at_or_before(start));
+        let (mut at, mut stored) = (start, 0);
+        let mut i = self.ranges.partition_point(|p| p.end().at_or_before(start));
         while at.before(end) {
-            let gap_end = self.pieces.get(i).map_or(end, |p| p.start.min(end));
+            let gap_end = self.ranges.get(i).map_or(end, |p| p.start.min(end));
             if at.before(gap_end) {
                 let part = &bytes[(at - start) as usize..(gap_end - start) as usize];
-                if i > 0 && self.pieces[i - 1].end() == at {
-                    self.pieces[i - 1].grow(&[(gap_end, *meta)], pool, |own| own.extend(part));
-                } else if self.has_room(part.len()) {
+                if i > 0 && self.ranges[i - 1].end() == at {
+                    self.ranges[i - 1].grow(&[(gap_end, *meta)], pool, |own| own.extend(part));
+                } else if self.has_space(part.len()) {
                     let bytes = R::of(part, pool);
-                    let piece = Piece { start: at, bytes, segments: vec![(gap_end, *meta)] };
-                    pool.account(0, piece.footprint());
-                    self.pieces.insert(i, piece);
+                    let range = ByteRange { start: at, bytes, segments: vec![(gap_end, *meta)] };
+                    pool.account(0, range.footprint());
+                    self.ranges.insert(i, range);
                     i += 1;
                 } else {
-                    return kept;
+                    return stored;
                 }
-                kept += part.len();
+                stored += part.len();
                 self.join(i, pool);
                 // The piece behind the gap may have been joined.
-                i = self.pieces.partition_point(|p| p.end().at_or_before(gap_end));
+                i = self.ranges.partition_point(|p| p.end().at_or_before(gap_end));
                 at = gap_end;
             } else {
-                at = self.pieces[i].end();
+                at = self.ranges[i].end();
                 i += 1;
             }
         }
-        kept
+        stored
     }
 
     /// True if one more piece of `len` bytes is allowed.
-    fn has_room(&self, len: usize) -> bool {
-        let max = if len < WORTH { PIECES_SMALL_MAX } else { PIECES_MAX };
-        self.pieces.len() < max
+    fn has_space(&self, len: usize) -> bool {
+        let max = if len < WORTH { RANGES_SMALL_MAX } else { RANGES_MAX };
+        self.ranges.len() < max
     }
 
     /// Joins piece `i` to the previous one if they are adjacent.
     fn join(&mut self, i: usize, pool: &mut Pool) {
-        if i == 0 || i >= self.pieces.len() || self.pieces[i - 1].end() != self.pieces[i].start {
+        if i == 0 || i >= self.ranges.len() || self.ranges[i - 1].end() != self.ranges[i].start {
             return;
         }
-        let piece = self.pieces.remove(i);
-        self.pieces[i - 1].grow(&piece.segments, pool, |own| own.join(&piece.bytes));
-        piece.release(pool);
+        let range = self.ranges.remove(i);
+        self.ranges[i - 1].grow(&range.segments, pool, |own| own.join(&range.bytes));
+        range.release(pool);
     }
 
     /// Removes the first piece if it starts at or before `next`.
-    pub(crate) fn pop(&mut self, next: Seq) -> Option<Piece<R>> {
-        self.pieces.first()?.start.at_or_before(next).then(|| self.pieces.remove(0))
+    pub(crate) fn pop(&mut self, next: Seq) -> Option<ByteRange<R>> {
+        self.ranges.first()?.start.at_or_before(next).then(|| self.ranges.remove(0))
     }
 
     /// Index of the piece that holds the byte at `seq`.
     fn index_of(&self, seq: Seq) -> Option<usize> {
-        let i = self.pieces.partition_point(|p| p.end().at_or_before(seq));
-        self.pieces.get(i).is_some_and(|p| p.start.at_or_before(seq)).then_some(i)
+        let i = self.ranges.partition_point(|p| p.end().at_or_before(seq));
+        self.ranges.get(i).is_some_and(|p| p.start.at_or_before(seq)).then_some(i)
     }
 
     /// Records a segment at `start` as the latest; drops older entries of the same piece.
     fn note_latest(&mut self, start: Seq) {
-        let Some(piece) = self.index_of(start).map(|i| &self.pieces[i]) else { return };
-        let told = |at: &&Seq| at.at_or_after(piece.start) && at.before(piece.end());
+        let Some(range) = self.index_of(start).map(|i| &self.ranges[i]) else { return };
+        let reported = |at: &&Seq| at.at_or_after(range.start) && at.before(range.end());
         let mut latest = [start; REPORTED];
-        let others = self.latest.iter().filter(|at| !told(at));
+        let others = self.latest.iter().filter(|at| !reported(at));
         latest[1..].iter_mut().zip(others).for_each(|(slot, at)| *slot = *at);
         self.latest = latest;
     }
@@ -158,19 +158,19 @@ impl<R: Run> Reassembly<R> {
     /// §4), then any others that fit.
     pub(crate) fn blocks(&self) -> SackBlocks {
         let latest = self.latest.map(|seq| self.index_of(seq));
-        let news =
+        let recent =
             latest.iter().enumerate().filter(|(n, i)| !latest[..*n].contains(i)).filter_map(|(_, i)| *i);
-        let rest = (0..self.pieces.len()).filter(|i| !latest.contains(&Some(*i)));
-        let block = |i: usize| (self.pieces[i].start, self.pieces[i].end());
-        self.twice.into_iter().chain(news.chain(rest).map(block)).collect()
+        let rest = (0..self.ranges.len()).filter(|i| !latest.contains(&Some(*i)));
+        let block = |i: usize| (self.ranges[i].start, self.ranges[i].end());
+        self.twice.into_iter().chain(recent.chain(rest).map(block)).collect()
     }
 
     pub(crate) fn release(&mut self, pool: &mut Pool) {
-        self.pieces.drain(..).for_each(|piece| piece.release(pool));
+        self.ranges.drain(..).for_each(|range| range.release(pool));
     }
 }
 
-impl<R: Run> Piece<R> {
+impl<R: Run> ByteRange<R> {
     /// Memory of the piece in bytes.
     fn footprint(&self) -> usize {
         self.bytes.footprint() + self.segments.capacity() * size_of::<(Seq, PacketMeta)>()
@@ -213,8 +213,8 @@ mod tests {
         for (start, bytes) in [(10, &b"ab"[..]), (14, b"ef"), (11, b"bcde"), (16, b"g")] {
             r.insert(Seq(start), bytes, &meta(start as u16), &mut pool);
         }
-        let piece = r.pop(Seq(11)).unwrap();
-        let segments: Vec<_> = piece.segments(Seq(11)).map(|(bytes, meta)| (bytes, meta.bytes)).collect();
+        let range = r.pop(Seq(11)).unwrap();
+        let segments: Vec<_> = range.segments(Seq(11)).map(|(bytes, meta)| (bytes, meta.bytes)).collect();
         assert_eq!(segments, [(&b"b"[..], 10), (b"cd", 11), (b"ef", 14), (b"g", 16)]);
         assert!(r.is_empty());
     }
@@ -225,20 +225,20 @@ mod tests {
         for i in 0..2000 {
             r.insert(Seq(i), b"x", &meta(1), &mut pool);
         }
-        let piece = r.pop(Seq(0)).unwrap();
-        assert_eq!(piece.segments.len(), SEGMENTS_MAX);
-        assert_eq!(piece.segments(Seq(0)).map(|(bytes, _)| bytes.len()).sum::<usize>(), 2000);
+        let range = r.pop(Seq(0)).unwrap();
+        assert_eq!(range.segments.len(), SEGMENTS_MAX);
+        assert_eq!(range.segments(Seq(0)).map(|(bytes, _)| bytes.len()).sum::<usize>(), 2000);
     }
 
     #[test]
     fn every_second_segment_of_a_large_window_is_kept_but_not_of_tiny_segments() {
-        for (len, most) in [(1448, PIECES_MAX), (8, PIECES_SMALL_MAX)] {
+        for (len, most) in [(1448, RANGES_MAX), (8, RANGES_SMALL_MAX)] {
             let (mut r, mut pool) = (Reassembly::new(), Pool::default());
             let bytes = vec![7; len as usize];
             for i in 0..2000 {
                 r.insert(Seq(2 * i * len), &bytes, &meta(0), &mut pool);
             }
-            assert_eq!(r.pieces.len(), most);
+            assert_eq!(r.ranges.len(), most);
         }
     }
 
@@ -250,8 +250,8 @@ mod tests {
             for start in starts {
                 r.insert(Seq(*start), b"abc", &meta(0), &mut pool);
             }
-            let told: Vec<u32> = r.blocks().iter().map(|b| b.0.0).collect();
-            assert_eq!(told, expected, "{starts:?}");
+            let reported: Vec<u32> = r.blocks().iter().map(|b| b.0.0).collect();
+            assert_eq!(reported, expected, "{starts:?}");
         };
         check(&[30, 10, 20], &[20, 10, 30]);
         check(&[10, 20, 30, 40, 50, 60], &[60, 50, 40, 30]);
@@ -281,15 +281,15 @@ mod tests {
             }
             let mut held = [false; 1024];
             let mut last_end = None;
-            for piece in &r.pieces {
-                prop_assert!(last_end.is_none_or(|end: Seq| end.before(piece.start)), "disjoint, not touching");
-                let at = (piece.start - Seq(base)) as usize;
-                prop_assert_eq!(&piece.bytes[..], &stream[at..at + piece.bytes.len()]);
-                held[at..at + piece.bytes.len()].fill(true);
-                last_end = Some(piece.end());
+            for range in &r.ranges {
+                prop_assert!(last_end.is_none_or(|end: Seq| end.before(range.start)), "disjoint, not touching");
+                let at = (range.start - Seq(base)) as usize;
+                prop_assert_eq!(&range.bytes[..], &stream[at..at + range.bytes.len()]);
+                held[at..at + range.bytes.len()].fill(true);
+                last_end = Some(range.end());
             }
             prop_assert_eq!(map, held);
-            prop_assert_eq!(pool.held(), r.pieces.iter().map(Piece::footprint).sum::<usize>());
+            prop_assert_eq!(pool.held(), r.ranges.iter().map(ByteRange::footprint).sum::<usize>());
             r.release(&mut pool);
             prop_assert_eq!(pool.held(), 0);
         }

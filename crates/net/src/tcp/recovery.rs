@@ -7,7 +7,7 @@
 mod loss_detection;
 mod tlp;
 
-pub(crate) use tlp::TailProbe;
+pub(crate) use tlp::TailLossProbe;
 
 use queueing::{Bytes, Span, Time};
 use wire::tcp::Segment;
@@ -26,41 +26,41 @@ use loss_detection::Method;
 impl<B: ByteStore> Connection<B> {
     /// Processes an acknowledgement during recovery or with gaps in the received data.
     #[inline(never)]
-    pub(super) fn repair(&mut self, cx: &mut Context<'_>, s: &Segment<'_>, news: &mut AckResult) {
+    pub(super) fn repair(&mut self, cx: &mut Context<'_>, s: &Segment<'_>, result: &mut AckResult) {
         let method = self.method(cx.config);
-        if news.advanced > 0 {
+        if result.advanced > 0 {
             self.duplicate_acks = 0;
-        } else if news.duplicate && (news.twice.is_none() || news.bytes > 0) {
+        } else if result.duplicate && (result.twice.is_none() || result.bytes > 0) {
             // A D-SACK alone is no duplicate ACK (RFC 6675 §2).
             self.duplicate_acks = self.duplicate_acks.saturating_add(1);
         }
         if method == Method::NewReno {
-            self.count_duplicates(news);
+            self.count_duplicates(result);
         }
-        self.note_duplicates(cx, news);
+        self.note_duplicates(cx, result);
         if self.flight.contradicts() {
             self.forget_reports(cx);
         }
-        if self.is_undone(news) || self.came_all_twice(news) {
-            self.undo(cx, news);
+        if self.is_undone(result) || self.came_all_twice(result) {
+            self.undo(cx, result);
         }
-        self.judge_tail_probe(cx, s, news);
-        let lost = self.detect_loss(cx, method, news);
+        self.on_tlp_ack(cx, s, result);
+        let lost = self.detect_loss(cx, method, result);
         match self.recovery {
             Recovery::None | Recovery::Reduction { .. } if lost > 0 => {
                 // A marked window was reduced for the mark (RFC 3168 §6.1.2).
                 let reduces = self.recovery == Recovery::None;
-                self.recover(cx, news.flight - news.sacked.min(news.flight), reduces);
+                self.recover(cx, result.flight - result.sacked.min(result.flight), reduces);
             }
-            Recovery::None if news.advanced > 0 => self.grow(cx.now, news.advanced, news),
-            Recovery::Reduction { until } if news.advanced > 0 => {
-                self.tell(cx.now, news.advanced, news.flight, news.rtt, news.marked, false);
+            Recovery::None if result.advanced > 0 => self.grow(cx.now, result.advanced, result),
+            Recovery::Reduction { until } if result.advanced > 0 => {
+                self.tell(cx.now, result.advanced, result.flight, result.rtt, result.marked, false);
                 if self.snd_una.at_or_after(until) {
                     self.recovery = Recovery::None;
                 }
             }
-            Recovery::Timeout { until } if news.advanced > 0 => {
-                self.grow(cx.now, news.bytes, news);
+            Recovery::Timeout { until } if result.advanced > 0 => {
+                self.grow(cx.now, result.bytes, result);
                 if self.snd_una.at_or_after(until) {
                     // RFC 8985 §6.2 step 4 counts these recoveries, too.
                     self.reordering.on_recovered();
@@ -79,24 +79,24 @@ impl<B: ByteStore> Connection<B> {
             _ => {}
         }
         if self.recovery.apportions() {
-            let safe = news.advanced > 0 && lost == 0;
-            self.apportion(news.bytes, safe);
+            let safe = result.advanced > 0 && lost == 0;
+            self.apportion(result.bytes, safe);
         }
     }
 
     /// Estimates the delivered bytes from duplicate ACKs, without SACK.
-    fn count_duplicates(&mut self, news: &mut AckResult) {
+    fn count_duplicates(&mut self, result: &mut AckResult) {
         let mss = u32::from(self.mss);
         match self.recovery {
             Recovery::Timeout { .. } => {}
-            _ if news.duplicate => {
+            _ if result.duplicate => {
                 let in_flight = self.snd_nxt - self.snd_una;
-                news.bytes += self.flight.count_duplicate(mss, in_flight);
+                result.bytes += self.flight.count_duplicate(mss, in_flight);
             }
             Recovery::None | Recovery::Reduction { .. } => self.flight.forget_duplicates(),
             Recovery::Fast { .. } => {
-                let known = self.flight.discount_duplicates(news.advanced, mss);
-                news.bytes = news.bytes.saturating_sub(known);
+                let known = self.flight.discount_duplicates(result.advanced, mss);
+                result.bytes = result.bytes.saturating_sub(known);
             }
         }
     }
@@ -111,19 +111,19 @@ impl<B: ByteStore> Connection<B> {
     }
 
     /// Processes a D-SACK, which shows an unnecessary retransmission.
-    fn note_duplicates(&mut self, cx: &mut Context<'_>, news: &AckResult) {
-        if news.twice.is_some() {
+    fn note_duplicates(&mut self, cx: &mut Context<'_>, result: &AckResult) {
+        if result.twice.is_some() {
             cx.counters.duplicates_reported += 1;
         }
         let (una, nxt) = (self.snd_una, self.snd_nxt);
-        let first = match self.flight.ledger_mut() {
-            Some(ledger) => {
-                if news.advanced > 0 {
-                    ledger.rack.end_round(una);
+        let first = match self.flight.records_mut() {
+            Some(records) => {
+                if result.advanced > 0 {
+                    records.rack.end_round(una);
                 }
-                news.twice.is_some() && ledger.rack.on_dsack(nxt)
+                result.twice.is_some() && records.rack.on_dsack(nxt)
             }
-            None => news.twice.is_some(),
+            None => result.twice.is_some(),
         };
         if first {
             self.reordering.on_dsack();
@@ -132,30 +132,30 @@ impl<B: ByteStore> Connection<B> {
 
     /// True if every retransmission of the latest recovery was reported by D-SACK: nothing was lost
     /// (RFC 3708).
-    fn came_all_twice(&mut self, news: &AckResult) -> bool {
+    fn came_all_twice(&mut self, result: &AckResult) -> bool {
         let (una, mss) = (self.snd_una, self.mss);
         let window = self.congestion.window().get().min(1 << 30) as u32;
-        news.twice.is_some_and(|twice| self.undo.on_twice(twice, una, window, mss))
+        result.twice.is_some_and(|twice| self.undo.on_twice(twice, una, window, mss))
     }
 
     /// True if the recovery in progress is spurious.
-    fn is_undone(&mut self, news: &AckResult) -> bool {
+    fn is_undone(&mut self, result: &AckResult) -> bool {
         let until = match self.recovery {
             Recovery::None | Recovery::Reduction { .. } => return false,
             Recovery::Fast { until } | Recovery::Timeout { until } => until,
         };
         let evidence = Evidence {
-            advances: news.advanced > 0,
+            advances: result.advanced > 0,
             ends: self.snd_una.at_or_after(until),
-            original: news.original,
-            again: news.again,
-            echo_ms: news.echo_ms,
+            original: result.original,
+            again: result.again,
+            echo_ms: result.echo_ms,
             sack: self.flags.sack,
             can_send_new: self.fresh().is_some(),
         };
-        let Some(ledger) = self.flight.ledger_mut() else { return false };
-        let tried = ledger.spurious.wants_new_data();
-        let undone = ledger.spurious.on_ack(&evidence);
+        let Some(records) = self.flight.records_mut() else { return false };
+        let tried = records.spurious.wants_new_data();
+        let undone = records.spurious.on_ack(&evidence);
         // New data was sent and the loss is real: besides the two new segments, one is
         // retransmitted at once (RFC 5682 §2.1, step 3a).
         if tried && !undone && self.flight.lost() > 0 {
@@ -165,12 +165,12 @@ impl<B: ByteStore> Connection<B> {
     }
 
     /// Reverts a spurious recovery (RFC 4015).
-    fn undo(&mut self, cx: &mut Context<'_>, news: &AckResult) {
+    fn undo(&mut self, cx: &mut Context<'_>, result: &AckResult) {
         if let Recovery::Fast { .. } = self.recovery {
             self.reordering.on_reordering();
         }
         cx.counters.recoveries_undone += 1;
-        if let (Some(echo_ms), Recovery::Timeout { .. }) = (news.echo_ms, self.recovery) {
+        if let (Some(echo_ms), Recovery::Timeout { .. }) = (result.echo_ms, self.recovery) {
             // A late ACK of the original: its round trip is a valid sample (RFC 4015 §4).
             let rtt_ms = millis(cx.now).wrapping_sub(echo_ms);
             self.rtt.on_sample(Span::from_millis(u64::from(rtt_ms)));
@@ -183,9 +183,9 @@ impl<B: ByteStore> Connection<B> {
         self.recovery = Recovery::None;
         self.duplicate_acks = 0;
         self.flags.retransmit_now = false;
-        self.flight.forgive();
-        if let Some(ledger) = self.flight.ledger_mut() {
-            ledger.rack.on_undo();
+        self.flight.unmark();
+        if let Some(records) = self.flight.records_mut() {
+            records.rack.on_undo();
         }
         if !self.flags.sack {
             self.flight.forget_duplicates();
@@ -204,15 +204,15 @@ impl<B: ByteStore> Connection<B> {
         }
         self.recovery = Recovery::Fast { until: self.snd_nxt };
         self.flags.retransmit_now = true;
-        self.flags.tail_due = false;
+        self.flags.tlp_due = false;
         let target = self.congestion.ssthresh();
-        let ledger = self.flight.open(cx.pool);
-        ledger.prr = Prr::start(base, bound(target, self.mss));
-        ledger.spurious = Spurious::default();
+        let records = self.flight.open(cx.pool);
+        records.prr = Prr::start(base, bound(target, self.mss));
+        records.spurious = Spurious::default();
         if reduces {
-            ledger.spurious.on_loss();
+            records.spurious.on_loss();
         }
-        ledger.rescued = false;
+        records.rescued = false;
         self.note_reduction();
     }
 
@@ -231,8 +231,8 @@ impl<B: ByteStore> Connection<B> {
     /// Updates the PRR limit after `delivered` bytes have left the network.
     fn apportion(&mut self, delivered: u32, safe: bool) {
         let (pipe, mss) = (self.in_flight(), u32::from(self.mss));
-        if let Some(ledger) = self.flight.ledger_mut() {
-            ledger.prr.on_ack(delivered, pipe, safe, mss);
+        if let Some(records) = self.flight.records_mut() {
+            records.prr.on_ack(delivered, pipe, safe, mss);
         }
     }
 
@@ -247,10 +247,10 @@ impl<B: ByteStore> Connection<B> {
             self.rto_at = Time::MAX;
             return;
         }
-        let over = self.patience_is_over(cx.now, cx.config);
+        let over = self.user_timeout_expired(cx.now, cx.config);
         self.retries += 1;
         if self.retries > self.retries_max() || over {
-            return self.give_up(cx);
+            return self.time_out(cx);
         }
         self.rtt.on_timeout();
         if self.state == State::SynSent && self.snd_una != self.snd_nxt {
@@ -283,8 +283,8 @@ impl<B: ByteStore> Connection<B> {
         self.mark_after_timeout(cx);
         self.recovery = Recovery::Timeout { until: self.snd_nxt };
         self.duplicate_acks = 0;
-        self.tail = None;
-        self.flags.tail_due = false;
+        self.tlp = None;
+        self.flags.tlp_due = false;
         self.flags.retransmit_now = true;
     }
 }

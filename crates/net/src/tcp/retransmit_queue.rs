@@ -126,7 +126,7 @@ impl RetransmitRecords {
 pub(crate) struct RetransmitQueue {
     /// First record; empty if nothing is in flight.
     head: Record,
-    ledger: Option<Box<RetransmitRecords>>,
+    records: Option<Box<RetransmitRecords>>,
     /// Time of the last transmission that occupies sequence numbers.
     pub(crate) latest: Time,
 }
@@ -136,7 +136,7 @@ impl RetransmitQueue {
     pub(crate) const RECORDS_MAX: usize = 1 << 14;
 
     pub(crate) fn new(at: Seq, now: Time) -> Self {
-        Self { head: Record::new(at, at, now), ledger: None, latest: now }
+        Self { head: Record::new(at, at, now), records: None, latest: now }
     }
 
     #[inline]
@@ -147,7 +147,7 @@ impl RetransmitQueue {
     /// Send time of the only segment in flight, if it was sent once.
     #[inline]
     pub(crate) fn single(&self) -> Option<Time> {
-        let single = self.ledger.is_none() && !self.head.again && !self.is_empty();
+        let single = self.records.is_none() && !self.head.again && !self.is_empty();
         single.then_some(self.head.sent)
     }
 
@@ -160,9 +160,9 @@ impl RetransmitQueue {
     /// Number of segments in flight.
     #[inline]
     pub(crate) fn len(&self) -> usize {
-        match &self.ledger {
+        match &self.records {
             _ if self.is_empty() => 0,
-            Some(ledger) => 1 + ledger.rest.len(),
+            Some(records) => 1 + records.rest.len(),
             None => 1,
         }
     }
@@ -170,82 +170,82 @@ impl RetransmitQueue {
     /// Number of `segments` new ones that may be sent at once, given that one may.
     #[inline]
     pub(crate) fn room(&self, segments: u32, pool: &Pool) -> u32 {
-        let Some(ledger) = &self.ledger else { return segments };
-        let left = ledger.rest.capacity() - ledger.rest.len();
-        let few = left < segments as usize && !ledger.may_grow(segments as usize, pool);
-        let most = if few { left } else { Self::RECORDS_MAX.saturating_sub(ledger.rest.len() + 1) };
+        let Some(records) = &self.records else { return segments };
+        let left = records.rest.capacity() - records.rest.len();
+        let few = left < segments as usize && !records.may_grow(segments as usize, pool);
+        let most = if few { left } else { Self::RECORDS_MAX.saturating_sub(records.rest.len() + 1) };
         segments.min(most as u32)
     }
 
     /// True if no further segment may be sent.
     #[inline]
     pub(crate) fn is_full(&self) -> bool {
-        self.ledger.as_ref().is_some_and(|ledger| {
-            let len = ledger.rest.len();
-            len + 1 >= Self::RECORDS_MAX || len == ledger.rest.capacity()
+        self.records.as_ref().is_some_and(|records| {
+            let len = records.rest.len();
+            len + 1 >= Self::RECORDS_MAX || len == records.rest.capacity()
         })
     }
 
     #[inline]
     pub(crate) fn lost(&self) -> u32 {
         let head = if self.head.lost { self.head.len() } else { 0 };
-        head + self.ledger.as_ref().map_or(0, |ledger| ledger.lost)
+        head + self.records.as_ref().map_or(0, |records| records.lost)
     }
 
     /// True if any record is lost.
     #[inline]
     pub(crate) fn has_lost(&self) -> bool {
-        (self.head.lost && !self.is_empty()) || self.ledger.as_ref().is_some_and(|ledger| ledger.lost > 0)
+        (self.head.lost && !self.is_empty()) || self.records.as_ref().is_some_and(|records| records.lost > 0)
     }
 
     #[inline]
     pub(crate) fn sacked(&self) -> u32 {
-        self.ledger.as_ref().map_or(0, |ledger| ledger.sacked)
+        self.records.as_ref().map_or(0, |records| records.sacked)
     }
 
     /// True if nothing is SACKed or retransmitted.
     #[inline]
     pub(crate) fn is_smooth(&self) -> bool {
-        self.ledger.as_ref().is_none_or(|ledger| ledger.sacked == 0 && ledger.again_end.is_none())
+        self.records.as_ref().is_none_or(|records| records.sacked == 0 && records.again_end.is_none())
     }
 
     #[inline]
-    pub(crate) fn ledger(&self) -> Option<&RetransmitRecords> {
-        self.ledger.as_deref()
+    pub(crate) fn records(&self) -> Option<&RetransmitRecords> {
+        self.records.as_deref()
     }
 
     #[inline]
-    pub(crate) fn ledger_mut(&mut self) -> Option<&mut RetransmitRecords> {
-        self.ledger.as_deref_mut()
+    pub(crate) fn records_mut(&mut self) -> Option<&mut RetransmitRecords> {
+        self.records.as_deref_mut()
     }
 
     /// The records; taken from the pool if there are none.
     #[inline]
     pub(crate) fn open(&mut self, pool: &mut Pool) -> &mut RetransmitRecords {
         let head = self.head;
-        self.ledger.get_or_insert_with(|| {
-            let mut ledger = pool.take_ledger();
-            if ledger.rest.capacity() == 0 || !pool.has_room(ledger.footprint()) {
-                ledger.rest = VecDeque::with_capacity(RetransmitRecords::RECORDS_MIN);
+        self.records.get_or_insert_with(|| {
+            let mut records = pool.take_records_buffer();
+            if records.rest.capacity() == 0 || !pool.has_space(records.footprint()) {
+                records.rest = VecDeque::with_capacity(RetransmitRecords::RECORDS_MIN);
             }
-            pool.account(0, ledger.footprint());
-            ledger.lost_from = head.start;
-            ledger.rack.start(head.start);
-            ledger
+            pool.account(0, records.footprint());
+            records.lost_from = head.start;
+            records.rack.start(head.start);
+            records
         })
     }
 
     pub(crate) fn get(&self, i: usize) -> Option<&Record> {
         match i {
             0 => (!self.is_empty()).then_some(&self.head),
-            _ => self.ledger.as_ref()?.rest.get(i - 1),
+            _ => self.records.as_ref()?.rest.get(i - 1),
         }
     }
 
     fn get_mut(&mut self, i: usize) -> Option<&mut Record> {
         match i {
             0 => (!self.is_empty()).then_some(&mut self.head),
-            _ => self.ledger.as_mut()?.rest.get_mut(i - 1),
+            _ => self.records.as_mut()?.rest.get_mut(i - 1),
         }
     }
 
@@ -258,7 +258,9 @@ impl RetransmitQueue {
         if self.head.end.after(seq) {
             return 0;
         }
-        self.ledger.as_ref().map_or(1, |ledger| 1 + ledger.rest.partition_point(|r| r.end.at_or_before(seq)))
+        self.records
+            .as_ref()
+            .map_or(1, |records| 1 + records.rest.partition_point(|r| r.end.at_or_before(seq)))
     }
 
     /// Adds `[start, end)`, sent for the first time.
@@ -269,14 +271,14 @@ impl RetransmitQueue {
         if self.is_empty() {
             self.head = record;
         } else {
-            let ledger = self.open(pool);
-            if ledger.rest.len() == ledger.rest.capacity() {
+            let records = self.open(pool);
+            if records.rest.len() == records.rest.capacity() {
                 // Among segments that are sent at once.
-                ledger.grow(pool);
+                records.grow(pool);
             }
-            ledger.rest.push_back(record);
-            if ledger.rest.len() == ledger.rest.capacity() && ledger.may_grow(1, pool) {
-                ledger.grow(pool);
+            records.rest.push_back(record);
+            if records.rest.len() == records.rest.capacity() && records.may_grow(1, pool) {
+                records.grow(pool);
             }
         }
     }
@@ -284,7 +286,7 @@ impl RetransmitQueue {
     /// True if nothing is in flight and no records are allocated.
     #[inline]
     pub(crate) fn is_at_rest(&self) -> bool {
-        self.ledger.is_none() && self.is_empty()
+        self.records.is_none() && self.is_empty()
     }
 
     /// Same as [`RetransmitQueue::push`] for a queue at rest.
@@ -302,12 +304,12 @@ impl RetransmitQueue {
         let Some(record) = self.get_mut(i) else { return };
         let (was_lost, len, end) = (record.lost, record.len(), record.end);
         (record.sent, record.again, record.lost) = (now, true, false);
-        let ledger = self.open(pool);
-        ledger.lost -= if was_lost && i > 0 { len } else { 0 };
-        ledger.again_end = Some(ledger.again_end.map_or(end, |old| old.max(end)));
+        let records = self.open(pool);
+        records.lost -= if was_lost && i > 0 { len } else { 0 };
+        records.again_end = Some(records.again_end.map_or(end, |previous| previous.max(end)));
         if was_lost {
             // It was the first lost record.
-            ledger.lost_from = end;
+            records.lost_from = end;
         }
     }
 
@@ -317,15 +319,15 @@ impl RetransmitQueue {
         if seq.at_or_after(record.end) || seq.at_or_before(record.start) {
             return;
         }
-        let tail = Record { start: seq, ..*record };
+        let second = Record { start: seq, ..*record };
         record.end = seq;
-        let ledger = self.open(pool);
-        ledger.lost += if tail.lost && i == 0 { tail.len() } else { 0 };
-        ledger.sacked_records += u32::from(tail.sacked);
-        if ledger.rest.len() == ledger.rest.capacity() {
-            ledger.grow(pool);
+        let records = self.open(pool);
+        records.lost += if second.lost && i == 0 { second.len() } else { 0 };
+        records.sacked_records += u32::from(second.sacked);
+        if records.rest.len() == records.rest.capacity() {
+            records.grow(pool);
         }
-        ledger.rest.insert(i, tail);
+        records.rest.insert(i, second);
     }
 
     /// Removes everything before `una`; calls `deliver` for every record that was not SACKed
@@ -337,32 +339,32 @@ impl RetransmitQueue {
         mut deliver: impl FnMut(&mut Option<Box<RetransmitRecords>>, &Record),
     ) {
         while !self.is_empty() && self.head.start.before(una) {
-            let mut gone = self.head;
-            gone.end = gone.end.min(una);
-            if gone.sacked {
-                if let Some(ledger) = &mut self.ledger {
-                    ledger.sacked -= gone.len();
+            let mut acknowledged = self.head;
+            acknowledged.end = acknowledged.end.min(una);
+            if acknowledged.sacked {
+                if let Some(records) = &mut self.records {
+                    records.sacked -= acknowledged.len();
                 }
             } else {
-                deliver(&mut self.ledger, &gone);
+                deliver(&mut self.records, &acknowledged);
             }
-            if gone.end != self.head.end {
+            if acknowledged.end != self.head.end {
                 self.head.start = una;
                 break;
             }
             self.head.start = self.head.end;
-            if let Some(ledger) = &mut self.ledger {
-                ledger.sacked_records -= u32::from(gone.sacked);
-                if let Some(next) = ledger.rest.pop_front() {
-                    ledger.lost -= if next.lost { next.len() } else { 0 };
+            if let Some(records) = &mut self.records {
+                records.sacked_records -= u32::from(acknowledged.sacked);
+                if let Some(next) = records.rest.pop_front() {
+                    records.lost -= if next.lost { next.len() } else { 0 };
                     self.head = next;
                 }
             }
         }
-        if let Some(ledger) = &mut self.ledger {
-            ledger.board.advance(una);
-            if ledger.again_end.is_some_and(|end| end.at_or_before(una)) {
-                ledger.again_end = None;
+        if let Some(records) = &mut self.records {
+            records.board.advance(una);
+            if records.again_end.is_some_and(|end| end.at_or_before(una)) {
+                records.again_end = None;
             }
         }
     }
@@ -370,9 +372,9 @@ impl RetransmitQueue {
     /// Returns the records to the pool, once nothing is in flight.
     #[inline]
     pub(crate) fn close(&mut self, pool: &mut Pool) {
-        if let Some(ledger) = self.ledger.take() {
-            pool.account(ledger.footprint(), 0);
-            pool.give_ledger(ledger);
+        if let Some(records) = self.records.take() {
+            pool.account(records.footprint(), 0);
+            pool.return_records_buffer(records);
         }
     }
 
@@ -395,12 +397,12 @@ impl RetransmitQueue {
         let Some((fresh, (from, to))) = self.open(pool).board.insert(start, end) else { return };
         // A record that began before the new range may be complete now.
         let mut i = self.index_of(fresh);
-        let Self { head, ledger, .. } = self;
-        let Some(ledger) = ledger.as_deref_mut() else { return };
+        let Self { head, records, .. } = self;
+        let Some(records) = records.as_deref_mut() else { return };
         loop {
             let record = match i {
                 0 => &mut *head,
-                _ => match ledger.rest.get_mut(i - 1) {
+                _ => match records.rest.get_mut(i - 1) {
                     Some(record) => record,
                     None => break,
                 },
@@ -412,10 +414,10 @@ impl RetransmitQueue {
             if record.sacked || record.start.before(from) || record.end.after(to) {
                 continue;
             }
-            ledger.lost -= if record.lost && i > 1 { record.len() } else { 0 };
-            ledger.sacked += record.len();
-            ledger.sacked_records += 1;
-            deliver(&mut ledger.rack, record);
+            records.lost -= if record.lost && i > 1 { record.len() } else { 0 };
+            records.sacked += record.len();
+            records.sacked_records += 1;
+            deliver(&mut records.rack, record);
             (record.sacked, record.lost) = (true, false);
         }
     }

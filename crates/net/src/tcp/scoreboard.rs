@@ -35,11 +35,11 @@ impl Scoreboard {
             self.ranges.insert(first, (start, end));
             return Some((start, (start, end)));
         }
-        let old = self.ranges[first];
-        let merged = (start.min(old.0), end.max(self.ranges[last - 1].1));
+        let previous = self.ranges[first];
+        let merged = (start.min(previous.0), end.max(self.ranges[last - 1].1));
         self.ranges.splice(first..last, [merged]);
-        let fresh = if start.before(old.0) { start } else { old.1 };
-        (merged != old).then_some((fresh, merged))
+        let fresh = if start.before(previous.0) { start } else { previous.1 };
+        (merged != previous).then_some((fresh, merged))
     }
 
     /// Removes everything before `una`.
@@ -85,10 +85,10 @@ mod tests {
         ) {
             let (mut board, mut map) = (Scoreboard::default(), [false; 240]);
             for (start, len) in ranges {
-                let news = (start..start + len).find(|i| !map[*i as usize]);
+                let result = (start..start + len).find(|i| !map[*i as usize]);
                 let merged = board.insert(Seq(base) + start, Seq(base) + start + len);
                 map[start as usize..(start + len) as usize].fill(true);
-                prop_assert_eq!(merged.map(|m| m.0), news.map(|i| Seq(base) + i));
+                prop_assert_eq!(merged.map(|m| m.0), result.map(|i| Seq(base) + i));
                 if let Some((_, (from, to))) = merged {
                     let (from, to) = ((from - Seq(base)) as usize, (to - Seq(base)) as usize);
                     prop_assert!(map[from..to].iter().all(|held| *held) && !map[to] && (from == 0 || !map[from - 1]));

@@ -19,7 +19,11 @@ impl<B: ByteStore> Connection<B> {
     pub(crate) fn edge(&self) -> Seq {
         let promised = self.rcv_adv.max(self.rcv_nxt);
         let worth = (self.window.limit() / 2).min(usize::from(self.mss)) as u32;
-        if self.news_of_room() >= worth { promised.max(self.rcv_nxt + self.receive_room()) } else { promised }
+        if self.window_update() >= worth {
+            promised.max(self.rcv_nxt + self.receive_space())
+        } else {
+            promised
+        }
     }
 
     /// Growth of the advertised window in bytes, as the peer would see it.
@@ -27,10 +31,10 @@ impl<B: ByteStore> Connection<B> {
     /// The field counts in units of the window scale; less than one unit reads as a closed window
     /// (RFC 7323 §2.4).
     #[inline]
-    pub(super) fn news_of_room(&self) -> u32 {
-        let told = |bytes: u32| bytes >> self.recv_scale << self.recv_scale;
+    pub(super) fn window_update(&self) -> u32 {
+        let scaled = |bytes: u32| bytes >> self.recv_scale << self.recv_scale;
         let promised = self.rcv_adv.distance(self.rcv_nxt).max(0) as u32;
-        told(self.receive_room()).saturating_sub(told(promised))
+        scaled(self.receive_space()).saturating_sub(scaled(promised))
     }
 
     /// Segment of `plan`, with a window up to `edge`.
@@ -71,7 +75,7 @@ impl<B: ByteStore> Connection<B> {
     fn opening_segment(&self, plan: &SegmentPlan, edge: Seq, now: Time, config: &Config) -> Segment<'_> {
         let first = plan.flags == Flags::SYN;
         let ack = if first { Seq(0) } else { self.acked_by(plan) };
-        let window = if first { self.receive_room() } else { edge - ack };
+        let window = if first { self.receive_space() } else { edge - ack };
         let offset = plan.seq.distance(self.data_start()).max(0) as usize;
         Segment {
             source_port: self.tuple.local_port,
@@ -100,7 +104,7 @@ impl<B: ByteStore> Connection<B> {
     /// Acknowledgement number of `plan`.
     #[inline]
     pub(super) fn acked_by(&self, plan: &SegmentPlan) -> Seq {
-        if !plan.old {
+        if !plan.partial {
             return self.rcv_nxt;
         }
         self.acked_before_change().unwrap_or(self.rcv_nxt)

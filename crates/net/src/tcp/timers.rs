@@ -41,7 +41,7 @@ impl<B: ByteStore> Connection<B> {
     /// reason (RFC 9293 §3.8.6.1).
     #[inline]
     pub(crate) fn wait_for_window(&mut self, now: Time, config: &Config) {
-        self.flags.paced = self.manners.is_some() && self.wants_data() && self.is_paced(now);
+        self.flags.paced = self.ecn_pacing.is_some() && self.wants_data() && self.is_paced(now);
         if self.is_stalled() && !self.flags.paced {
             self.arm(now, config);
         }
@@ -51,8 +51,8 @@ impl<B: ByteStore> Connection<B> {
     #[inline]
     pub(crate) fn deadline(&self, config: &Config) -> Time {
         let others = self.flags.ack_delayed
-            | self.manners.is_some()
-            | self.patience.is_some()
+            | self.ecn_pacing.is_some()
+            | self.timeout_options.is_some()
             | config.keep_alive.is_some();
         if self.state == State::Established && !others {
             return self.rto_at.min(self.early_at);
@@ -70,7 +70,7 @@ impl<B: ByteStore> Connection<B> {
                 .min(self.early_at)
                 .min(self.keep_alive_at(config))
                 .min(self.ack_due_at())
-                .min(self.manners_due()),
+                .min(self.ecn_pacing_due()),
         }
     }
 
@@ -94,9 +94,9 @@ impl<B: ByteStore> Connection<B> {
             self.on_retransmission_timeout(cx);
         }
         if self.keep_alive_at(cx.config) <= cx.now {
-            let count = self.keep_alive(cx.config).map_or(0, |asked| asked.count.max(1));
+            let count = self.keep_alive(cx.config).map_or(0, |keep_alive| keep_alive.count.max(1));
             if self.keep_alives >= count {
-                return self.give_up(cx);
+                return self.time_out(cx);
             }
             self.keep_alives += 1;
             self.flags.probe_due = true;

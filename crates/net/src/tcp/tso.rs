@@ -29,17 +29,17 @@ impl<B: ByteStore> Connection<B> {
 
     fn widened(&self, plan: SegmentPlan, segments: u8, pool: &Pool) -> Option<SegmentPlan> {
         let smooth = self.recovery == Recovery::None
-            && self.manners.is_none()
-            && !(self.flags.tail_due || self.flags.probe_due || self.flags.retransmit_now);
+            && self.ecn_pacing.is_none()
+            && !(self.flags.tlp_due || self.flags.probe_due || self.flags.retransmit_now);
         let new = plan.seq == self.snd_nxt && self.state.is_synchronized() && !plan.again && !plan.probe;
         if !smooth || !new {
             return None;
         }
         let mss = u32::from(self.mss);
         let (unsent, window) = (self.unsent(), self.invited());
-        let room = self.congestion_window().saturating_sub(self.in_flight());
+        let space = self.congestion_window().saturating_sub(self.in_flight());
         let level = self.transmit.until().map_or(u32::MAX, |at| at.distance(plan.seq).max(0) as u32);
-        let most = unsent.min(window).min(room).min(level).min(BYTES_MAX);
+        let most = unsent.min(window).min(space).min(level).min(BYTES_MAX);
         let segments = self.flight.room(segments.into(), pool);
         // The last segment may be short, unless Nagle's algorithm or TCP_CORK holds it back.
         let whole = unsent <= most && unsent <= segments * mss && self.flags.hold == Hold::default();

@@ -161,14 +161,14 @@ fn the_lease_is_renewed_at_half_time_and_rebound_at_seven_eighths() {
     answer(&mut host, Kind::Ack, &renew, |m| m.server = None);
     assert_eq!(host.stack.counters().leases, 2);
     // No more answers: renewal at the server until T2, then by broadcast, then expiry.
-    let mut everybody = 0;
+    let mut broadcast = 0;
     for _ in 0..999 {
         for (said, to) in heard(&host.pass(Span::from_secs(1))) {
-            everybody += u32::from(to == IpAddr::V4(Ipv4Addr::BROADCAST));
+            broadcast += u32::from(to == IpAddr::V4(Ipv4Addr::BROADCAST));
             assert_eq!(said.client, STACK4);
         }
     }
-    assert!(everybody >= 1 && host.stack.lease().is_some());
+    assert!(broadcast >= 1 && host.stack.lease().is_some());
     let last = heard(&host.pass(Span::from_secs(5)));
     assert_eq!(last.last().map(|(m, _)| m.kind), Some(Kind::Discover));
     assert_eq!((host.stack.lease(), host.stack.addrs().count()), (None, 0));

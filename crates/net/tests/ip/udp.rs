@@ -144,10 +144,10 @@ fn an_error_about_a_datagram_reaches_its_socket() {
 #[test]
 fn a_broadcast_datagram_is_received() {
     let (_, peer) = PAIRS[0];
-    for everybody in ["255.255.255.255", "10.0.0.255"] {
+    for broadcast in ["255.255.255.255", "10.0.0.255"] {
         let mut host = Host::introduced(config(1));
         let id = host.stack.bind_udp(53, UdpOptions::default()).unwrap();
-        let target = everybody.parse().unwrap();
+        let target = broadcast.parse().unwrap();
         let mut frame = frame(peer, target, Protocol::Udp, &datagram(peer, target, b"all"));
         frame[..6].fill(0xff);
         host.raw(&frame);

@@ -148,20 +148,20 @@ mod tests {
 
     const FRAMES: usize = 100_000;
 
-    fn fates(rates: Rates, seed: u64) -> Vec<FaultAction> {
+    fn actions(rates: Rates, seed: u64) -> Vec<FaultAction> {
         let mut faults = FaultModel::new(rates, &Rng::seeded(seed));
         (0..FRAMES as u64).map(|n| faults.decide(Time::from_nanos(n * 1000), 100)).collect()
     }
 
-    fn lost(fates: &[FaultAction]) -> Vec<bool> {
-        fates.iter().map(|fate| *fate == FaultAction::Lost).collect()
+    fn lost(actions: &[FaultAction]) -> Vec<bool> {
+        actions.iter().map(|action| *action == FaultAction::Lost).collect()
     }
 
     #[test]
     fn a_path_without_faults_changes_nothing() {
-        for (n, fate) in fates(Rates::NONE, 1).into_iter().enumerate() {
+        for (n, action) in actions(Rates::NONE, 1).into_iter().enumerate() {
             let at = Time::from_nanos(n as u64 * 1000);
-            assert_eq!(fate, FaultAction::Arrives { at, flipped: None, again: None });
+            assert_eq!(action, FaultAction::Arrives { at, flipped: None, again: None });
         }
     }
 
@@ -184,17 +184,17 @@ mod tests {
 
     #[test]
     fn one_seed_loses_more_of_the_same_at_higher_rates() {
-        let at = |loss, reorder| lost(&fates(Rates { loss, reorder, ..Rates::NONE }, 3));
+        let at = |loss, reorder| lost(&actions(Rates { loss, reorder, ..Rates::NONE }, 3));
         let (few, many) = (at(0.001, 0.0), at(0.01, 0.0));
         assert!(few.iter().zip(&many).all(|(few, many)| !few || *many));
         assert_eq!(many, at(0.01, 0.3), "reordering is another source");
-        assert_ne!(many, lost(&fates(Rates { loss: 0.01, ..Rates::NONE }, 4)));
+        assert_ne!(many, lost(&actions(Rates { loss: 0.01, ..Rates::NONE }, 4)));
     }
 
     #[test]
     fn bursts_have_the_configured_length_and_rate() {
         let burst = Some(Burst { begin: 0.002, end: 0.2 });
-        let lost = lost(&fates(Rates { burst, ..Rates::NONE }, 5));
+        let lost = lost(&actions(Rates { burst, ..Rates::NONE }, 5));
         let bursts = lost.windows(2).filter(|pair| pair[1] && !pair[0]).count();
         let length = lost.iter().filter(|lost| **lost).count() as f64 / bursts as f64;
         assert!((4.0..6.0).contains(&length), "mean burst of {length} frames, not 1 / 20 %");
@@ -204,15 +204,15 @@ mod tests {
     #[test]
     fn varying_delay_keeps_the_order_and_reordering_breaks_it() {
         let arrivals = |rates| -> Vec<Time> {
-            let at = |fate| if let FaultAction::Arrives { at, .. } = fate { Some(at) } else { None };
-            fates(rates, 6).into_iter().filter_map(at).collect()
+            let at = |action| if let FaultAction::Arrives { at, .. } = action { Some(at) } else { None };
+            actions(rates, 6).into_iter().filter_map(at).collect()
         };
         let delay = (Span::from_micros(10), Span::from_micros(20));
         let jittery = arrivals(Rates { delay, ..Rates::NONE });
         assert!(jittery.is_sorted());
         for (n, at) in jittery.iter().enumerate() {
-            let took = at.since(Time::from_nanos(n as u64 * 1000));
-            assert!(delay.0 <= took && took <= delay.1, "{took}");
+            let duration = at.since(Time::from_nanos(n as u64 * 1000));
+            assert!(delay.0 <= duration && duration <= delay.1, "{duration}");
         }
         let late = Span::from_micros(50);
         let mixed = arrivals(Rates { reorder: 0.1, late, ..Rates::NONE });

@@ -71,7 +71,7 @@ pub enum BadRates {
     /// Known fault with an invalid amount.
     Amount {
         /// The text given.
-        given: String,
+        input: String,
         /// Description of valid amounts.
         valid: &'static str,
     },
@@ -80,12 +80,12 @@ pub enum BadRates {
 impl fmt::Display for BadRates {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Unknown(given) => write!(
+            Self::Unknown(input) => write!(
                 f,
-                "fault {given:?} is none of loss=P, burst=P/P, duplicate=P, corrupt=P, reorder=P, \
+                "fault {input:?} is none of loss=P, burst=P/P, duplicate=P, corrupt=P, reorder=P, \
                  late=SPAN, delay=SPAN, delay=SPAN..SPAN (P such as 1%, SPAN such as 10ms)"
             ),
-            Self::Amount { given, valid } => write!(f, "fault {given:?} needs {valid}"),
+            Self::Amount { input, valid } => write!(f, "fault {input:?} needs {valid}"),
         }
     }
 }
@@ -97,9 +97,9 @@ impl FromStr for Rates {
     type Err = BadRates;
     fn from_str(text: &str) -> Result<Self, BadRates> {
         let mut rates = Self::NONE;
-        for given in text.split(',').map(str::trim) {
-            let unknown = || BadRates::Unknown(given.to_owned());
-            let (name, amount) = given.split_once('=').ok_or_else(unknown)?;
+        for input in text.split(',').map(str::trim) {
+            let unknown = || BadRates::Unknown(input.to_owned());
+            let (name, amount) = input.split_once('=').ok_or_else(unknown)?;
             let read = match name {
                 "loss" => chance(amount).map(|p| rates.loss = p),
                 "burst" => burst(amount).map(|burst| rates.burst = Some(burst)),
@@ -116,7 +116,7 @@ impl FromStr for Rates {
                 "delay" => "a span or a range from small to large, such as delay=10ms..12ms",
                 _ => "a share from 0% to 100%, such as 0.1%",
             };
-            read.ok_or_else(|| BadRates::Amount { given: given.to_owned(), valid })?;
+            read.ok_or_else(|| BadRates::Amount { input: input.to_owned(), valid })?;
         }
         Ok(rates)
     }
@@ -165,17 +165,17 @@ mod tests {
     fn errors_contain_the_given_and_the_valid_values() {
         let error = |text: &str| text.parse::<Rates>().unwrap_err().to_string();
         let share = "needs a share from 0% to 100%, such as 0.1%";
-        for given in ["loss=101%", "duplicate=-1%", "corrupt=NaN%", "reorder=5"] {
-            assert_eq!(error(given), format!("fault {given:?} {share}"));
+        for input in ["loss=101%", "duplicate=-1%", "corrupt=NaN%", "reorder=5"] {
+            assert_eq!(error(input), format!("fault {input:?} {share}"));
         }
         let burst = "needs how likely it begins and ends at a frame, such as burst=0.1%/25%";
         assert_eq!(error("loss=1%,burst=5%"), format!("fault \"burst=5%\" {burst}"));
         let delay = "needs a span or a range from small to large, such as delay=10ms..12ms";
-        for given in ["delay=10", "delay=12ms..10ms", "delay=..1ms"] {
-            assert_eq!(error(given), format!("fault {given:?} {delay}"));
+        for input in ["delay=10", "delay=12ms..10ms", "delay=..1ms"] {
+            assert_eq!(error(input), format!("fault {input:?} {delay}"));
         }
-        for given in ["", "lossy", "lost=1%", "loss=1%,,late=1ms"] {
-            assert!(error(given).contains("is none of loss=P"), "{given:?}: {}", error(given));
+        for input in ["", "lossy", "lost=1%", "loss=1%,,late=1ms"] {
+            assert!(error(input).contains("is none of loss=P"), "{input:?}: {}", error(input));
         }
     }
 }

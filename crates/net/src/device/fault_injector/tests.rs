@@ -10,8 +10,8 @@ fn at(us: u64) -> Time {
 }
 
 fn pair(rates: &str, seed: u64) -> (FaultInjector<MemoryDevice>, MemoryDevice) {
-    let (here, there) = memory::pair(FRAMES as usize * 2, 16);
-    (FaultInjector::new(here, rates.parse().unwrap(), &Rng::seeded(seed)), there)
+    let (near, far) = memory::pair(FRAMES as usize * 2, 16);
+    (FaultInjector::new(near, rates.parse().unwrap(), &Rng::seeded(seed)), far)
 }
 
 fn send(device: &mut impl Device, now: Time, number: u64) -> Result<(), Full> {
@@ -29,40 +29,40 @@ fn heard<D: Device>(device: &mut D, now: Time) -> Vec<u64> {
 
 /// Sends a frame each microsecond; returns the received ones, in order, once all are due.
 fn sent_through(rates: &str, seed: u64) -> (Vec<u64>, Counters) {
-    let (mut here, mut there) = pair(rates, seed);
+    let (mut near, mut far) = pair(rates, seed);
     let mut numbers = Vec::new();
     for n in 0..FRAMES {
-        send(&mut here, at(n), n).unwrap();
-        numbers.extend(heard(&mut there, at(n)));
+        send(&mut near, at(n), n).unwrap();
+        numbers.extend(heard(&mut far, at(n)));
     }
-    while let Some(due) = here.next() {
-        here.advance(due);
-        numbers.extend(heard(&mut there, due));
+    while let Some(due) = near.next() {
+        near.advance(due);
+        numbers.extend(heard(&mut far, due));
     }
-    (numbers, here.counters().0)
+    (numbers, near.counters().0)
 }
 
 /// As [`sent_through`] in the other direction, polled only every 100 frames.
 fn received_through(rates: &str, seed: u64) -> (Vec<u64>, Counters) {
-    let (mut here, mut there) = pair(rates, seed);
+    let (mut near, mut far) = pair(rates, seed);
     let mut numbers = Vec::new();
     for n in 0..FRAMES {
-        send(&mut there, at(n), n).unwrap();
+        send(&mut far, at(n), n).unwrap();
         if n % 100 == 99 {
-            numbers.extend(heard(&mut here, at(n)));
+            numbers.extend(heard(&mut near, at(n)));
         }
     }
-    while let Some(due) = here.next() {
-        numbers.extend(heard(&mut here, due));
+    while let Some(due) = near.next() {
+        numbers.extend(heard(&mut near, due));
     }
-    (numbers, here.counters().1)
+    (numbers, near.counters().1)
 }
 
-fn check(rates: &str, truth: impl Fn(Vec<u64>, Counters)) {
+fn check(rates: &str, holds: impl Fn(Vec<u64>, Counters)) {
     let (numbers, counters) = sent_through(rates, 1);
-    truth(numbers, counters);
+    holds(numbers, counters);
     let (numbers, counters) = received_through(rates, 1);
-    truth(numbers, counters);
+    holds(numbers, counters);
 }
 
 #[test]
@@ -113,62 +113,62 @@ fn a_damaged_frame_differs_in_one_bit() {
 
 #[test]
 fn delayed_frames_arrive_when_they_are_due() {
-    let (mut here, mut there) = pair("delay=100us", 1);
-    send(&mut here, at(0), 1).unwrap();
-    send(&mut here, at(10), 2).unwrap();
-    assert_eq!(here.next(), Some(at(100)));
-    here.advance(at(99));
-    assert!(heard(&mut there, at(99)).is_empty());
-    here.advance(at(100));
-    assert_eq!(heard(&mut there, at(100)), [1]);
-    assert_eq!(here.next(), Some(at(110)));
+    let (mut near, mut far) = pair("delay=100us", 1);
+    send(&mut near, at(0), 1).unwrap();
+    send(&mut near, at(10), 2).unwrap();
+    assert_eq!(near.next(), Some(at(100)));
+    near.advance(at(99));
+    assert!(heard(&mut far, at(99)).is_empty());
+    near.advance(at(100));
+    assert_eq!(heard(&mut far, at(100)), [1]);
+    assert_eq!(near.next(), Some(at(110)));
 
-    send(&mut there, at(200), 3).unwrap();
-    assert!(here.receive(at(200)).is_none());
-    let received = here.receive(at(305)).unwrap();
+    send(&mut far, at(200), 3).unwrap();
+    assert!(near.receive(at(200)).is_none());
+    let received = near.receive(at(305)).unwrap();
     assert_eq!(received.arrived, Some(at(300)), "the stamp is the due time");
-    assert_eq!(here.next(), None, "frame 2 was sent by the call");
+    assert_eq!(near.next(), None, "frame 2 was sent by the call");
 }
 
 #[test]
 fn waiting_frames_are_bounded() {
-    let (mut here, _there) = pair("delay=1s", 1);
+    let (mut near, _there) = pair("delay=1s", 1);
     for n in 0..HELD_MAX as u64 + 10 {
-        send(&mut here, at(n), n).unwrap();
+        send(&mut near, at(n), n).unwrap();
     }
-    assert_eq!((here.sending.held.len(), here.counters().0.overflowed), (HELD_MAX, 10));
+    assert_eq!((near.sending.held.len(), near.counters().0.overflowed), (HELD_MAX, 10));
 }
 
 #[test]
 fn each_direction_has_its_own_faults() {
-    let (here, mut there) = memory::pair(4, 16);
+    let (near, mut far) = memory::pair(4, 16);
     let ways = ["delay=10us", "loss=100%"].map(|rates| rates.parse().unwrap());
-    let mut here = FaultInjector::with_faults(here, ways, &Rng::seeded(1));
-    send(&mut here, at(0), 1).unwrap();
-    send(&mut there, at(0), 2).unwrap();
-    assert!(heard(&mut here, at(20)).is_empty(), "received frames are lost");
-    here.advance(at(20));
-    assert_eq!(heard(&mut there, at(20)), [1], "sent frames are late");
+    let mut near = FaultInjector::with_faults(near, ways, &Rng::seeded(1));
+    send(&mut near, at(0), 1).unwrap();
+    send(&mut far, at(0), 2).unwrap();
+    assert!(heard(&mut near, at(20)).is_empty(), "received frames are lost");
+    near.advance(at(20));
+    assert_eq!(heard(&mut far, at(20)), [1], "sent frames are late");
 }
 
 #[test]
 fn a_full_device_loses_nothing_and_accepts_due_frames_first() {
-    let (here, mut there) = memory::pair(2, 16);
-    let mut here = FaultInjector::new(here, "delay=10us".parse().unwrap(), &Rng::seeded(1));
-    (0..3).for_each(|n| send(&mut here, at(0), n).unwrap());
-    assert_eq!(send(&mut here, at(20), 3), Err(Full), "two were sent, one more is due");
-    assert_eq!(heard(&mut there, at(20)), [0, 1]);
-    assert_eq!(send(&mut here, at(20), 3), Ok(()));
-    here.advance(at(30));
-    assert_eq!(heard(&mut there, at(30)), [2, 3]);
+    let (near, mut far) = memory::pair(2, 16);
+    let mut near = FaultInjector::new(near, "delay=10us".parse().unwrap(), &Rng::seeded(1));
+    (0..3).for_each(|n| send(&mut near, at(0), n).unwrap());
+    assert_eq!(send(&mut near, at(20), 3), Err(Full), "two were sent, one more is due");
+    assert_eq!(heard(&mut far, at(20)), [0, 1]);
+    assert_eq!(send(&mut near, at(20), 3), Ok(()));
+    near.advance(at(30));
+    assert_eq!(heard(&mut far, at(30)), [2, 3]);
 
-    let (here, mut there) = memory::pair(1, 16);
-    let mut here = FaultInjector::new(here, "loss=0%".parse().unwrap(), &Rng::seeded(1));
-    send(&mut here, at(0), 0).unwrap();
-    assert_eq!(send(&mut here, at(0), 1), Err(Full));
-    assert_eq!(heard(&mut there, at(0)), [0]);
-    assert_eq!(send(&mut here, at(0), 1), Ok(()));
-    assert_eq!(here.counters().0.frames, 2, "a frame refused by a full device is decided once");
+    let (near, mut far) = memory::pair(1, 16);
+    let mut near = FaultInjector::new(near, "loss=0%".parse().unwrap(), &Rng::seeded(1));
+    send(&mut near, at(0), 0).unwrap();
+    assert_eq!(send(&mut near, at(0), 1), Err(Full));
+    assert_eq!(heard(&mut far, at(0)), [0]);
+    assert_eq!(send(&mut near, at(0), 1), Ok(()));
+    assert_eq!(near.counters().0.frames, 2, "a frame refused by a full device is decided once");
 }
 
 #[test]
@@ -181,14 +181,14 @@ fn a_seed_replays() {
 
 #[test]
 fn buffers_return_to_their_owner() {
-    let (mut here, mut there) = pair("delay=5us", 1);
+    let (mut near, mut far) = pair("delay=5us", 1);
     for n in 0..FRAMES {
-        send(&mut here, at(n), n).unwrap();
-        heard(&mut there, at(n));
-        send(&mut there, at(n), n).unwrap();
-        heard(&mut here, at(n));
+        send(&mut near, at(n), n).unwrap();
+        heard(&mut far, at(n));
+        send(&mut far, at(n), n).unwrap();
+        heard(&mut near, at(n));
     }
-    assert!(here.spare.len() + here.sending.held.len() + here.receiving.held.len() < 20);
+    assert!(near.spare.len() + near.sending.held.len() + near.receiving.held.len() < 20);
 }
 
 #[test]
@@ -216,16 +216,16 @@ fn a_damaged_frame_is_not_marked_as_verified() {
         }
     }
 
-    let (here, mut there) = memory::pair(FRAMES as usize, 16);
+    let (near, mut far) = memory::pair(FRAMES as usize, 16);
     let rates = "corrupt=50%,reorder=10%".parse().unwrap();
-    let mut here = FaultInjector::new(Vouching(here), rates, &Rng::seeded(1));
-    (0..100).for_each(|_| send(&mut there, at(0), 0).unwrap());
-    while let Some(received) = here.receive(at(1_000_000)) {
+    let mut near = FaultInjector::new(Vouching(near), rates, &Rng::seeded(1));
+    (0..100).for_each(|_| send(&mut far, at(0), 0).unwrap());
+    while let Some(received) = near.receive(at(1_000_000)) {
         assert_eq!(received.checked, received.frame.as_ref() == [0; 8]);
-        here.recycle(received.frame);
+        near.recycle(received.frame);
     }
-    (0..100).for_each(|_| send(&mut here, at(1_000_000), 0).unwrap());
-    here.flush(at(2_000_000));
-    let arrived = heard(&mut there, at(2_000_000));
-    assert_eq!(arrived, vec![0; 100 - here.counters().0.corrupted as usize]);
+    (0..100).for_each(|_| send(&mut near, at(1_000_000), 0).unwrap());
+    near.flush(at(2_000_000));
+    let arrived = heard(&mut far, at(2_000_000));
+    assert_eq!(arrived, vec![0; 100 - near.counters().0.corrupted as usize]);
 }

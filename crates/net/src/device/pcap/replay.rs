@@ -194,7 +194,7 @@ impl<R: Read> Replay<R> {
             }
         };
         self.reader.read_exact(&mut header[first..]).map_err(damaged)?;
-        let [seconds, fraction, kept, whole] = [0, 4, 8, 12].map(|at| self.format.u32(&header, at));
+        let [seconds, fraction, kept, is_frame] = [0, 4, 8, 12].map(|at| self.format.u32(&header, at));
         if kept as usize > FRAME_LEN_MAX {
             return Err(CaptureError::Damaged);
         }
@@ -203,7 +203,7 @@ impl<R: Read> Replay<R> {
         let mut bytes = self.spare.pop().unwrap_or_default();
         bytes.resize(kept as usize, 0);
         self.reader.read_exact(&mut bytes).map_err(damaged)?;
-        Ok(Some((Recorded { at, bytes }, kept >= whole)))
+        Ok(Some((Recorded { at, bytes }, kept >= is_frame)))
     }
 
     fn keep(&mut self, bytes: Vec<u8>) {
@@ -319,19 +319,19 @@ mod tests {
 
     #[test]
     fn other_files_are_refused_and_damage_ends_the_replay() {
-        let says = |file: &[u8]| Replay::new(file, Pace::Fast).unwrap_err().to_string();
+        let error_of = |file: &[u8]| Replay::new(file, Pace::Fast).unwrap_err().to_string();
         let good = capture([0xd4, 0xc3, 0xb2, 0xa1], false, &[(0, 0, 1), (0, 0, 2)]);
-        assert_eq!(says(&good[..23]), "ends within a frame");
-        assert_eq!(says(&[7; 24]), "begins with [07, 07, 07, 07] and is no pcap file");
-        assert!(says(&[&[0x0a, 0x0d, 0x0d, 0x0a][..], &[0; 20]].concat()).contains("pcapng"));
+        assert_eq!(error_of(&good[..23]), "ends within a frame");
+        assert_eq!(error_of(&[7; 24]), "begins with [07, 07, 07, 07] and is no pcap file");
+        assert!(error_of(&[&[0x0a, 0x0d, 0x0d, 0x0a][..], &[0; 20]].concat()).contains("pcapng"));
         let mut raw = good.clone();
         raw[20] = 101;
-        assert_eq!(says(&raw), "holds frames of link type 101, not of Ethernet, 1");
+        assert_eq!(error_of(&raw), "holds frames of link type 101, not of Ethernet, 1");
         for len in 24..good.len() {
             let mut replay = Replay::new(&good[..len], Pace::Fast).unwrap();
             let played = std::iter::from_fn(|| replay.receive(Time::ZERO)).count();
-            let whole = (len - 24) % 17 == 0;
-            assert_eq!((played, replay.error().is_none()), ((len - 24) / 17, whole), "{len} bytes");
+            let is_frame = (len - 24) % 17 == 0;
+            assert_eq!((played, replay.error().is_none()), ((len - 24) / 17, is_frame), "{len} bytes");
         }
         let mut long = good;
         long[32..36].copy_from_slice(&u32::MAX.to_le_bytes());

@@ -25,16 +25,17 @@ impl Stack {
         if packet.sender == self.config.addr || is_group || packet.sender_mac[0] & 1 != 0 {
             return Err(Malformed::BadAddress);
         }
-        let asks_us = packet.operation == arp::Operation::Request && self.has(packet.target.into());
+        let is_request = packet.operation == arp::Operation::Request && self.has(packet.target.into());
         // A sender without an address probes for duplicates, and one with several may ask with an
         // address of another subnet: both are answered, and neither is cached.
         if self.config.is_local(packet.sender) {
-            let stranger = if asks_us { UnsolicitedPolicy::Welcome } else { UnsolicitedPolicy::Ignored };
-            self.learn(now, packet.sender.into(), packet.sender_mac, stranger);
-        } else if !asks_us {
+            let unsolicited =
+                if is_request { UnsolicitedPolicy::Welcome } else { UnsolicitedPolicy::Ignored };
+            self.learn(now, packet.sender.into(), packet.sender_mac, unsolicited);
+        } else if !is_request {
             return Err(Malformed::BadAddress);
         }
-        if asks_us && self.config.answers_for_host() {
+        if is_request && self.config.answers_for_host() {
             self.reply(Reply::Arp(arp::Packet {
                 operation: arp::Operation::Reply,
                 sender_mac: self.config.mac,
@@ -47,9 +48,9 @@ impl Stack {
     }
 
     /// Records that `addr` has `mac` and wakes connections that waited for it.
-    fn learn(&mut self, now: Time, addr: IpAddr, mac: Mac, stranger: UnsolicitedPolicy) {
+    fn learn(&mut self, now: Time, addr: IpAddr, mac: Mac, unsolicited: UnsolicitedPolicy) {
         let before = self.neighbors.known(addr);
-        self.neighbors.learn(now, addr, mac, stranger);
+        self.neighbors.learn(now, addr, mac, unsolicited);
         let moved = before.is_some_and(|before| before != mac) && self.neighbors.known(addr) == Some(mac);
         self.wake(now, addr, moved);
     }
@@ -68,25 +69,25 @@ impl Stack {
         }
         match message {
             Message::RouterSolicitation { .. } => {}
-            Message::RouterAdvertisement(said) => {
+            Message::RouterAdvertisement(advertisement) => {
                 if !source.is_unicast_link_local() {
                     return Err(Malformed::BadAddress);
                 }
-                if let Some(mac) = said.mac {
+                if let Some(mac) = advertisement.mac {
                     self.learn(now, source.into(), mac, UnsolicitedPolicy::Welcome);
                 }
                 if let Some(v6) = &mut self.ip.v6 {
-                    v6.on_advertisement(now, source, said);
+                    v6.on_advertisement(now, source, advertisement);
                 }
             }
             Message::NeighborSolicitation { target: wanted, source: mac } => {
                 self.on_solicitation(now, source, *wanted, *mac)?;
             }
-            Message::NeighborAdvertisement(said) => {
-                if said.solicited && target.is_multicast() {
+            Message::NeighborAdvertisement(advertisement) => {
+                if advertisement.solicited && target.is_multicast() {
                     return Err(Malformed::BadAddress);
                 }
-                self.on_neighbor(now, said);
+                self.on_neighbor(now, advertisement);
             }
             Message::Redirect { target: better, destination, mac } => {
                 self.on_redirect(now, source, *better, *destination, *mac);
@@ -186,16 +187,16 @@ impl Stack {
         Ok(())
     }
 
-    fn on_neighbor(&mut self, now: Time, said: &NeighborAdvertisement) {
+    fn on_neighbor(&mut self, now: Time, advertisement: &NeighborAdvertisement) {
         let Some(v6) = &mut self.ip.v6 else { return };
-        if v6.on_conflict(now, said.target) || v6.owns(said.target) {
+        if v6.on_conflict(now, advertisement.target) || v6.owns(advertisement.target) {
             self.counters.duplicate_addresses += 1;
             return;
         }
-        let Some(mac) = said.mac else { return };
-        let addr = said.target.into();
+        let Some(mac) = advertisement.mac else { return };
+        let addr = advertisement.target.into();
         // A sender that may not override the entry can still make it doubted (RFC 4861 §7.2.5).
-        if said.replaces || self.neighbors.agrees(addr, mac) {
+        if advertisement.replaces || self.neighbors.agrees(addr, mac) {
             self.learn(now, addr, mac, UnsolicitedPolicy::Ignored);
         } else {
             self.neighbors.doubt(addr);

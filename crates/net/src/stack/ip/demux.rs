@@ -90,7 +90,7 @@ impl Stack {
     }
 
     /// Handles a fragment of a packet for this host.
-    pub(in crate::stack) fn on_piece(
+    pub(in crate::stack) fn on_fragment(
         &mut self,
         now: Time,
         packet: &Packet<'_>,
@@ -99,7 +99,7 @@ impl Stack {
     ) -> Result<(), Malformed> {
         self.counters.fragments += 1;
         let Packet { source, target, protocol, marks, payload, .. } = *packet;
-        let piece = FragmentPacket {
+        let part = FragmentPacket {
             source,
             target,
             protocol,
@@ -109,7 +109,7 @@ impl Stack {
             packet: arrived.packet,
             from: arrived.from,
         };
-        let outcome = self.ip.fragments.insert(now, &piece)?;
+        let outcome = self.ip.fragments.insert(now, &part)?;
         self.counters.fragments_evicted = self.ip.fragments.evicted;
         match outcome {
             Outcome::Held => {

@@ -72,7 +72,7 @@ pub(crate) struct Client {
     mac: Mac,
     state: State,
     /// True if it sends requests; false if it only receives the replies to another shard's.
-    asks: bool,
+    sends: bool,
     transaction: u32,
     tries: u32,
     began: Time,
@@ -82,9 +82,9 @@ pub(crate) struct Client {
 impl Client {
     /// A client that discovers servers from its first poll on, or one that only follows the
     /// server's replies to another shard.
-    pub(crate) fn new(mac: Mac, transaction: u32, asks: bool) -> Self {
-        let due = if asks { Time::ZERO } else { Time::MAX };
-        Self { mac, state: State::Selecting, asks, transaction, tries: 0, began: Time::ZERO, due }
+    pub(crate) fn new(mac: Mac, transaction: u32, sends: bool) -> Self {
+        let due = if sends { Time::ZERO } else { Time::MAX };
+        Self { mac, state: State::Selecting, sends, transaction, tries: 0, began: Time::ZERO, due }
     }
 
     /// Time when [`Client::poll`] is due.
@@ -102,7 +102,7 @@ impl Client {
 
     fn restart(&mut self, now: Time) {
         self.transaction = following(self.transaction);
-        let due = if self.asks { now } else { Time::MAX };
+        let due = if self.sends { now } else { Time::MAX };
         (self.state, self.tries, self.began, self.due) = (State::Selecting, 0, now, due);
     }
 
@@ -154,42 +154,42 @@ impl Client {
     }
 
     /// Handles a received message.
-    pub(crate) fn on_message(&mut self, now: Time, said: &Message) -> Option<DhcpAction> {
-        if said.mac != self.mac {
+    pub(crate) fn on_message(&mut self, now: Time, received: &Message) -> Option<DhcpAction> {
+        if received.mac != self.mac {
             return None;
         }
-        if !self.asks {
-            return self.overhear(now, said);
+        if !self.sends {
+            return self.overhear(now, received);
         }
-        if said.transaction != self.transaction {
+        if received.transaction != self.transaction {
             return None;
         }
-        match (self.state, said.kind) {
+        match (self.state, received.kind) {
             (State::Selecting, Kind::Offer) => {
-                let server = said.server?;
-                if is_host(said.yours) {
-                    self.state = State::Requesting { addr: said.yours, server };
+                let server = received.server?;
+                if is_host(received.yours) {
+                    self.state = State::Requesting { addr: received.yours, server };
                     (self.tries, self.due) = (0, now);
                 }
                 None
             }
             (State::Requesting { .. } | State::Bound(_), Kind::Ack) => {
                 let before = self.lease().copied();
-                let server = said.server.or(before.map(|lease| lease.server))?;
+                let server = received.server.or(before.map(|lease| lease.server))?;
                 let chosen = match self.state {
-                    State::Requesting { addr, server: asked } => addr == said.yours && asked == server,
+                    State::Requesting { addr, server: asked } => addr == received.yours && asked == server,
                     _ => true,
                 };
-                if !chosen || !is_host(said.yours) {
+                if !chosen || !is_host(received.yours) {
                     return None;
                 }
-                let lease = Lease::new(now, said, server)?;
+                let lease = Lease::new(now, received, server)?;
                 // Even a short lease is not renewed at a higher rate than this.
                 let due = lease.renew_at.max(now + RENEW_MIN).min(lease.until);
                 (self.state, self.tries, self.due) = (State::Bound(lease), 0, due);
                 Some(DhcpAction::Use(lease))
             }
-            (State::Requesting { server, .. }, Kind::Nak) if said.server == Some(server) => {
+            (State::Requesting { server, .. }, Kind::Nak) if received.server == Some(server) => {
                 self.restart(now);
                 None
             }
@@ -203,12 +203,12 @@ impl Client {
 
     /// Handles a message to the requesting shard, which may be some transactions ahead, as that
     /// shard will.
-    fn overhear(&mut self, now: Time, said: &Message) -> Option<DhcpAction> {
+    fn overhear(&mut self, now: Time, received: &Message) -> Option<DhcpAction> {
         let mut ahead = std::iter::successors(Some(self.transaction), |t| Some(following(*t)));
-        self.transaction = ahead.by_ref().take(AHEAD_MAX).find(|t| *t == said.transaction)?;
-        match said.kind {
-            Kind::Ack if is_host(said.yours) => {
-                let lease = Lease::new(now, said, said.server?)?;
+        self.transaction = ahead.by_ref().take(AHEAD_MAX).find(|t| *t == received.transaction)?;
+        match received.kind {
+            Kind::Ack if is_host(received.yours) => {
+                let lease = Lease::new(now, received, received.server?)?;
                 (self.state, self.due) = (State::Bound(lease), lease.until);
                 Some(DhcpAction::Use(lease))
             }
@@ -229,16 +229,16 @@ fn following(transaction: u32) -> u32 {
 impl Lease {
     /// Lease of an ACK, unless its duration is missing or zero; T1 and T2 default to half and seven
     /// eighths (RFC 2131 §4.4.5).
-    fn new(now: Time, said: &Message, server: Ipv4Addr) -> Option<Self> {
-        let lease_s = u64::from(said.lease_s.filter(|seconds| *seconds > 0)?);
+    fn new(now: Time, received: &Message, server: Ipv4Addr) -> Option<Self> {
+        let lease_s = u64::from(received.lease_s.filter(|seconds| *seconds > 0)?);
         let whole = lease_s == u64::from(u32::MAX);
         let after = |s: u64| if whole { Time::MAX } else { now + Span::from_secs(s) };
-        let rebind_s = said.rebind_s.map_or(lease_s * 7 / 8, u64::from).min(lease_s);
-        let renew_s = said.renew_s.map_or(lease_s / 2, u64::from).min(rebind_s);
+        let rebind_s = received.rebind_s.map_or(lease_s * 7 / 8, u64::from).min(lease_s);
+        let renew_s = received.renew_s.map_or(lease_s / 2, u64::from).min(rebind_s);
         Some(Self {
-            addr: said.yours,
-            prefix: said.prefix.unwrap_or(24),
-            router: said.router,
+            addr: received.yours,
+            prefix: received.prefix.unwrap_or(24),
+            router: received.router,
             server,
             until: after(lease_s),
             renew_at: after(renew_s),
@@ -260,7 +260,7 @@ impl Stack {
     }
 
     /// True if the IPv4 address is obtained by DHCP.
-    pub(in crate::stack) fn asks_for_address(&self) -> bool {
+    pub(in crate::stack) fn requests_address(&self) -> bool {
         self.ip.dhcp.is_some()
     }
 

@@ -136,8 +136,8 @@ impl Stack {
                 if let Cause::TooBig { mtu } = error.cause {
                     self.on_datagram_too_big(now, quote.target, mtu);
                 }
-                let heard = self.udp.on_error(be16(quote.payload, 0), remote, error.cause);
-                self.counters.icmp_ignored += u64::from(!heard);
+                let delivered = self.udp.on_error(be16(quote.payload, 0), remote, error.cause);
+                self.counters.icmp_ignored += u64::from(!delivered);
             }
             _ => {}
         }
@@ -176,7 +176,7 @@ impl Stack {
                 self.on_unreachable(now, index, why);
             }
             // The connection keeps trying; the reason is reported if it times out.
-            _ => connection.kept.get_or_insert_default().unreachable = Some(why),
+            _ => connection.rare.get_or_insert_default().unreachable = Some(why),
         }
     }
 

@@ -213,7 +213,7 @@ impl Interface {
 
     /// The smaller of `mtu` and the link MTU by router advertisements.
     pub(crate) fn mtu(&self, mtu: u16) -> u16 {
-        self.mtu.map_or(mtu, |said| said.min(mtu))
+        self.mtu.map_or(mtu, |advertised| advertised.min(mtu))
     }
 
     /// Source address of a packet to `target`; a tentative one only without an alternative.

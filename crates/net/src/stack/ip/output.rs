@@ -57,7 +57,7 @@ impl Outgoing {
     ) -> Result<u64, Full> {
         let (whole, piece) = self.room(mtu);
         if self.payload.len() <= whole {
-            self.transmit_piece(now, device, source_mac, self.payload.len(), None)?;
+            self.transmit_fragment(now, device, source_mac, self.payload.len(), None)?;
             return Ok(1);
         }
         let mut packets = 0;
@@ -65,13 +65,13 @@ impl Outgoing {
             let len = (self.payload.len() - self.sent).min(piece);
             let more = self.sent + len < self.payload.len();
             let fragment = Fragment { ident: self.ident, offset: self.sent as u32, more };
-            self.transmit_piece(now, device, source_mac, len, Some(fragment))?;
+            self.transmit_fragment(now, device, source_mac, len, Some(fragment))?;
             packets += 1;
         }
         Ok(packets)
     }
 
-    fn transmit_piece<D: Device>(
+    fn transmit_fragment<D: Device>(
         &mut self,
         now: Time,
         device: &mut D,

@@ -29,23 +29,23 @@ impl Stack {
     pub(super) fn on_too_big(&mut self, now: Time, index: u32, seq: Seq, mtu: u32) {
         let Some((_, connection)) = self.flows.at(index) else { return };
         let remote = connection.tuple.remote;
-        let said = match u16::try_from(mtu) {
+        let reported = match u16::try_from(mtu) {
             Ok(0) => plateau_below(remote, connection.packet_len_max()),
             Ok(mtu) if remote.is_ipv4() => mtu.max(mtu_min(remote)),
             Ok(mtu) => mtu,
             Err(_) => u16::MAX,
         };
-        if said < mtu_min(remote) || !connection.exceeds(seq, said) {
+        if reported < mtu_min(remote) || !connection.exceeds(seq, reported) {
             self.counters.icmp_ignored += 1;
             return;
         }
-        let of_probe = said >= connection.packet_len_max() && connection.on_probe_too_big(now, seq);
+        let of_probe = reported >= connection.packet_len_max() && connection.on_probe_too_big(now, seq);
         if of_probe {
             let link = self.ip.link_mtu(&self.config, remote);
-            self.ip.paths.on(now, remote, link, Event::TooBig(said));
+            self.ip.paths.on(now, remote, link, Event::TooBig(reported));
             return self.settle(now, index);
         }
-        self.limit_path(now, index, said, Event::TooBig(said));
+        self.limit_path(now, index, reported, Event::TooBig(reported));
     }
 
     /// Limits packets to the peer of connection `index` to `mtu` bytes because of `event`.

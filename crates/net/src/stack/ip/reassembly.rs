@@ -85,12 +85,12 @@ struct Partial {
     head: Vec<u8>,
     bytes: Vec<u8>,
     /// Received ranges, ordered and not adjacent.
-    there: Vec<(usize, usize)>,
-    pieces: usize,
+    received: Vec<(usize, usize)>,
+    count: usize,
     /// Length of the packet, once its last fragment has arrived.
     len: Option<usize>,
     /// True if refused: further fragments are dropped.
-    dead: bool,
+    refused: bool,
 }
 
 /// Packets in reassembly, the oldest first.
@@ -107,28 +107,28 @@ impl Fragments {
     ///
     /// # Errors
     /// [`Malformed::BadLength`] for a fragment that no packet can have.
-    pub(crate) fn insert(&mut self, now: Time, piece: &FragmentPacket<'_>) -> Result<Outcome, Malformed> {
-        let Fragment { ident, offset, more } = piece.fragment;
-        let (start, len) = (offset as usize, piece.payload.len());
+    pub(crate) fn insert(&mut self, now: Time, fragment: &FragmentPacket<'_>) -> Result<Outcome, Malformed> {
+        let Fragment { ident, offset, more } = fragment.fragment;
+        let (start, len) = (offset as usize, fragment.payload.len());
         let end = start + len;
         if len == 0 || (more && !len.is_multiple_of(8)) || end > LEN_MAX {
             return Err(Malformed::BadLength);
         }
-        let protocol = piece.source.is_ipv4().then(|| piece.protocol.number());
-        let key = Key { source: piece.source, target: piece.target, protocol, ident };
+        let protocol = fragment.source.is_ipv4().then(|| fragment.protocol.number());
+        let key = Key { source: fragment.source, target: fragment.target, protocol, ident };
         let at = match self.waiting.iter().position(|partial| partial.key == key) {
             Some(at) => at,
-            None => self.begin(now, key, piece),
+            None => self.begin(now, key, fragment),
         };
         let partial = &mut self.waiting[at];
-        if partial.dead {
+        if partial.refused {
             return Ok(Outcome::Refused);
         }
         let before = partial.bytes.len();
-        match partial.add(start, end, more, piece) {
+        match partial.add(start, end, more, fragment) {
             Added::Overlap => {
                 self.bytes -= before;
-                (partial.bytes, partial.dead) = (Vec::new(), true);
+                (partial.bytes, partial.refused) = (Vec::new(), true);
                 return Ok(Outcome::Refused);
             }
             Added::Piece => {}
@@ -146,22 +146,22 @@ impl Fragments {
         Ok(Outcome::Held)
     }
 
-    fn begin(&mut self, now: Time, key: Key, piece: &FragmentPacket<'_>) -> usize {
+    fn begin(&mut self, now: Time, key: Key, fragment: &FragmentPacket<'_>) -> usize {
         while self.waiting.len() >= PACKETS_MAX {
             self.evict();
         }
         self.waiting.push(Partial {
             key,
             until: now + LIFE,
-            protocol: piece.protocol,
-            marks: piece.marks,
-            from: piece.from,
+            protocol: fragment.protocol,
+            marks: fragment.marks,
+            from: fragment.from,
             head: Vec::new(),
             bytes: Vec::new(),
-            there: Vec::new(),
-            pieces: 0,
+            received: Vec::new(),
+            count: 0,
             len: None,
-            dead: false,
+            refused: false,
         });
         self.waiting.len() - 1
     }
@@ -169,7 +169,7 @@ impl Fragments {
     fn evict(&mut self) {
         let oldest = self.waiting.remove(0);
         self.bytes -= oldest.bytes.len();
-        self.evicted += u64::from(!oldest.dead);
+        self.evicted += u64::from(!oldest.refused);
     }
 
     /// Time when [`Fragments::expire`] is due.
@@ -182,9 +182,9 @@ impl Fragments {
         if self.deadline() > now {
             return None;
         }
-        let Partial { key, from, head, bytes, dead, .. } = self.waiting.remove(0);
+        let Partial { key, from, head, bytes, refused, .. } = self.waiting.remove(0);
         self.bytes -= bytes.len();
-        let head = if dead { Vec::new() } else { head };
+        let head = if refused { Vec::new() } else { head };
         Some(Expired { source: key.source, target: key.target, from, head })
     }
 }
@@ -196,51 +196,52 @@ enum Added {
 }
 
 impl Partial {
-    fn add(&mut self, start: usize, end: usize, more: bool, piece: &FragmentPacket<'_>) -> Added {
-        let at = self.there.partition_point(|&(_, known_end)| known_end <= start);
-        if let Some(&(known_start, known_end)) = self.there.get(at)
+    fn add(&mut self, start: usize, end: usize, more: bool, fragment: &FragmentPacket<'_>) -> Added {
+        let at = self.received.partition_point(|&(_, known_end)| known_end <= start);
+        if let Some(&(known_start, known_end)) = self.received.get(at)
             && known_start < end
         {
             let repeats =
-                known_start <= start && end <= known_end && self.bytes[start..end] == *piece.payload;
+                known_start <= start && end <= known_end && self.bytes[start..end] == *fragment.payload;
             return if repeats { Added::Piece } else { Added::Overlap };
         }
-        let last = self.there.last().map_or(0, |&(_, end)| end);
+        let last = self.received.last().map_or(0, |&(_, end)| end);
         let contradicts = match self.len {
             Some(len) => end > len || (!more && end != len),
             None => !more && last > end,
         };
-        self.pieces += 1;
-        if contradicts || self.pieces > PIECES_MAX {
+        self.count += 1;
+        if contradicts || self.count > PIECES_MAX {
             return Added::Overlap;
         }
         if !more {
             self.len = Some(end);
         }
         if start == 0 {
-            self.protocol = piece.protocol;
-            self.marks.dscp = piece.marks.dscp;
-            self.head = piece.packet[..piece.packet.len().min(HEAD_LEN)].to_vec();
+            self.protocol = fragment.protocol;
+            self.marks.dscp = fragment.marks.dscp;
+            self.head = fragment.packet[..fragment.packet.len().min(HEAD_LEN)].to_vec();
         }
         // A mark on one fragment marks the packet (RFC 3168 §5.3).
-        self.marks.ecn = if piece.marks.ecn == 3 { 3 } else { self.marks.ecn };
+        self.marks.ecn = if fragment.marks.ecn == 3 { 3 } else { self.marks.ecn };
         if self.bytes.len() < end {
             self.bytes.resize(end, 0);
         }
-        self.bytes[start..end].copy_from_slice(piece.payload);
-        self.there.insert(at, (start, end));
+        self.bytes[start..end].copy_from_slice(fragment.payload);
+        self.received.insert(at, (start, end));
         self.join(at);
-        let whole = self.there.len() == 1 && self.there[0].0 == 0 && self.len == Some(self.there[0].1);
+        let whole =
+            self.received.len() == 1 && self.received[0].0 == 0 && self.len == Some(self.received[0].1);
         if whole { Added::Last } else { Added::Piece }
     }
 
     /// Joins the range at `at` with adjacent ones.
     fn join(&mut self, at: usize) {
-        if self.there.get(at + 1).is_some_and(|next| next.0 == self.there[at].1) {
-            self.there[at].1 = self.there.remove(at + 1).1;
+        if self.received.get(at + 1).is_some_and(|next| next.0 == self.received[at].1) {
+            self.received[at].1 = self.received.remove(at + 1).1;
         }
-        if at > 0 && self.there[at - 1].1 == self.there[at].0 {
-            self.there[at - 1].1 = self.there.remove(at).1;
+        if at > 0 && self.received[at - 1].1 == self.received[at].0 {
+            self.received[at - 1].1 = self.received.remove(at).1;
         }
     }
 }
@@ -259,7 +260,7 @@ mod tests {
     ) -> Option<Outcome> {
         let fragment = Fragment { ident, offset: start as u32, more };
         let addr = std::net::Ipv6Addr::LOCALHOST.into();
-        let piece = FragmentPacket {
+        let fragment = FragmentPacket {
             source: addr,
             target: addr,
             protocol: Protocol::Udp,
@@ -269,7 +270,7 @@ mod tests {
             packet: payload,
             from: [2; 6],
         };
-        fragments.insert(Time::ZERO, &piece).ok()
+        fragments.insert(Time::ZERO, &fragment).ok()
     }
 
     fn whole(payload: &[u8]) -> Option<Outcome> {

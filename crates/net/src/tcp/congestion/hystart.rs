@@ -61,8 +61,8 @@ impl HyStart {
         if let Some(rtt) = ack.rtt {
             self.on_sample(rtt);
         }
-        let room = L * u32::from(mss);
-        let grow = u32::try_from(ack.acked.get()).unwrap_or(room).min(room);
+        let growth = L * u32::from(mss);
+        let grow = u32::try_from(ack.acked.get()).unwrap_or(growth).min(growth);
         let grow = if self.is_conservative() { grow / CSS_GROWTH_DIVISOR } else { grow };
         // A round end outside the data in flight is past. It may be far back, since acknowledgements
         // of a flight that the window did not limit do not arrive here.

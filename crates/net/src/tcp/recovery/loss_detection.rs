@@ -36,7 +36,7 @@ impl<B: ByteStore> Connection<B> {
     }
 
     /// Marks lost segments; returns the number of newly marked ones.
-    pub(super) fn detect_loss(&mut self, cx: &mut Context<'_>, method: Method, news: &AckResult) -> u32 {
+    pub(super) fn detect_loss(&mut self, cx: &mut Context<'_>, method: Method, result: &AckResult) -> u32 {
         match method {
             Method::Rack => self.detect_by_time(cx.now),
             Method::Sack => self.detect_by_count(),
@@ -44,7 +44,7 @@ impl<B: ByteStore> Connection<B> {
                 Recovery::None | Recovery::Reduction { .. } if self.duplicate_acks < DUPLICATE_ACKS_MAX => 0,
                 Recovery::Timeout { .. } => 0,
                 // A partial ACK: the next hole is lost, too.
-                Recovery::Fast { until } if news.advanced == 0 || self.snd_una.at_or_after(until) => 0,
+                Recovery::Fast { until } if result.advanced == 0 || self.snd_una.at_or_after(until) => 0,
                 _ => {
                     self.flags.retransmit_now = true;
                     self.mark_first_lost()
@@ -60,7 +60,7 @@ impl<B: ByteStore> Connection<B> {
     }
 
     fn detect_by_count(&mut self) -> u32 {
-        let edge = self.flight.ledger().and_then(|ledger| ledger.board.lost_edge(u32::from(self.mss)));
+        let edge = self.flight.records().and_then(|records| records.board.lost_edge(u32::from(self.mss)));
         let starts =
             !self.recovery.repairs() && (self.duplicate_acks >= DUPLICATE_ACKS_MAX || edge.is_some());
         if let Recovery::Timeout { .. } = self.recovery {
@@ -81,13 +81,13 @@ impl<B: ByteStore> Connection<B> {
     pub(super) fn detect_by_time(&mut self, now: Time) -> u32 {
         let (repairing, srtt) = (self.recovery.repairs(), self.rtt.srtt());
         self.early_at = Time::MAX;
-        let Some(ledger) = self.flight.ledger() else { return 0 };
-        let rack = ledger.rack;
+        let Some(records) = self.flight.records() else { return 0 };
+        let rack = records.rack;
         if !rack.is_known() {
             return 0;
         }
-        let window = self.reordering.window(repairing, ledger.sacked_records, srtt);
-        let old_end = self.flight.again_end().map_or(rack.fack(), |end| end.max(rack.fack()));
+        let window = self.reordering.window(repairing, records.sacked_records, srtt);
+        let lost_end = self.flight.again_end().map_or(rack.fack(), |end| end.max(rack.fack()));
         let mut late_at = Time::ZERO;
         let lost = self.flight.mark_lost(|record| match rack.lost_at(record, window) {
             Some(at) if at <= now => LossDecision::Lost,
@@ -95,27 +95,27 @@ impl<B: ByteStore> Connection<B> {
                 late_at = late_at.max(at);
                 LossDecision::Keep
             }
-            None if record.start.at_or_after(old_end) => LossDecision::Stop,
+            None if record.start.at_or_after(lost_end) => LossDecision::Stop,
             None => LossDecision::Keep,
         });
         if late_at != Time::ZERO {
             self.early_at = late_at;
         }
-        if lost > 0 && self.manners.is_some() { self.excuse_probe(now, lost) } else { lost }
+        if lost > 0 && self.ecn_pacing.is_some() { self.excuse_probe(now, lost) } else { lost }
     }
 
     /// After a timeout, marks the first segment and all that could have been acknowledged by now.
     pub(super) fn mark_after_timeout(&mut self, cx: &mut Context<'_>) {
         let (now, una) = (cx.now, self.snd_una);
         let srtt = self.rtt.srtt().unwrap_or(Span::ZERO);
-        let patience = match (self.method(cx.config), self.flight.ledger()) {
-            (Method::Rack, Some(ledger)) => {
-                let window = self.reordering.window(true, ledger.sacked_records, Some(srtt));
-                ledger.rack.rtt_or(srtt) + window
+        let reorder_window = match (self.method(cx.config), self.flight.records()) {
+            (Method::Rack, Some(records)) => {
+                let window = self.reordering.window(true, records.sacked_records, Some(srtt));
+                records.rack.rtt_or(srtt) + window
             }
             _ => Span::ZERO,
         };
-        self.flight.mark_lost(|record| match record.start == una || record.sent + patience <= now {
+        self.flight.mark_lost(|record| match record.start == una || record.sent + reorder_window <= now {
             true => LossDecision::Lost,
             false => LossDecision::Keep,
         });

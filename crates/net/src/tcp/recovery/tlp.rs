@@ -19,7 +19,7 @@ const PROBE_MIN: Span = Span::from_micros(10);
 
 /// Unanswered tail loss probe (RFC 8985 §7.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct TailProbe {
+pub(crate) struct TailLossProbe {
     /// `snd_nxt` when it was sent (TLP.end_seq).
     pub(crate) end: Seq,
     /// True if it was a retransmission (TLP.is_retrans).
@@ -28,14 +28,14 @@ pub(crate) struct TailProbe {
 
 impl<B: ByteStore> Connection<B> {
     /// Processes an ACK of the tail loss probe (RFC 8985 §7.4.2).
-    pub(super) fn judge_tail_probe(&mut self, cx: &mut Context<'_>, s: &Segment<'_>, news: &AckResult) {
-        let Some(probe) = self.tail else { return };
+    pub(super) fn on_tlp_ack(&mut self, cx: &mut Context<'_>, s: &Segment<'_>, result: &AckResult) {
+        let Some(probe) = self.tlp else { return };
         if s.ack.before(probe.end) {
             return;
         }
-        let came_twice = news.twice.is_some_and(|twice| twice.1 == probe.end);
+        let duplicated = result.twice.is_some_and(|twice| twice.1 == probe.end);
         let repaired = s.ack.after(probe.end);
-        let unneeded = !probe.again || came_twice || (news.duplicate && s.options.sack.is_empty());
+        let unneeded = !probe.again || duplicated || (result.duplicate && s.options.sack.is_empty());
         if !unneeded && repaired && self.recovery == Recovery::None {
             // The probe itself repaired a loss, which no other rule has detected.
             self.congestion.on_loss(cx.now, self.flight_size());
@@ -44,7 +44,7 @@ impl<B: ByteStore> Connection<B> {
             self.note_reduction();
         }
         if unneeded || repaired {
-            self.tail = None;
+            self.tlp = None;
         }
     }
 
@@ -66,17 +66,17 @@ impl<B: ByteStore> Connection<B> {
         let eligible = config.rack
             && self.flags.sack
             && self.flight.lost() == 0
-            && self.tail.is_none()
+            && self.tlp.is_none()
             && self.state.is_synchronized();
         if eligible {
             self.early_at = self.probe_at(now, self.flight.len() == 1, config);
         }
     }
 
-    /// Due time of a tail loss probe for data sent at `now`; `alone` if it is one segment.
+    /// Due time of a tail loss probe for data sent at `now`; `single` if it is one segment.
     #[inline]
-    pub(in crate::tcp) fn probe_at(&self, now: Time, alone: bool, config: &Config) -> Time {
-        let delay = if alone { config.ack_delay_max } else { Span::ZERO };
+    pub(in crate::tcp) fn probe_at(&self, now: Time, single: bool, config: &Config) -> Time {
+        let delay = if single { config.ack_delay_max } else { Span::ZERO };
         let wait = self.rtt.srtt().map_or(Span::from_secs(1), |srtt| (srtt * 2).max(PROBE_MIN) + delay);
         (now + wait).min(self.rto_at)
     }
@@ -87,7 +87,7 @@ impl<B: ByteStore> Connection<B> {
         if self.flight.sacked() == 0 && !self.recovery.repairs() {
             if !self.flight.is_empty() {
                 cx.counters.tail_probes += 1;
-                self.flags.tail_due = true;
+                self.flags.tlp_due = true;
                 self.rto_at = self.rto_from(cx.now, cx.config);
             }
             return;

@@ -14,10 +14,10 @@ impl RetransmitQueue {
     /// The first record is never counted as received.
     pub(crate) fn count_duplicate(&mut self, bytes: u32, in_flight: u32) -> u32 {
         let most = in_flight.saturating_sub(self.head.len());
-        let Some(ledger) = self.ledger.as_deref_mut() else { return 0 };
-        let before = ledger.sacked;
-        ledger.sacked = before.saturating_add(bytes).min(most).max(before);
-        ledger.sacked - before
+        let Some(records) = self.records.as_deref_mut() else { return 0 };
+        let before = records.sacked;
+        records.sacked = before.saturating_add(bytes).min(most).max(before);
+        records.sacked - before
     }
 
     /// Without SACK: removes bytes of `acked` that duplicate ACKs have already counted; returns
@@ -25,15 +25,15 @@ impl RetransmitQueue {
     ///
     /// That is all but the first segment (RFC 6582 §3.2).
     pub(crate) fn discount_duplicates(&mut self, acked: u32, mss: u32) -> u32 {
-        let Some(ledger) = self.ledger.as_deref_mut() else { return 0 };
-        let before = ledger.sacked;
-        ledger.sacked = before.saturating_sub(acked.saturating_sub(mss.min(acked)));
-        before - ledger.sacked
+        let Some(records) = self.records.as_deref_mut() else { return 0 };
+        let before = records.sacked;
+        records.sacked = before.saturating_sub(acked.saturating_sub(mss.min(acked)));
+        before - records.sacked
     }
 
     pub(crate) fn forget_duplicates(&mut self) {
-        if let Some(ledger) = self.ledger.as_deref_mut() {
-            ledger.sacked = 0;
+        if let Some(records) = self.records.as_deref_mut() {
+            records.sacked = 0;
         }
     }
 
@@ -56,35 +56,35 @@ impl RetransmitQueue {
             judgement
         };
         let mut stop = mark(&mut self.head) == LossDecision::Stop;
-        if let Some(ledger) = self.ledger.as_deref_mut() {
-            let mut rest = ledger.rest.iter_mut();
+        if let Some(records) = self.records.as_deref_mut() {
+            let mut rest = records.rest.iter_mut();
             while !stop && let Some(record) = rest.next() {
                 let judgement = mark(record);
                 stop = judgement == LossDecision::Stop;
-                ledger.lost += if judgement == LossDecision::Lost { record.len() } else { 0 };
+                records.lost += if judgement == LossDecision::Lost { record.len() } else { 0 };
             }
-            ledger.lost_from = first.map_or(ledger.lost_from, |first| ledger.lost_from.min(first));
+            records.lost_from = first.map_or(records.lost_from, |first| records.lost_from.min(first));
         }
         marked
     }
 
     /// Clears all loss marks.
-    pub(crate) fn forgive(&mut self) {
+    pub(crate) fn unmark(&mut self) {
         self.head.lost = false;
-        if let Some(ledger) = self.ledger.as_deref_mut() {
-            ledger.lost = 0;
-            ledger.rest.iter_mut().for_each(|record| record.lost = false);
+        if let Some(records) = self.records.as_deref_mut() {
+            records.lost = 0;
+            records.rest.iter_mut().for_each(|record| record.lost = false);
         }
     }
 
     /// Clears all SACK marks (RFC 2018 §8).
     pub(crate) fn forget_reports(&mut self) {
         self.head.sacked = false;
-        if let Some(ledger) = self.ledger.as_deref_mut() {
-            ledger.sacked = 0;
-            ledger.rest.iter_mut().for_each(|record| record.sacked = false);
-            ledger.board.clear();
-            ledger.sacked_records = 0;
+        if let Some(records) = self.records.as_deref_mut() {
+            records.sacked = 0;
+            records.rest.iter_mut().for_each(|record| record.sacked = false);
+            records.board.clear();
+            records.sacked_records = 0;
         }
     }
 
@@ -98,15 +98,15 @@ impl RetransmitQueue {
         if self.head.lost && !self.is_empty() {
             return Some(&self.head);
         }
-        let ledger = self.ledger.as_ref().filter(|ledger| ledger.lost > 0)?;
-        let from = ledger.rest.partition_point(|r| r.end.at_or_before(ledger.lost_from));
-        ledger.rest.range(from..).find(|record| record.lost)
+        let records = self.records.as_ref().filter(|records| records.lost > 0)?;
+        let from = records.rest.partition_point(|r| r.end.at_or_before(records.lost_from));
+        records.rest.range(from..).find(|record| record.lost)
     }
 
     /// First record below the last SACK block that was neither received nor retransmitted (RFC 6675
     /// §4, NextSeg rule 3).
     pub(crate) fn first_doubtful(&self) -> Option<&Record> {
-        let end = self.ledger.as_ref()?.board.end()?;
+        let end = self.records.as_ref()?.board.end()?;
         (0..self.len())
             .map_while(|i| self.get(i))
             .take_while(|r| r.start.before(end))
@@ -120,7 +120,7 @@ impl RetransmitQueue {
 
     /// End of the highest retransmitted record.
     pub(crate) fn again_end(&self) -> Option<Seq> {
-        self.ledger.as_ref().and_then(|ledger| ledger.again_end)
+        self.records.as_ref().and_then(|records| records.again_end)
     }
 }
 

@@ -16,7 +16,7 @@ use super::*;
 use crate::stack::{Challenges, Config, ConnId, Counters, EventKind};
 
 /// Sent segment: time, sequence and acknowledgement numbers, flags, window, options, data length.
-type Said = (Time, Seq, Seq, Flags, u16, Options, usize);
+type SentSegment = (Time, Seq, Seq, Flags, u16, Options, usize);
 
 /// Both ends of a path that drops, delays and marks by `seed`, with a log of the sent segments.
 struct World<B: ByteStore> {
@@ -26,9 +26,9 @@ struct World<B: ByteStore> {
     challenges: Challenges,
     ends: [Option<Connection<B>>; 2],
     /// Segments in transit: receiving end, segment, ECN field.
-    under_way: BTreeMap<(Time, usize), (usize, Said, u8)>,
+    under_way: BTreeMap<(Time, usize), (usize, SentSegment, u8)>,
     rng: Rng,
-    said: Vec<Said>,
+    sent: Vec<SentSegment>,
 }
 
 const TUPLE: FourTuple = FourTuple {
@@ -54,7 +54,7 @@ impl<B: ByteStore> World<B> {
             challenges: Challenges::default(),
             under_way: BTreeMap::new(),
             rng: Rng::seeded(seed),
-            said: Vec::new(),
+            sent: Vec::new(),
         }
     }
 
@@ -98,21 +98,21 @@ impl<B: ByteStore> World<B> {
             let edge = connection.edge();
             let Segment { seq, ack, flags, window, options, payload, .. } =
                 connection.segment(&plan, edge, now, &self.config);
-            let said = (now, seq, ack, flags, window, options, payload.len());
+            let sent = (now, seq, ack, flags, window, options, payload.len());
             let ecn = connection.mark(&plan);
             connection.transmitted(&plan, edge, now, &self.config, &mut self.pool);
-            self.said.push(said);
+            self.sent.push(sent);
             let ecn = if ecn != 0 && self.rng.unit() < 0.1 { 3 } else { ecn };
             let lost = self.rng.unit() < 0.04;
             let at = now + Span::from_micros(50 + self.rng.below(8));
             if !lost {
-                self.under_way.insert((at, self.said.len()), (1 - end, said, ecn));
+                self.under_way.insert((at, self.sent.len()), (1 - end, sent, ecn));
             }
         }
     }
 
-    fn hear(&mut self, now: Time, end: usize, said: Said, ecn: u8) {
-        let (_, seq, ack, flags, window, options, len) = said;
+    fn hear(&mut self, now: Time, end: usize, sent: SentSegment, ecn: u8) {
+        let (_, seq, ack, flags, window, options, len) = sent;
         let payload = CountingStore::zeroes(len);
         let segment = Segment { source_port: 1, target_port: 2, seq, ack, flags, window, options, payload };
         if self.ends[end].is_none() {
@@ -123,13 +123,13 @@ impl<B: ByteStore> World<B> {
         }
         let meta = PacketMeta::new(now, len);
         self.act(now, end, ecn, |connection, cx| {
-            let verdicts = Verdicts { listener: None, default: None, meta: &meta, room: true };
+            let verdicts = Verdicts { listener: None, default: None, meta: &meta, has_space: true };
             let _ = connection.on_segment(cx, &segment, &verdicts);
         });
     }
 
     /// Runs until all data is received and acknowledged.
-    fn run(mut self) -> (Vec<Said>, u64) {
+    fn run(mut self) -> (Vec<SentSegment>, u64) {
         self.act(Time::ZERO, 0, 0, |connection, cx| {
             assert_eq!(connection.write(cx, CountingStore::zeroes(BYTES)), Some(BYTES));
         });
@@ -143,14 +143,14 @@ impl<B: ByteStore> World<B> {
             let arrives = self.under_way.keys().next().map_or(Time::MAX, |&(at, _)| at);
             let now = arrives.min(due[0]).min(due[1]);
             if arrives == now {
-                let (_, (end, said, ecn)) = self.under_way.pop_first().expect("a segment in transit");
-                self.hear(now, end, said, ecn);
+                let (_, (end, sent, ecn)) = self.under_way.pop_first().expect("a segment in transit");
+                self.hear(now, end, sent, ecn);
             } else {
                 let end = usize::from(due[1] == now);
                 self.act(now, end, 0, |connection, cx| connection.on_timeout(cx));
             }
         }
-        (self.said, self.ends[1].as_ref().map_or(0, |server| server.received))
+        (self.sent, self.ends[1].as_ref().map_or(0, |server| server.received))
     }
 }
 
@@ -161,10 +161,10 @@ proptest! {
     #[test]
     fn a_connection_without_payload_sends_what_one_with_payload_sends(seed in any::<u64>(), ecn in any::<bool>()) {
         let ecn = if ecn { Ecn::Dctcp } else { Ecn::Off };
-        let (kept, received) = World::<ByteQueue>::new(seed, ecn).run();
+        let (stored, received) = World::<ByteQueue>::new(seed, ecn).run();
         prop_assert_eq!(received, BYTES as u64);
         let (counted, received) = World::<CountingStore>::new(seed, ecn).run();
         prop_assert_eq!(received, BYTES as u64);
-        prop_assert_eq!(counted, kept);
+        prop_assert_eq!(counted, stored);
     }
 }

@@ -19,49 +19,56 @@ const SHORTENED_MIN: Span = Span::from_secs(2 * 3600);
 
 impl Interface {
     /// Handles an advertisement of router `from`.
-    pub(crate) fn on_advertisement(&mut self, now: Time, from: Ipv6Addr, said: &RouterAdvertisement<'_>) {
+    pub(crate) fn on_advertisement(
+        &mut self,
+        now: Time,
+        from: Ipv6Addr,
+        advertised: &RouterAdvertisement<'_>,
+    ) {
         if !self.config.slaac {
             return;
         }
         self.solicit_at = Time::MAX;
-        let until = now + Span::from_secs(said.lifetime_s.into());
+        let until = now + Span::from_secs(advertised.lifetime_s.into());
         let known = self.routers.iter().position(|r| r.addr == from);
         match known {
-            Some(at) if said.lifetime_s == 0 => drop(self.routers.remove(at)),
+            Some(at) if advertised.lifetime_s == 0 => drop(self.routers.remove(at)),
             Some(at) => self.routers[at].until = until,
-            None if said.lifetime_s > 0 && self.routers.len() < ROUTERS_MAX => {
+            None if advertised.lifetime_s > 0 && self.routers.len() < ROUTERS_MAX => {
                 self.routers.push(Router { addr: from, until });
             }
             None => {}
         }
-        if let Some(mtu) = said.mtu.and_then(|mtu| u16::try_from(mtu).ok()).filter(|mtu| *mtu >= MTU_MIN) {
+        if let Some(mtu) =
+            advertised.mtu.and_then(|mtu| u16::try_from(mtu).ok()).filter(|mtu| *mtu >= MTU_MIN)
+        {
             self.mtu = Some(mtu);
         }
         // A legitimate link has no more prefixes than this.
-        said.prefixes().take(PREFIXES_MAX).for_each(|prefix| self.on_prefix(now, &prefix));
+        advertised.prefixes().take(PREFIXES_MAX).for_each(|prefix| self.on_prefix(now, &prefix));
         self.due = now;
     }
 
-    fn on_prefix(&mut self, now: Time, said: &Prefix) {
-        if said.addr.is_unicast_link_local() || said.addr.is_multicast() {
+    fn on_prefix(&mut self, now: Time, advertised: &Prefix) {
+        if advertised.addr.is_unicast_link_local() || advertised.addr.is_multicast() {
             return;
         }
-        let until = end(now, said.valid_s);
-        if said.on_link {
-            let same = |p: &OnLink| p.len == said.len && within(said.addr, p.addr, p.len);
+        let until = end(now, advertised.valid_s);
+        if advertised.on_link {
+            let same = |p: &OnLink| p.len == advertised.len && within(advertised.addr, p.addr, p.len);
             match self.prefixes.iter().position(same) {
                 Some(at) => self.prefixes[at].until = until,
-                None if said.valid_s > 0 && self.prefixes.len() < PREFIXES_MAX => {
-                    self.prefixes.push(OnLink { addr: said.addr, len: said.len, until });
+                None if advertised.valid_s > 0 && self.prefixes.len() < PREFIXES_MAX => {
+                    self.prefixes.push(OnLink { addr: advertised.addr, len: advertised.len, until });
                 }
                 None => {}
             }
         }
-        if !said.autonomous || said.len != 64 || said.preferred_s > said.valid_s {
+        if !advertised.autonomous || advertised.len != 64 || advertised.preferred_s > advertised.valid_s {
             return;
         }
-        let preferred = end(now, said.preferred_s);
-        let ours = self.addrs.iter_mut().find(|a| a.made.is_some() && within(a.addr, said.addr, 64));
+        let preferred = end(now, advertised.preferred_s);
+        let ours = self.addrs.iter_mut().find(|a| a.made.is_some() && within(a.addr, advertised.addr, 64));
         match ours {
             Some(ours) => {
                 ours.preferred_until = preferred;
@@ -71,8 +78,8 @@ impl Interface {
                     ours.valid_until = now + SHORTENED_MIN;
                 }
             }
-            None if said.valid_s > 0 => {
-                let addr = self.made_in(said.addr, 0);
+            None if advertised.valid_s > 0 => {
+                let addr = self.made_in(advertised.addr, 0);
                 self.add(now, addr, 64, Some(0), [preferred, until]);
             }
             None => {}

@@ -25,12 +25,12 @@ fn dues(interface: &mut Interface, s: u64) -> Vec<Due> {
 
 fn advertise(interface: &mut Interface, s: u64, prefix: Ipv6Addr, valid_s: u32, lifetime_s: u16) {
     let mut options = Vec::new();
-    let said =
+    let advertised =
         Prefix { addr: prefix, len: 64, on_link: true, autonomous: true, valid_s, preferred_s: valid_s };
-    said.emit(&mut options);
-    let said =
+    advertised.emit(&mut options);
+    let advertised =
         RouterAdvertisement { hops: 0, lifetime_s, reachable_ms: 0, mac: None, mtu: None, options: &options };
-    interface.on_advertisement(at(s), ROUTER, &said);
+    interface.on_advertisement(at(s), ROUTER, &advertised);
 }
 
 #[test]
@@ -120,7 +120,7 @@ fn a_flood_of_advertisements_is_bounded() {
         let net = Ipv6Addr::new(0x2001, 0xdb8, n, 0, 0, 0, 0, 0);
         advertise(&mut i, 0, net, u32::MAX, 1800);
         let router = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 1, n);
-        let said = RouterAdvertisement {
+        let advertised = RouterAdvertisement {
             hops: 0,
             lifetime_s: 9,
             reachable_ms: 0,
@@ -128,7 +128,7 @@ fn a_flood_of_advertisements_is_bounded() {
             mtu: Some(9),
             options: &[],
         };
-        i.on_advertisement(at(0), router, &said);
+        i.on_advertisement(at(0), router, &advertised);
     }
     for n in 0..500u16 {
         let [far, hop] = [0x2001, 0xfe80].map(|a| Ipv6Addr::new(a, 0, 0, 0, 0xdb8, 0, 7, n));

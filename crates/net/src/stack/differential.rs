@@ -16,14 +16,14 @@ use crate::tcp::congestion::Congestion;
 use crate::tcp::{Connection, Ecn};
 use crate::{ConnId, Device, EventKind, Stack};
 
-/// Device that keeps sent frames up to its capacity, and segments them if `cuts`.
+/// Device that keeps sent frames up to its capacity, and segments them if `segments`.
 #[derive(Default)]
 pub(crate) struct Wire {
     frames: VecDeque<Vec<u8>>,
-    room: usize,
-    cuts: bool,
+    capacity: usize,
+    segments: bool,
     /// Frames submitted for segmentation.
-    pub(crate) cut: usize,
+    pub(crate) segmented: usize,
 }
 
 impl Device for Wire {
@@ -36,10 +36,10 @@ impl Device for Wire {
     fn recycle(&mut self, _: Vec<u8>) {}
 
     fn transmit(&mut self, _: Time, len: usize, fill: &mut dyn FnMut(&mut [u8])) -> Result<(), Full> {
-        self.room = self.room.checked_sub(1).ok_or(Full)?;
+        self.capacity = self.capacity.checked_sub(1).ok_or(Full)?;
         let mut frame = vec![0; len];
         fill(&mut frame);
-        if self.cuts && frame[12..14] == [8, 0] && frame[23] == 6 {
+        if self.segments && frame[12..14] == [8, 0] && frame[23] == 6 {
             complete(&mut frame);
         }
         self.frames.push_back(frame);
@@ -58,27 +58,27 @@ impl Device for Wire {
         let headers = IP + 20 + usize::from(frame[IP + 32] >> 4) * 4;
         let (headers, data) = frame.split_at(headers);
         let count = data.len().div_ceil(size.into());
-        self.room = self.room.checked_sub(count).ok_or(Full)?;
-        self.cut += 1;
+        self.capacity = self.capacity.checked_sub(count).ok_or(Full)?;
+        self.segmented += 1;
         let seq = u32::from_be_bytes(headers[IP + 24..IP + 28].try_into().unwrap());
         for (n, part) in data.chunks(size.into()).enumerate() {
-            let mut piece = [headers, part].concat();
-            let ip_len = (piece.len() - IP) as u16;
-            piece[IP + 2..IP + 4].copy_from_slice(&ip_len.to_be_bytes());
-            sum_header(&mut piece);
+            let mut segment = [headers, part].concat();
+            let ip_len = (segment.len() - IP) as u16;
+            segment[IP + 2..IP + 4].copy_from_slice(&ip_len.to_be_bytes());
+            sum_header(&mut segment);
             let seq = seq.wrapping_add(n as u32 * u32::from(size));
-            piece[IP + 24..IP + 28].copy_from_slice(&seq.to_be_bytes());
+            segment[IP + 24..IP + 28].copy_from_slice(&seq.to_be_bytes());
             if n + 1 < count {
-                piece[IP + 33] &= !(PSH | FIN);
+                segment[IP + 33] &= !(PSH | FIN);
             }
-            complete(&mut piece);
-            self.frames.push_back(piece);
+            complete(&mut segment);
+            self.frames.push_back(segment);
         }
         Ok(())
     }
 
     fn offloads(&self) -> Offloads {
-        Offloads { tx_checksum: self.cuts, tx_segmentation: self.cuts }
+        Offloads { tx_checksum: self.segments, tx_segmentation: self.segments }
     }
 }
 
@@ -131,7 +131,7 @@ pub(crate) enum Step {
     Egress {
         host: usize,
         early: bool,
-        room: usize,
+        capacity: usize,
     },
     /// The next frame in transit to a host arrives.
     Arrive {
@@ -182,7 +182,7 @@ pub(crate) fn step() -> impl Strategy<Value = Step> {
         5 => (host(), prop_oneof![3 => 1..200usize, 1 => 1..5000usize]).prop_map(|(host, len)| Step::Send { host, len }),
         5 => (host(), 1..5usize).prop_map(|(host, part)| Step::Read { host, part }),
         6 => (host(), any::<bool>(), prop_oneof![1 => 0..3usize, 6 => 3..50usize])
-            .prop_map(|(host, early, room)| Step::Egress { host, early, room }),
+            .prop_map(|(host, early, capacity)| Step::Egress { host, early, capacity }),
         12 => host().prop_map(|host| Step::Arrive { host }),
         1 => host().prop_map(|host| Step::Lose { host }),
         1 => host().prop_map(|host| Step::Repeat { host }),
@@ -235,8 +235,8 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// Hosts of `kind`, whose devices segment large frames if `cuts`.
-    pub(crate) fn new(kind: u8, cuts: bool) -> Self {
+    /// Hosts of `kind`, whose devices segment large frames if `segments`.
+    pub(crate) fn new(kind: u8, segments: bool) -> Self {
         let hosts = [1, 2].map(|n| {
             let mut config = Config::new([2, 0, 0, 0, 0, n], [10, 0, 0, n].into(), 24, [n; 16]);
             configure(&mut config, kind);
@@ -246,7 +246,7 @@ impl World {
             now: Time::from_nanos(1_000_000),
             hosts,
             conns: [None; 2],
-            wires: [false; 2].map(|_| Wire { cuts, ..Wire::default() }),
+            wires: [false; 2].map(|_| Wire { segments, ..Wire::default() }),
             sent: 0,
         };
         world.hosts[0].listen(80, ListenOptions::default()).unwrap();
@@ -254,12 +254,12 @@ impl World {
         world.conns[1] = Some(world.hosts[1].connect(world.now, to, Some(2000)).unwrap());
         for _ in 0..6 {
             for host in [1, 0] {
-                world.take(Step::Egress { host, early: false, room: 9 });
+                world.run(Step::Egress { host, early: false, capacity: 9 });
                 while !world.wires[host].frames.is_empty() {
-                    world.take(Step::Arrive { host: 1 - host });
+                    world.run(Step::Arrive { host: 1 - host });
                 }
             }
-            world.take(Step::Wait { us: 20 });
+            world.run(Step::Wait { us: 20 });
         }
         assert!(world.conns[0].is_some(), "the handshake is complete");
         if kind == NAGLE {
@@ -278,14 +278,14 @@ impl World {
     }
 
     /// Takes a step; returns its result and events.
-    pub(crate) fn take(&mut self, step: Step) -> String {
+    pub(crate) fn run(&mut self, step: Step) -> String {
         let now = self.now;
-        let mut told = String::new();
+        let mut output = String::new();
         match step {
             Step::Send { host, len } => {
                 self.sent = self.sent.wrapping_add(13);
                 if let Some(conn) = self.conns[host] {
-                    told = format!("{:?}", self.hosts[host].send(now, conn, &vec![self.sent; len]));
+                    output = format!("{:?}", self.hosts[host].send(now, conn, &vec![self.sent; len]));
                 }
             }
             Step::Read { host, part } => {
@@ -294,12 +294,12 @@ impl World {
                     self.hosts[host].consume(now, conn, len);
                 }
             }
-            Step::Egress { host, early, room } => {
+            Step::Egress { host, early, capacity } => {
                 let wire = &mut self.wires[host];
-                wire.room = room;
+                wire.capacity = capacity;
                 let stack = &mut self.hosts[host];
                 let n = if early { stack.egress_early(now, wire) } else { stack.egress(now, wire) };
-                told = n.to_string();
+                output = n.to_string();
             }
             Step::Arrive { host } => {
                 if let Some(frame) = self.wires[1 - host].frames.pop_front() {
@@ -359,7 +359,7 @@ impl World {
         }
         for (host, stack) in self.hosts.iter_mut().enumerate() {
             while let Some(event) = stack.poll_event() {
-                told += &format!("{host}: {event:?}\n");
+                output += &format!("{host}: {event:?}\n");
                 match event.kind {
                     EventKind::Accepted(_) => self.conns[host] = Some(event.conn),
                     EventKind::Closed(_) => self.conns[host] = None,
@@ -367,7 +367,7 @@ impl World {
                 }
             }
         }
-        told
+        output
     }
 
     /// Complete observable state.
@@ -396,19 +396,20 @@ fn digest(bytes: &[u8]) -> (usize, u64) {
 }
 
 fn of(c: &Connection) -> String {
-    let ours = (c.snd_una, c.snd_nxt, c.snd_wnd, c.snd_wnd_max, c.snd_wl1, c.snd_wl2, c.recovery, &c.flight);
-    let theirs = (c.rcv_nxt, c.rcv_adv, c.ts_recent, c.last_ack_sent, c.ack_due_us, c.window, c.early_fin);
-    let times = (c.rtt, c.reordering, c.tail, c.early_at, c.rto_at, c.heard_at, c.timer.map(|timer| timer.0));
-    let counts = (c.received, c.acknowledged, c.segments, c.answers);
+    let local = (c.snd_una, c.snd_nxt, c.snd_wnd, c.snd_wnd_max, c.snd_wl1, c.snd_wl2, c.recovery, &c.flight);
+    let remote = (c.rcv_nxt, c.rcv_adv, c.ts_recent, c.last_ack_sent, c.ack_due_us, c.window, c.early_fin);
+    let times =
+        (c.rtt, c.reordering, c.tlp, c.early_at, c.rto_at, c.received_at, c.timer.map(|timer| timer.0));
+    let counts = (c.received, c.acknowledged, c.segments, c.ack_rate_limit);
     let small = (c.duplicate_acks, c.retries, c.acks_due, c.keep_alives, c.mss, c.places, c.transmit);
-    let rest = (&c.reassembly, &c.patience, &c.manners, &c.reason, c.flow());
+    let rest = (&c.reassembly, &c.timeout_options, &c.ecn_pacing, &c.reason, c.flow());
     let congestion = match &c.congestion {
         Congestion::Cubic(own) => format!("{own:?}"),
         Congestion::Other(_) => String::new(),
     };
     let queues = (digest(c.send.as_slice()), digest(c.recv.as_slice()));
     format!(
-        "{:?} {:?}\n{ours:?}\n{theirs:?}\n{times:?}\n{counts:?}\n{small:?}\n{rest:?}\n{queues:?}\n{congestion}\n",
+        "{:?} {:?}\n{local:?}\n{remote:?}\n{times:?}\n{counts:?}\n{small:?}\n{rest:?}\n{queues:?}\n{congestion}\n",
         c.state, c.flags
     )
 }
