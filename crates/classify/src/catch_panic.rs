@@ -6,10 +6,10 @@ use queueing::{Label, Priority};
 
 use super::Verdict;
 
-/// Result of `ask`; `None` if it panics, which is counted in `panics`.
+/// Result of `call`; `None` if it panics, which is counted in `panics`.
 #[inline]
-pub fn caught<T>(panics: &mut u64, ask: impl FnOnce() -> T) -> Option<T> {
-    catch_unwind(AssertUnwindSafe(ask)).map_err(|panic| dropped(panics, panic)).ok()
+pub fn catch<T>(panics: &mut u64, call: impl FnOnce() -> T) -> Option<T> {
+    catch_unwind(AssertUnwindSafe(call)).map_err(|panic| dropped(panics, panic)).ok()
 }
 
 #[cold]
@@ -21,19 +21,19 @@ fn dropped(panics: &mut u64, panic: Box<dyn std::any::Any + Send>) {
     }
 }
 
-/// Label of a packet that has the label `given`, after `verdict`; `None` if the packet is dropped.
+/// Label of a packet that has the label `label`, after `verdict`; `None` if the packet is dropped.
 ///
 /// A level out of range is counted in `out_of_range`.
 #[inline]
-pub fn labelled(out_of_range: &mut u64, given: Label, verdict: Option<Verdict>) -> Option<Label> {
+pub fn apply_verdict(out_of_range: &mut u64, label: Label, verdict: Option<Verdict>) -> Option<Label> {
     match verdict {
-        None | Some(Verdict::NoVerdict) => Some(given),
+        None | Some(Verdict::NoVerdict) => Some(label),
         Some(Verdict::Drop) => None,
         Some(Verdict::Level(level) | Verdict::Default(level)) => match Priority::new(level) {
             Some(priority) => Some(Label::new(priority)),
             None => {
                 *out_of_range += 1;
-                Some(given)
+                Some(label)
             }
         },
     }

@@ -73,7 +73,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
 /// As [`run`].
 pub fn load(path: &Path) -> Result<(Classifiers, Arc<Observed>), Error> {
     let (policy, _) = policy(path)?;
-    let (driver, transport, spoken) = (policy.driver(), policy.transport(), policy.spoken());
+    let (driver, transport, spoken) = (policy.driver(), policy.transport(), policy.protocols());
     let classifiers = Classifiers { driver, transport, spoken };
     Ok((classifiers, policy.observed()))
 }
@@ -82,7 +82,7 @@ pub fn load(path: &Path) -> Result<(Classifiers, Arc<Observed>), Error> {
 pub fn summary(observed: &Observed) -> Vec<String> {
     let notes = &observed.notes;
     let given_up =
-        |why: &Nonsense| (notes.given_up(*why) > 0).then(|| format!("{why} {}", notes.given_up(*why)));
+        |why: &Nonsense| (notes.failed(*why) > 0).then(|| format!("{why} {}", notes.failed(*why)));
     let given_up: Vec<String> = Nonsense::ALL.iter().filter_map(given_up).collect();
     if notes.requests() == 0 && given_up.is_empty() {
         return Vec::new();

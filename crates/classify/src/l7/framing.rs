@@ -40,8 +40,8 @@ const _: () = assert!(LOOK_BYTES_MAX + MARK_BYTES_MAX < HEAD_BYTES_MAX);
 impl Layout {
     pub(super) fn kind<'a>(&self, message: &'a [u8]) -> &'a [u8] {
         let (at, count) = self.kind;
-        let behind = message.get(at..).unwrap_or_default();
-        &behind[..count.min(behind.len())]
+        let rest = message.get(at..).unwrap_or_default();
+        &rest[..count.min(rest.len())]
     }
 
     pub(super) fn head(&self, bytes: &[u8], visit: &mut dyn FnMut(&Request<'_>)) -> Result<Step, Nonsense> {
@@ -53,8 +53,8 @@ impl Layout {
                 let total = length.checked_add(*adds).filter(|total| *total <= MESSAGE_BYTES_MAX);
                 let total = total.filter(|total| *total >= end as u64).ok_or(Nonsense::Length)?;
                 let used = total.min(self.look.max(end) as u64) as usize;
-                let Some(shown) = bytes.get(..used) else { return Ok(Step::More) };
-                visit(&Request::Message { bytes: shown });
+                let Some(visible) = bytes.get(..used) else { return Ok(Step::More) };
+                visit(&Request::Message { bytes: visible });
                 Ok(Step::Go { used, skip: total - used as u64, then: Then::Head })
             }
             FrameLength::Mark(mark) => {

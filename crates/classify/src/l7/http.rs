@@ -35,11 +35,11 @@ fn body(method: &str, headers: &[Header<'_>]) -> Result<(u64, Then), Nonsense> {
     for header in headers {
         let value = header.value.trim_ascii();
         if header.name.eq_ignore_ascii_case("content-length") {
-            let given = digits(value).ok_or(Nonsense::Length)?;
-            if length.is_some_and(|before| before != given) {
+            let declared = digits(value).ok_or(Nonsense::Length)?;
+            if length.is_some_and(|before| before != declared) {
                 return Err(Nonsense::Length);
             }
-            length = Some(given);
+            length = Some(declared);
         } else if header.name.eq_ignore_ascii_case("transfer-encoding") {
             if chunked || !value.eq_ignore_ascii_case(b"chunked") {
                 return Err(Nonsense::Length);

@@ -197,7 +197,7 @@ impl fmt::Display for Nonsense {
 #[derive(Debug, Default)]
 pub struct Notes {
     requests: AtomicU64,
-    given_up: [AtomicU64; Nonsense::ALL.len()],
+    failed: [AtomicU64; Nonsense::ALL.len()],
     held: AtomicUsize,
 }
 
@@ -210,8 +210,8 @@ impl Notes {
 
     /// Streams given up for the reason `why`.
     #[must_use]
-    pub fn given_up(&self, why: Nonsense) -> u64 {
-        self.given_up[why as usize].load(Ordering::Relaxed)
+    pub fn failed(&self, why: Nonsense) -> u64 {
+        self.failed[why as usize].load(Ordering::Relaxed)
     }
 
     /// Bytes buffered for incomplete heads.

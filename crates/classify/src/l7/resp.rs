@@ -85,8 +85,8 @@ impl<'a> Argument<'a> {
         let len = len.filter(|len| *len <= ARGUMENT_BYTES_MAX).ok_or(Nonsense::Length)?;
         let shown = (len as usize).min(look);
         let used = at + start + shown;
-        let Some(shown_bytes) = bytes.get(at + start..used) else { return Ok(None) };
-        Ok(Some(Self { shown: shown_bytes, used, rest: len - shown as u64 + 2 }))
+        let Some(argument_bytes) = bytes.get(at + start..used) else { return Ok(None) };
+        Ok(Some(Self { shown: argument_bytes, used, rest: len - shown as u64 + 2 }))
     }
 
     const fn is_cut(&self) -> bool {

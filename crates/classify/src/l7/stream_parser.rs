@@ -8,12 +8,12 @@ use super::{HEAD_BYTES_MAX, HELD_BYTES_MAX, Nonsense, Notes, Protocol, Request, 
 /// Receiver of the requests that a parser finds.
 pub trait RequestVisitor {
     /// The head of a request is complete. The parser keeps the result as the request's mark.
-    fn begun(&mut self, protocol: &Protocol, request: &Request<'_>) -> u64;
+    fn on_request(&mut self, protocol: &Protocol, request: &Request<'_>) -> u64;
     /// A piece holds bytes of the request with this mark. Called once per request and piece, and
     /// not before the head is complete.
-    fn touched(&mut self, mark: u64);
+    fn on_segment(&mut self, mark: u64);
     /// The last byte of the request has arrived.
-    fn ended(&mut self);
+    fn on_end(&mut self);
 }
 
 /// Parser of one connection.
@@ -30,7 +30,7 @@ pub struct StreamParser {
     mark: Option<u64>,
     /// Start of an incomplete element.
     held: Held,
-    given_up: bool,
+    failed: bool,
 }
 
 impl StreamParser {
@@ -38,20 +38,20 @@ impl StreamParser {
     #[must_use]
     pub fn new(protocol: Protocol, notes: Arc<Notes>, start: u64) -> Self {
         let held = Held { bytes: Vec::new(), notes: Arc::clone(&notes) };
-        Self { protocol, notes, next: start, skip: 0, then: Then::Head, mark: None, held, given_up: false }
+        Self { protocol, notes, next: start, skip: 0, then: Then::Head, mark: None, held, failed: false }
     }
 
     /// True if the stream could not be parsed.
     #[must_use]
     pub const fn has_failed(&self) -> bool {
-        self.given_up
+        self.failed
     }
 
     /// True if the parser reads `protocol` and knows the request boundaries of all of the stream
     /// before byte `start`.
     #[must_use]
     pub fn is_in_sync(&self, protocol: &Protocol, start: u64) -> bool {
-        !self.given_up && self.protocol == *protocol && start <= self.next
+        !self.failed && self.protocol == *protocol && start <= self.next
     }
 
     /// Counts in `notes` from now on, for a new visitor. The new visitor has not seen the head of
@@ -65,25 +65,25 @@ impl StreamParser {
     }
 
     /// Parses the piece of the stream that starts at byte `start`. Bytes seen before are ignored.
-    pub fn read(&mut self, start: u64, piece: &[u8], visit: &mut dyn RequestVisitor) {
-        if self.given_up {
+    pub fn read(&mut self, start: u64, bytes: &[u8], visit: &mut dyn RequestVisitor) {
+        if self.failed {
             return;
         }
         if start > self.next {
-            return self.give_up(Nonsense::Gap);
+            return self.fail(Nonsense::Gap);
         }
-        let seen = (self.next - start).min(piece.len() as u64) as usize;
-        let fresh = &piece[seen..];
+        let seen = (self.next - start).min(bytes.len() as u64) as usize;
+        let fresh = &bytes[seen..];
         self.next += fresh.len() as u64;
         if let Some(mark) = self.mark {
-            visit.touched(mark);
+            visit.on_segment(mark);
         }
-        if let Err(why) = self.take(fresh, visit) {
-            self.give_up(why);
+        if let Err(why) = self.parse(fresh, visit) {
+            self.fail(why);
         }
     }
 
-    fn take(&mut self, fresh: &[u8], visit: &mut dyn RequestVisitor) -> Result<(), Nonsense> {
+    fn parse(&mut self, fresh: &[u8], visit: &mut dyn RequestVisitor) -> Result<(), Nonsense> {
         if self.held.bytes.is_empty() {
             let used = self.walk(fresh, visit)?;
             return self.held.hold(&fresh[used..]);
@@ -103,16 +103,16 @@ impl StreamParser {
             self.skip -= passed;
             at += passed as usize;
             if self.skip == 0 && self.then == Then::Head && self.mark.take().is_some() {
-                visit.ended();
+                visit.on_end();
             }
             if at == bytes.len() {
                 return Ok(at);
             }
             let mark = &mut self.mark;
             let step = step(&self.protocol, self.then, &bytes[at..], &mut |request| {
-                let begun = visit.begun(&self.protocol, request);
-                visit.touched(begun);
-                *mark = Some(begun);
+                let started = visit.on_request(&self.protocol, request);
+                visit.on_segment(started);
+                *mark = Some(started);
                 self.notes.requests.fetch_add(1, Ordering::Relaxed);
             })?;
             match step {
@@ -126,9 +126,9 @@ impl StreamParser {
     }
 
     #[cold]
-    fn give_up(&mut self, why: Nonsense) {
-        self.notes.given_up[why as usize].fetch_add(1, Ordering::Relaxed);
-        self.given_up = true;
+    fn fail(&mut self, why: Nonsense) {
+        self.notes.failed[why as usize].fetch_add(1, Ordering::Relaxed);
+        self.failed = true;
         self.mark = None;
         self.held.take();
     }

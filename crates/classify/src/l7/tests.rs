@@ -8,24 +8,24 @@ use super::*;
 
 /// Requests reported to a visitor, one line each.
 #[derive(Debug, Default, PartialEq)]
-struct Told {
-    begun: Vec<String>,
-    ended: usize,
+struct Recorder {
+    requests: Vec<String>,
+    ends: usize,
 }
 
-impl RequestVisitor for Told {
-    fn begun(&mut self, _: &Protocol, request: &Request<'_>) -> u64 {
-        self.begun.push(shown(request));
-        self.begun.len() as u64
+impl RequestVisitor for Recorder {
+    fn on_request(&mut self, _: &Protocol, request: &Request<'_>) -> u64 {
+        self.requests.push(shown(request));
+        self.requests.len() as u64
     }
 
-    fn touched(&mut self, mark: u64) {
-        assert_eq!(mark, self.begun.len() as u64, "mark of the current request");
+    fn on_segment(&mut self, mark: u64) {
+        assert_eq!(mark, self.requests.len() as u64, "mark of the current request");
     }
 
-    fn ended(&mut self) {
-        self.ended += 1;
-        assert_eq!(self.ended, self.begun.len(), "each request ends before the next begins");
+    fn on_end(&mut self) {
+        self.ends += 1;
+        assert_eq!(self.ends, self.requests.len(), "each request ends before the next begins");
     }
 }
 
@@ -39,42 +39,42 @@ fn shown(request: &Request<'_>) -> String {
 }
 
 /// Parses `stream` in pieces of `sizes`, repeated.
-fn read(protocol: &Protocol, stream: &[u8], sizes: &[usize]) -> (Told, Option<Nonsense>) {
+fn read(protocol: &Protocol, stream: &[u8], sizes: &[usize]) -> (Recorder, Option<Nonsense>) {
     let notes = Arc::new(Notes::default());
-    let mut told = Told::default();
+    let mut recorder = Recorder::default();
     let mut reader = StreamParser::new(protocol.clone(), Arc::clone(&notes), 0);
     let (mut at, mut sizes) = (0, sizes.iter().cycle());
     while at < stream.len() {
         let size = sizes.next().map_or(stream.len(), |size| *size).clamp(1, stream.len() - at);
-        reader.read(at as u64, &stream[at..at + size], &mut told);
+        reader.read(at as u64, &stream[at..at + size], &mut recorder);
         at += size;
         assert!(notes.held() <= HEAD_BYTES_MAX);
     }
-    assert_eq!(notes.requests(), told.begun.len() as u64);
+    assert_eq!(notes.requests(), recorder.requests.len() as u64);
     drop(reader);
     assert_eq!(notes.held(), 0, "all buffered bytes are released");
-    let why = Nonsense::ALL.into_iter().find(|why| notes.given_up(*why) > 0);
-    (told, why)
+    let why = Nonsense::ALL.into_iter().find(|why| notes.failed(*why) > 0);
+    (recorder, why)
 }
 
 /// Checks that `stream` holds the requests `expected`, and that `open` of them do not end.
 fn check(protocol: &Protocol, stream: &[u8], expected: &[&str], open: usize) {
     for sizes in [&[usize::MAX][..], &[1], &[2, 3], &[7, 1]] {
-        let (told, why) = read(protocol, stream, sizes);
+        let (recorder, why) = read(protocol, stream, sizes);
         assert_eq!(
-            (&told.begun[..], why),
+            (&recorder.requests[..], why),
             (&expected.iter().map(|s| s.to_string()).collect::<Vec<_>>()[..], None),
             "cut {sizes:?}"
         );
-        assert_eq!(told.ended, expected.len() - open, "cut {sizes:?}");
+        assert_eq!(recorder.ends, expected.len() - open, "cut {sizes:?}");
     }
 }
 
 /// Checks that `stream` is given up for `why` after `requests` requests.
 fn refused(protocol: &Protocol, stream: &[u8], requests: usize, why: Nonsense) {
     for sizes in [&[usize::MAX][..], &[1], &[1448]] {
-        let (told, given_up) = read(protocol, stream, sizes);
-        assert_eq!((told.begun.len(), given_up), (requests, Some(why)), "cut {sizes:?}");
+        let (recorder, failed) = read(protocol, stream, sizes);
+        assert_eq!((recorder.requests.len(), failed), (requests, Some(why)), "cut {sizes:?}");
     }
 }
 
@@ -212,15 +212,15 @@ fn messages_end_at_their_length_or_delimiter() {
 #[test]
 fn gaps_are_detected_and_retransmitted_bytes_are_not_counted_twice() {
     let notes = Arc::new(Notes::default());
-    let mut told = Told::default();
+    let mut recorder = Recorder::default();
     let mut reader = StreamParser::new(Protocol::Resp, Arc::clone(&notes), 100);
-    reader.read(100, b"PING\r\nPI", &mut told);
-    reader.read(104, b"\r\nPING\r\n", &mut told);
-    assert_eq!((told.begun.len(), told.ended), (2, 2));
-    reader.read(113, b"PING\r\n", &mut told);
-    assert_eq!((notes.given_up(Nonsense::Gap), reader.has_failed()), (1, true));
-    reader.read(119, b"PING\r\n", &mut told);
-    assert_eq!(told.begun.len(), 2, "two requests and no more");
+    reader.read(100, b"PING\r\nPI", &mut recorder);
+    reader.read(104, b"\r\nPING\r\n", &mut recorder);
+    assert_eq!((recorder.requests.len(), recorder.ends), (2, 2));
+    reader.read(113, b"PING\r\n", &mut recorder);
+    assert_eq!((notes.failed(Nonsense::Gap), reader.has_failed()), (1, true));
+    reader.read(119, b"PING\r\n", &mut recorder);
+    assert_eq!(recorder.requests.len(), 2, "two requests and no more");
 }
 
 //~ input: a stream cut anywhere is classified alike, in bounded memory
@@ -232,9 +232,9 @@ fn bytes_buffered_by_all_parsers_are_bounded() {
         .map(|_| StreamParser::new(Protocol::Http, Arc::clone(&notes), 0))
         .collect();
     for reader in &mut readers {
-        reader.read(0, &part, &mut Told::default());
+        reader.read(0, &part, &mut Recorder::default());
     }
-    assert_eq!(notes.given_up(Nonsense::Crowded), 1);
+    assert_eq!(notes.failed(Nonsense::Crowded), 1);
     assert!(notes.held() <= HELD_BYTES_MAX);
     readers.truncate(1);
     assert_eq!(notes.held(), part.len());
@@ -327,8 +327,8 @@ proptest! {
             let key = words.get(1).map_or(&[][..], |key| key);
             shown(&Request::Command { verb: &words[0], key })
         }).collect();
-        let (told, why) = read(&Protocol::Resp, &stream, &sizes);
-        prop_assert_eq!((told.begun, told.ended, why), (expected, commands.len(), None));
+        let (recorder, why) = read(&Protocol::Resp, &stream, &sizes);
+        prop_assert_eq!((recorder.requests, recorder.ends, why), (expected, commands.len(), None));
     }
 
     //~ classifiers: rules on HTTP, RESP, memcached, TLS SNI and custom messages label every segment of a request
@@ -348,9 +348,9 @@ proptest! {
             }
         };
         let stream: Vec<u8> = bodies.iter().enumerate().flat_map(request).collect();
-        let (told, why) = read(&Protocol::Http, &stream, &sizes);
+        let (recorder, why) = read(&Protocol::Http, &stream, &sizes);
         let expected: Vec<String> = (0..bodies.len()).map(|n| format!("POST /{n} 1")).collect();
-        prop_assert_eq!((told.begun, told.ended, why), (expected, bodies.len(), None));
+        prop_assert_eq!((recorder.requests, recorder.ends, why), (expected, bodies.len(), None));
     }
 
     //~ input: a stream cut anywhere is classified alike, in bounded memory

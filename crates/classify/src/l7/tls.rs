@@ -33,12 +33,12 @@ pub(super) fn head(bytes: &[u8], visit: &mut dyn FnMut(&Request<'_>)) -> Result<
             [CLIENT_HELLO, ..] => {}
             _ => return Err(Nonsense::Foreign),
         }
-        let Some((more, taken)) = record(&bytes[used..])? else { return Ok(Step::More) };
+        let Some((more, used_now)) = record(&bytes[used..])? else { return Ok(Step::More) };
         if joined.is_empty() {
             joined.extend_from_slice(first);
         }
         joined.extend_from_slice(more);
-        used += taken;
+        used += used_now;
     };
     let used = bounded(used)?;
     visit(&Request::Tls { name: hello });

@@ -21,7 +21,7 @@ pub struct Conditions {
     /// Start of an HTTP request in the packet.
     pub http: Option<Http>,
     /// Condition on the request, wherever in the stream its head is.
-    pub asks: Option<RequestMatch>,
+    pub request: Option<RequestMatch>,
     /// Expected service time of the request, in ns.
     pub service: Option<Range>,
     /// Bytes received on the connection.
@@ -130,14 +130,14 @@ impl Conditions {
             (Some(this), Some(other)) => this.covers(other),
             (Some(_), None) => false,
         };
-        let asks = match (&self.asks, &other.asks) {
+        let request = match (&self.request, &other.request) {
             (None, _) => true,
             (Some(this), Some(other)) => this.cover(other),
             (Some(_), None) => false,
         };
-        let theirs = other.patterns();
+        let others = other.patterns();
         source
-            && asks
+            && request
             && range(self.service, other.service)
             && range(self.port, other.port)
             && range(self.dscp, other.dscp)
@@ -145,6 +145,6 @@ impl Conditions {
             && range(self.received, other.received)
             && range(self.rtt, other.rtt)
             && range(self.loss, other.loss)
-            && self.patterns().iter().all(|mine| theirs.iter().any(|their| mine.implied_by(their)))
+            && self.patterns().iter().all(|own| others.iter().any(|pattern| own.implied_by(pattern)))
     }
 }

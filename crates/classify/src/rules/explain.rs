@@ -67,49 +67,51 @@ impl Policy {
         let driver = self.matcher(Layer::Driver);
         let facts = Matcher::facts_of_any(&view);
         let mut tried = Vec::new();
-        let hit = self.ask(Layer::Driver, &driver, &facts, &Said::nothing(), &mut tried);
+        let hit = self.first_match(Layer::Driver, &driver, &facts, &RequestAttrs::none(), &mut tried);
         let decided = match hit {
             Some(rule) => Decided::Rule(rule),
             None if self.default.is_some() && self.driver().is_some() => Decided::Default,
             None => Decided::Nobody,
         };
-        let asks_transport = view.tcp_payload().is_some_and(|payload| !payload.is_empty());
-        if self.says(decided) == Verdict::Drop || !asks_transport {
-            return vec![self.explained(None, tried, decided)];
+        let has_payload = view.tcp_payload().is_some_and(|payload| !payload.is_empty());
+        if self.verdict_of(decided) == Verdict::Drop || !has_payload {
+            return vec![self.explanation(None, tried, decided)];
         }
         let transport = self.matcher(Layer::Transport);
         let payload = facts.payload;
         let received = flow.received.max(Bytes::new(payload.len() as u64));
         let facts = facts.on_flow(&FlowState { received, ..flow });
         let requests = self.requests(&transport, facts.port, payload, expected);
-        let explain = |said: Said| {
+        let explain = |attrs: RequestAttrs| {
             let mut tried = tried.clone();
-            let facts = PacketAttrs { said: said.mark, ..facts };
-            let hit = self.ask(Layer::Transport, &transport, &facts, &said, &mut tried);
-            let asked = self.rules.iter().any(|rule| rule.layer == Layer::Transport);
+            let facts = PacketAttrs { mark: attrs.mark, ..facts };
+            let hit = self.first_match(Layer::Transport, &transport, &facts, &attrs, &mut tried);
+            let has_transport_rules = self.rules.iter().any(|rule| rule.layer == Layer::Transport);
             let decided = match hit {
                 Some(rule) => Decided::Rule(rule),
-                None if decided == Decided::Nobody && asked && self.default.is_some() => Decided::Default,
+                None if decided == Decided::Nobody && has_transport_rules && self.default.is_some() => {
+                    Decided::Default
+                }
                 None => decided,
             };
-            self.explained(said.request, tried, decided)
+            self.explanation(attrs.request, tried, decided)
         };
         requests.into_iter().map(explain).collect()
     }
 
     /// Evaluates the rules of `layer` in order; returns the first match.
-    fn ask(
+    fn first_match(
         &self,
         layer: Layer,
         matcher: &Matcher,
         facts: &PacketAttrs<'_>,
-        said: &Said,
+        attrs: &RequestAttrs,
         tried: &mut Vec<RuleTrace>,
     ) -> Option<usize> {
         let rules = self.rules.iter().enumerate().filter(|(_, rule)| rule.layer == layer);
         for (index, (rule, Rule { conditions, .. })) in rules.enumerate() {
             let matches = matcher.matches(index, facts);
-            let missed = conditions.missed(facts, said, index);
+            let missed = conditions.missed(facts, attrs, index);
             debug_assert_eq!(matches, missed.is_none(), "rule {rule}: {missed:?}");
             tried.push(RuleTrace { rule, missed });
             if matches {
@@ -120,22 +122,28 @@ impl Policy {
     }
 
     /// Requests in `payload`, or one empty entry if there is none.
-    fn requests(&self, matcher: &Matcher, port: u16, payload: &[u8], expected: Option<Span>) -> Vec<Said> {
-        let Some(protocol) = matcher.spoken().on(port) else { return vec![Said::nothing()] };
+    fn requests(
+        &self,
+        matcher: &Matcher,
+        port: u16,
+        payload: &[u8],
+        expected: Option<Span>,
+    ) -> Vec<RequestAttrs> {
+        let Some(protocol) = matcher.protocols().on(port) else { return vec![RequestAttrs::none()] };
         let rules: Vec<&Rule> = self.rules.iter().filter(|rule| rule.layer == Layer::Transport).collect();
         let notes = Arc::new(Notes::default());
-        let mut heard = Heard { matcher, rules, expected, said: Vec::new() };
-        StreamParser::new(protocol.clone(), Arc::clone(&notes), 0).read(0, payload, &mut heard);
-        if heard.said.is_empty() {
-            let why = Nonsense::ALL.into_iter().find(|why| notes.given_up(*why) > 0);
+        let mut collector = RequestCollector { matcher, rules, expected, requests: Vec::new() };
+        StreamParser::new(protocol.clone(), Arc::clone(&notes), 0).read(0, payload, &mut collector);
+        if collector.requests.is_empty() {
+            let why = Nonsense::ALL.into_iter().find(|why| notes.failed(*why) > 0);
             let why = why.map_or("its head is not complete".to_owned(), |why| why.to_string());
             let request = Some(Err(format!("no request of {}: {why}", protocol.name())));
-            return vec![Said { request, ..Said::nothing() }];
+            return vec![RequestAttrs { request, ..RequestAttrs::none() }];
         }
-        heard.said
+        collector.requests
     }
 
-    fn says(&self, decided: Decided) -> Verdict {
+    fn verdict_of(&self, decided: Decided) -> Verdict {
         match decided {
             Decided::Rule(rule) => self.rules[rule].verdict,
             Decided::Default => self.default.map_or(Verdict::NoVerdict, Verdict::Level),
@@ -143,19 +151,19 @@ impl Policy {
         }
     }
 
-    fn explained(
+    fn explanation(
         &self,
         request: Option<Result<(String, &'static str), String>>,
         tried: Vec<RuleTrace>,
         decided: Decided,
     ) -> Explanation {
-        Explanation { request, tried, decided, verdict: self.says(decided) }
+        Explanation { request, tried, decided, verdict: self.verdict_of(decided) }
     }
 }
 
 /// Properties of a request.
 #[derive(Clone)]
-struct Said {
+struct RequestAttrs {
     request: Option<Result<(String, &'static str), String>>,
     mark: u64,
     /// One entry per transport rule: true if its request condition holds.
@@ -163,41 +171,41 @@ struct Said {
     expected: Option<Span>,
 }
 
-impl Said {
-    const fn nothing() -> Self {
+impl RequestAttrs {
+    const fn none() -> Self {
         Self { request: None, mark: 0, holds: Vec::new(), expected: None }
     }
 }
 
-struct Heard<'a> {
+struct RequestCollector<'a> {
     matcher: &'a Matcher,
     rules: Vec<&'a Rule>,
     expected: Option<Span>,
-    said: Vec<Said>,
+    requests: Vec<RequestAttrs>,
 }
 
-impl RequestVisitor for Heard<'_> {
-    fn begun(&mut self, protocol: &Protocol, request: &Request<'_>) -> u64 {
+impl RequestVisitor for RequestCollector<'_> {
+    fn on_request(&mut self, protocol: &Protocol, request: &Request<'_>) -> u64 {
         let expected = self.expected.filter(|_| Kind::of(protocol, request).is_some());
-        let asks = |rule: &&Rule| {
-            let asks = rule.conditions.asks.as_ref();
-            asks.is_some_and(|asks| asks.protocol == *protocol && asks.hold(request))
+        let holds = |rule: &&Rule| {
+            let matched = rule.conditions.request.as_ref();
+            matched.is_some_and(|matched| matched.protocol == *protocol && matched.hold(request))
         };
-        self.said.push(Said {
-            request: Some(Ok((shown(request), protocol.name()))),
+        self.requests.push(RequestAttrs {
+            request: Some(Ok((text_of(request), protocol.name()))),
             mark: self.matcher.mark(protocol, request, expected),
-            holds: self.rules.iter().map(asks).collect(),
+            holds: self.rules.iter().map(holds).collect(),
             expected,
         });
         0
     }
 
-    fn touched(&mut self, _: u64) {}
+    fn on_segment(&mut self, _: u64) {}
 
-    fn ended(&mut self) {}
+    fn on_end(&mut self) {}
 }
 
-fn shown(request: &Request<'_>) -> String {
+fn text_of(request: &Request<'_>) -> String {
     match request {
         Request::Http { method, path, .. } => format!("{method} {path}"),
         Request::Command { verb, key: [] } => verb.escape_ascii().to_string(),
@@ -210,7 +218,7 @@ fn shown(request: &Request<'_>) -> String {
 
 impl Conditions {
     /// First condition that does not hold.
-    fn missed(&self, facts: &PacketAttrs<'_>, said: &Said, index: usize) -> Option<UnmetCondition> {
+    fn missed(&self, facts: &PacketAttrs<'_>, attrs: &RequestAttrs, index: usize) -> Option<UnmetCondition> {
         let missed = |condition, given: String| Some(UnmetCondition { condition, given });
         let outside = |range: Option<Range>, value: u64| range.is_some_and(|range| !range.contains(value));
         let none = |text: &str| text.to_owned();
@@ -244,12 +252,12 @@ impl Conditions {
             let condition = if self.http.is_some() { "http" } else { "bytes" };
             return missed(condition, format!("\"{}\"", start.escape_ascii()));
         }
-        if let Some(asks) = &self.asks
-            && !said.holds.get(index).is_some_and(|holds| *holds)
+        if let Some(matched) = &self.request
+            && !attrs.holds.get(index).is_some_and(|holds| *holds)
         {
             return missed(
-                asks.protocol.name(),
-                match &said.request {
+                matched.protocol.name(),
+                match &attrs.request {
                     Some(Ok((request, _))) => request.clone(),
                     Some(Err(why)) => why.clone(),
                     None => format!("not read on port {}", facts.port),
@@ -257,7 +265,7 @@ impl Conditions {
             );
         }
         if self.service.is_some() {
-            match said.expected {
+            match attrs.expected {
                 None => return missed("service", none("not known yet")),
                 Some(span) if outside(self.service, span.as_nanos()) => {
                     return missed("service", span.to_string());

@@ -16,25 +16,25 @@ pub struct Matcher {
     /// Attributes that any row needs.
     needs: u8,
     /// Request conditions of the rows, each a bit of a request's mark.
-    questions: Box<[Question]>,
+    mark_conditions: Box<[MarkCondition]>,
     /// Protocols of the server's ports.
-    spoken: PortProtocols,
+    protocols: PortProtocols,
     /// Verdict when no rule matches.
     pub default: Verdict,
 }
 
 /// Most rules with a request condition: the bits of a mark.
-pub const ASKS_MAX: usize = u64::BITS as usize;
+pub const REQUEST_RULES_MAX: usize = u64::BITS as usize;
 
-struct Question {
-    asks: RequestMatch,
+struct MarkCondition {
+    request: RequestMatch,
     service: Option<Range>,
 }
 
 struct Row {
     needs: u8,
     /// Bit that a request's mark must have.
-    said: u64,
+    mark: u64,
     dscp: Small,
     port: Small,
     length: Small,
@@ -74,7 +74,7 @@ impl Small {
 pub struct PacketAttrs<'a> {
     pub has: u8,
     /// Mark of the packet's request.
-    pub said: u64,
+    pub mark: u64,
     pub dscp: u8,
     pub port: u16,
     pub length: u16,
@@ -108,7 +108,7 @@ impl PacketAttrs<'_> {
     pub fn of_flow<'a>(cx: &'a FlowContext<'_>) -> PacketAttrs<'a> {
         PacketAttrs {
             has: IP | TRANSPORT | if cx.flow.srtt.is_some() { RTT } else { 0 },
-            said: 0,
+            mark: 0,
             dscp: 0,
             port: cx.tuple.local_port,
             length: cx.meta.bytes,
@@ -123,35 +123,42 @@ impl PacketAttrs<'_> {
 
 impl Matcher {
     pub fn new<'a>(rules: impl Iterator<Item = (&'a Conditions, Verdict)>, default: Verdict) -> Self {
-        let (mut questions, mut spoken) = (Vec::new(), Vec::new());
+        let (mut mark_conditions, mut protocols) = (Vec::new(), Vec::new());
         let rows: Box<[Row]> = rules
             .map(|(conditions, verdict)| {
-                let said = conditions.asks.as_ref().map_or(0, |asks| {
-                    spoken.push((conditions.port.unwrap_or(Range::FULL), asks.protocol.clone()));
-                    questions.push(Question { asks: asks.clone(), service: conditions.service });
-                    1 << (questions.len() - 1)
+                let mark = conditions.request.as_ref().map_or(0, |request| {
+                    protocols.push((conditions.port.unwrap_or(Range::FULL), request.protocol.clone()));
+                    mark_conditions
+                        .push(MarkCondition { request: request.clone(), service: conditions.service });
+                    1 << (mark_conditions.len() - 1)
                 });
-                Row::new(conditions, verdict, said)
+                Row::new(conditions, verdict, mark)
             })
             .collect();
-        assert!(questions.len() <= ASKS_MAX, "the parser rejects more");
+        assert!(mark_conditions.len() <= REQUEST_RULES_MAX, "the parser rejects more");
         let needs = rows.iter().fold(0, |needs, row| needs | row.needs);
-        Self { rows, needs, questions: questions.into(), spoken: PortProtocols::new(spoken), default }
+        Self {
+            rows,
+            needs,
+            mark_conditions: mark_conditions.into(),
+            protocols: PortProtocols::new(protocols),
+            default,
+        }
     }
 
     /// Protocols of the server's ports, as named in the rules.
-    pub const fn spoken(&self) -> &PortProtocols {
-        &self.spoken
+    pub const fn protocols(&self) -> &PortProtocols {
+        &self.protocols
     }
 
     /// True if any rule has a request condition.
-    pub const fn asks(&self) -> bool {
-        !self.questions.is_empty()
+    pub const fn has_request_conditions(&self) -> bool {
+        !self.mark_conditions.is_empty()
     }
 
     /// True if any rule has a condition on the expected service time.
-    pub fn learns(&self) -> bool {
-        self.questions.iter().any(|question| question.service.is_some())
+    pub fn needs_service_time(&self) -> bool {
+        self.mark_conditions.iter().any(|condition| condition.service.is_some())
     }
 
     /// True if any rule drops.
@@ -161,14 +168,14 @@ impl Matcher {
 
     /// Mark of `request`: one bit per request condition that it fulfils.
     pub fn mark(&self, protocol: &Protocol, request: &Request<'_>, expected: Option<Span>) -> u64 {
-        let holds = |question: &Question| {
-            question.asks.protocol == *protocol
-                && question.asks.hold(request)
-                && question
+        let holds = |condition: &MarkCondition| {
+            condition.request.protocol == *protocol
+                && condition.request.hold(request)
+                && condition
                     .service
                     .is_none_or(|range| expected.is_some_and(|span| range.contains(span.as_nanos())))
         };
-        let bits = self.questions.iter().enumerate().filter(|(_, question)| holds(question));
+        let bits = self.mark_conditions.iter().enumerate().filter(|(_, condition)| holds(condition));
         bits.fold(0, |mark, (bit, _)| mark | 1 << bit)
     }
 
@@ -221,7 +228,7 @@ impl Matcher {
 }
 
 impl Row {
-    fn new(conditions: &Conditions, verdict: Verdict, said: u64) -> Self {
+    fn new(conditions: &Conditions, verdict: Verdict, mark: u64) -> Self {
         let c = conditions;
         let patterns: Box<[Pattern]> = c.patterns().into();
         let need = |bit, wanted| if wanted { bit } else { 0 };
@@ -236,7 +243,7 @@ impl Row {
             needs: need(IP, c.source.is_some() || c.dscp.is_some())
                 | need(IP | TRANSPORT, c.port.is_some() || !patterns.is_empty())
                 | need(RTT, c.rtt.is_some()),
-            said,
+            mark,
             dscp: Small::new(c.dscp),
             port: Small::new(c.port),
             length: Small::new(c.length),
@@ -250,7 +257,7 @@ impl Row {
     #[inline]
     fn matches(&self, facts: &PacketAttrs<'_>) -> bool {
         self.needs & !facts.has == 0
-            && self.said & !facts.said == 0
+            && self.mark & !facts.mark == 0
             && self.length.contains(facts.length)
             && self.port.contains(facts.port)
             && self.dscp.contains(facts.dscp.into())

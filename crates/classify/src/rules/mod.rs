@@ -170,17 +170,17 @@ impl Policy {
     #[must_use]
     pub fn transport(&self) -> Option<TransportClassifier> {
         let matcher = Some(self.matcher(Layer::Transport)).filter(|m| !m.is_empty())?;
-        let ears = Arc::new(RequestRules::new(matcher, self.observed()));
-        if ears.matcher.asks() {
-            return Some(Arc::new(move |cx: &mut FlowContext<'_>| ears.verdict(cx)));
+        let rules = Arc::new(RequestRules::new(matcher, self.observed()));
+        if rules.matcher.has_request_conditions() {
+            return Some(Arc::new(move |cx: &mut FlowContext<'_>| rules.verdict(cx)));
         }
-        Some(Arc::new(move |cx: &mut FlowContext<'_>| ears.verdict_of(cx, &PacketAttrs::of_flow(cx))))
+        Some(Arc::new(move |cx: &mut FlowContext<'_>| rules.verdict_of(cx, &PacketAttrs::of_flow(cx))))
     }
 
     /// Protocols of connections to the server's ports, as named in the rules.
     #[must_use]
-    pub fn spoken(&self) -> PortProtocols {
-        self.matcher(Layer::Transport).spoken().clone()
+    pub fn protocols(&self) -> PortProtocols {
+        self.matcher(Layer::Transport).protocols().clone()
     }
 
     fn matcher(&self, layer: Layer) -> Matcher {

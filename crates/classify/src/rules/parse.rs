@@ -6,7 +6,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::condition::{Conditions, Range};
-use super::matcher::ASKS_MAX;
+use super::matcher::REQUEST_RULES_MAX;
 use super::pattern::Pattern;
 use super::request_match::RequestCondition;
 use super::{Policy, PolicyError, Rule};
@@ -56,9 +56,11 @@ pub(super) fn policy(text: &str) -> Result<Policy> {
             return Err(PolicyError { line: lines[i], message });
         }
     }
-    if let Some(i) = (0..rules.len()).filter(|i| rules[*i].conditions.asks.is_some()).nth(ASKS_MAX) {
+    if let Some(i) =
+        (0..rules.len()).filter(|i| rules[*i].conditions.request.is_some()).nth(REQUEST_RULES_MAX)
+    {
         let message = format!(
-            "rule {:?} is one too many that asks what requests say; at most {ASKS_MAX} may",
+            "rule {:?} is one too many that asks what requests say; at most {REQUEST_RULES_MAX} may",
             rules[i].name
         );
         return Err(PolicyError { line: lines[i], message });
@@ -82,7 +84,7 @@ fn hidden(before: &[Rule], later: &Rule) -> Option<String> {
 
 /// Error if an earlier rule reads another protocol on the same port.
 fn foreign(before: &[Rule], later: &Rule) -> Option<String> {
-    let speaks = |rule: &Rule| rule.conditions.asks.as_ref().map(|asks| asks.protocol.clone());
+    let speaks = |rule: &Rule| rule.conditions.request.as_ref().map(|request| request.protocol.clone());
     let ports = |rule: &Rule| rule.conditions.port.unwrap_or(Range::FULL);
     let protocol = speaks(later)?;
     let mut others = before.iter().filter_map(|rule| Some((rule, speaks(rule)?)));
@@ -100,7 +102,7 @@ fn foreign(before: &[Rule], later: &Rule) -> Option<String> {
 
 /// Limits the reported part of a message to the bytes that rules read.
 fn look_no_further(rules: &mut [Rule], layout: &Layout) {
-    let looks = |rule: &Rule| match rule.conditions.asks.as_ref().map(|asks| &asks.wants) {
+    let looks = |rule: &Rule| match rule.conditions.request.as_ref().map(|request| &request.condition) {
         Some(RequestCondition::Bytes(Pattern::At(at, bytes))) => at + bytes.len(),
         _ => 1,
     };
@@ -108,8 +110,8 @@ fn look_no_further(rules: &mut [Rule], layout: &Layout) {
     let kind = if learns { layout.kind.0 + layout.kind.1 } else { 1 };
     let look = rules.iter().map(looks).fold(kind, usize::max);
     let layout = Arc::new(Layout { look, ..layout.clone() });
-    for asks in rules.iter_mut().filter_map(|rule| rule.conditions.asks.as_mut()) {
-        if let Protocol::Message(of_rule) = &mut asks.protocol {
+    for request in rules.iter_mut().filter_map(|rule| rule.conditions.request.as_mut()) {
+        if let Protocol::Message(of_rule) = &mut request.protocol {
             *of_rule = Arc::clone(&layout);
         }
     }
@@ -169,14 +171,14 @@ fn rule(
         };
         match (item.key, protocol) {
             (_, Some(protocol)) => {
-                if let Some(other) = &conditions.asks {
+                if let Some(other) = &conditions.request {
                     return item.fail(format!(
                         "`{}` and `{}` in one rule: a connection speaks one protocol",
                         other.protocol.name(),
                         item.key
                     ));
                 }
-                conditions.asks = Some(item.asks(protocol)?);
+                conditions.request = Some(item.request(protocol)?);
             }
             ("name", _) => name = item.string("a name in quotes")?.to_owned(),
             ("layer", _) => {
@@ -228,7 +230,7 @@ fn rule(
         ));
     }
     if let Some(item) = items.iter().find(|item| item.key == "service")
-        && conditions.asks.as_ref().is_none_or(|asks| asks.protocol == Protocol::Tls)
+        && conditions.request.as_ref().is_none_or(|request| request.protocol == Protocol::Tls)
     {
         return item.fail("`service` is of requests, and the rule does not say which; add http = \"any\", resp = \"any\", memcached = \"any\" or message = \"any\"");
     }

@@ -9,7 +9,7 @@ use crate::l7::{Protocol, Request};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestMatch {
     pub protocol: Protocol,
-    pub wants: RequestCondition,
+    pub condition: RequestCondition,
 }
 
 /// Condition on a request.
@@ -54,7 +54,7 @@ pub struct Server {
 impl RequestMatch {
     /// True if `request`, which is of this protocol, fulfils the condition.
     pub fn hold(&self, request: &Request<'_>) -> bool {
-        match (&self.wants, request) {
+        match (&self.condition, request) {
             (RequestCondition::Any, _) => true,
             (RequestCondition::Http { start, fields }, Request::Http { method, path, headers }) => {
                 start.method.as_ref().is_none_or(|wanted| wanted == method)
@@ -75,7 +75,7 @@ impl RequestMatch {
     /// True if every request that fulfils `other` fulfils this condition. False negatives are
     /// possible, false positives are not.
     pub fn cover(&self, other: &Self) -> bool {
-        self.protocol == other.protocol && self.wants.cover(&other.wants)
+        self.protocol == other.protocol && self.condition.cover(&other.condition)
     }
 }
 
@@ -89,7 +89,7 @@ impl RequestCondition {
                     && fields.iter().all(|field| their_fields.iter().any(|their| field.covers(their)))
             }
             (Self::Command { verbs, key }, Self::Command { verbs: theirs, key: their_key }) => {
-                let known = |verb: &String| verbs.iter().any(|mine| mine.eq_ignore_ascii_case(verb));
+                let known = |verb: &String| verbs.iter().any(|own| own.eq_ignore_ascii_case(verb));
                 (verbs.is_empty() || (!theirs.is_empty() && theirs.iter().all(known)))
                     && starts(key, their_key)
             }

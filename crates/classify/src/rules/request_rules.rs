@@ -19,14 +19,14 @@ use crate::{FlowContext, Memory, Verdict};
 pub struct RequestRules {
     pub matcher: Matcher,
     observed: Arc<Observed>,
-    learns: bool,
+    needs_service_time: bool,
     drops: bool,
 }
 
 impl RequestRules {
     pub fn new(matcher: Matcher, observed: Arc<Observed>) -> Self {
-        let (learns, drops) = (matcher.learns(), matcher.drops());
-        Self { matcher, observed, learns, drops }
+        let (needs_service_time, drops) = (matcher.needs_service_time(), matcher.drops());
+        Self { matcher, observed, needs_service_time, drops }
     }
 
     /// Verdict on a segment with the attributes `facts`.
@@ -40,21 +40,21 @@ impl RequestRules {
 
     /// Verdict on a segment.
     pub fn verdict(&self, cx: &mut FlowContext<'_>) -> Verdict {
-        let Some(protocol) = self.matcher.spoken().on(cx.tuple.local_port) else {
+        let Some(protocol) = self.matcher.protocols().on(cx.tuple.local_port) else {
             return self.verdict_of(cx, &PacketAttrs::of_flow(cx));
         };
         let start = cx.flow.received.get().saturating_sub(cx.payload.len() as u64);
         let Some(mut memory) = cx.memory.as_deref_mut().map(|memory| {
-            memory.take().unwrap_or_else(|| Box::new(Listening::new(self, protocol.clone(), start)))
+            memory.take().unwrap_or_else(|| Box::new(RequestState::new(self, protocol.clone(), start)))
         }) else {
             return self.verdict_of(cx, &PacketAttrs::of_flow(cx));
         };
-        let verdict = match (&mut *memory as &mut dyn Any).downcast_mut::<Listening>() {
-            Some(listening) => {
-                if !Arc::ptr_eq(&listening.observed, &self.observed) {
-                    listening.change_rules(self, protocol, start);
+        let verdict = match (&mut *memory as &mut dyn Any).downcast_mut::<RequestState>() {
+            Some(state) => {
+                if !Arc::ptr_eq(&state.observed, &self.observed) {
+                    state.change_rules(self, protocol, start);
                 }
-                listening.hear(self, cx, start)
+                state.read(self, cx, start)
             }
             // Memory of another classifier: requests are unknown.
             None => self.verdict_of(cx, &PacketAttrs::of_flow(cx)),
@@ -68,7 +68,7 @@ impl RequestRules {
 
 /// Request state of one connection.
 #[derive(Clone)]
-struct Listening {
+struct RequestState {
     reader: StreamParser,
     waiting: Waiting,
     observed: Arc<Observed>,
@@ -85,33 +85,33 @@ struct Waiting {
     since: Time,
 }
 
-impl Listening {
-    fn new(ears: &RequestRules, protocol: Protocol, start: u64) -> Self {
-        let observed = Arc::clone(&ears.observed);
+impl RequestState {
+    fn new(rules: &RequestRules, protocol: Protocol, start: u64) -> Self {
+        let observed = Arc::clone(&rules.observed);
         let reader = StreamParser::new(protocol, Arc::clone(&observed.notes), start);
         Self { reader, waiting: Waiting::default(), observed }
     }
 
-    /// Switches to the rules of `ears`. If the new rules read the same protocol and no bytes were
+    /// Switches to `rules`. If the new rules read the same protocol and no bytes were
     /// missed, request boundaries stay known. The mark of the current request does not, because the
     /// old rules computed it.
-    fn change_rules(&mut self, ears: &RequestRules, protocol: &Protocol, start: u64) {
+    fn change_rules(&mut self, rules: &RequestRules, protocol: &Protocol, start: u64) {
         if !self.reader.is_in_sync(protocol, start) {
-            *self = Self::new(ears, protocol.clone(), start);
+            *self = Self::new(rules, protocol.clone(), start);
             return;
         }
-        self.observed = Arc::clone(&ears.observed);
-        self.reader.set_visitor(Arc::clone(&ears.observed.notes));
+        self.observed = Arc::clone(&rules.observed);
+        self.reader.set_visitor(Arc::clone(&rules.observed.notes));
     }
 
-    fn hear(&mut self, ears: &RequestRules, cx: &FlowContext<'_>, start: u64) -> Verdict {
+    fn read(&mut self, rules: &RequestRules, cx: &FlowContext<'_>, start: u64) -> Verdict {
         // The bytes of a dropped segment arrive again.
-        let before = ears.drops.then(|| self.clone());
+        let before = rules.drops.then(|| self.clone());
         let facts = PacketAttrs::of_flow(cx);
         let waiting = &mut self.waiting;
-        let mut hearing = Hearing { ears, cx, facts, waiting, most_urgent: None };
-        self.reader.read(start, cx.payload, &mut hearing);
-        let verdict = hearing.most_urgent.unwrap_or_else(|| ears.verdict_of(cx, &facts));
+        let mut visitor = SegmentVisitor { rules, cx, facts, waiting, most_urgent: None };
+        self.reader.read(start, cx.payload, &mut visitor);
+        let verdict = visitor.most_urgent.unwrap_or_else(|| rules.verdict_of(cx, &facts));
         if verdict == Verdict::Drop
             && let Some(before) = before
         {
@@ -121,7 +121,7 @@ impl Listening {
     }
 }
 
-impl Memory for Listening {
+impl Memory for RequestState {
     /// Observes the service time of a single waiting request. With several, the answered one is
     /// unknown.
     fn on_answer(&mut self, now: Time) {
@@ -138,25 +138,25 @@ impl Memory for Listening {
 }
 
 /// Segment being parsed.
-struct Hearing<'a, 'c> {
-    ears: &'a RequestRules,
+struct SegmentVisitor<'a, 'c> {
+    rules: &'a RequestRules,
     cx: &'a FlowContext<'c>,
     facts: PacketAttrs<'a>,
     waiting: &'a mut Waiting,
     most_urgent: Option<Verdict>,
 }
 
-impl RequestVisitor for Hearing<'_, '_> {
-    fn begun(&mut self, protocol: &Protocol, request: &Request<'_>) -> u64 {
-        let kind = Kind::of(protocol, request).filter(|_| self.ears.learns);
-        let expected = kind.and_then(|kind| self.ears.observed.learned.expected(self.cx.now, &kind));
+impl RequestVisitor for SegmentVisitor<'_, '_> {
+    fn on_request(&mut self, protocol: &Protocol, request: &Request<'_>) -> u64 {
+        let kind = Kind::of(protocol, request).filter(|_| self.rules.needs_service_time);
+        let expected = kind.and_then(|kind| self.rules.observed.learned.expected(self.cx.now, &kind));
         // Unknown if another request waits: either may be answered first.
         self.waiting.kind = kind.filter(|_| self.waiting.count == 0);
-        self.ears.matcher.mark(protocol, request, expected)
+        self.rules.matcher.mark(protocol, request, expected)
     }
 
-    fn touched(&mut self, mark: u64) {
-        let verdict = self.ears.verdict_of(self.cx, &PacketAttrs { said: mark, ..self.facts });
+    fn on_segment(&mut self, mark: u64) {
+        let verdict = self.rules.verdict_of(self.cx, &PacketAttrs { mark, ..self.facts });
         // The driver's verdict takes part in the comparison where no rule decides.
         let verdict = match (verdict, self.cx.meta.priority) {
             (Verdict::NoVerdict, Some(priority)) => priority.into(),
@@ -165,7 +165,7 @@ impl RequestVisitor for Hearing<'_, '_> {
         self.most_urgent = Some(self.most_urgent.map_or(verdict, |other| more_urgent(other, verdict)));
     }
 
-    fn ended(&mut self) {
+    fn on_end(&mut self) {
         self.waiting.count = self.waiting.count.saturating_add(1);
         self.waiting.since = self.cx.now;
     }

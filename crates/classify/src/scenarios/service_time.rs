@@ -130,13 +130,13 @@ mod tests {
     #[test]
     fn service_times_published_on_a_connection_apply_to_it_alone() {
         let classifier = service_time_private(AT, Span::from_micros(10));
-        let (mut told, mut untold) = (Flow::new(), Flow::new());
-        private::publish(&mut told.private, 5, Span::from_millis(1)).unwrap();
-        private::publish(&mut told.private, 6, Span::from_micros(1)).unwrap();
-        assert_eq!(told.segment(&classifier, b"GW\x01\x05"), Verdict::Level(7));
-        assert_eq!(told.segment(&classifier, b"GW\x01\x06"), Verdict::Level(0));
-        assert_eq!(told.segment(&classifier, b"XX\x01\x06"), Verdict::NoVerdict);
-        assert_eq!(untold.segment(&classifier, b"GW\x01\x05"), Verdict::NoVerdict);
+        let (mut published, mut unpublished) = (Flow::new(), Flow::new());
+        private::publish(&mut published.private, 5, Span::from_millis(1)).unwrap();
+        private::publish(&mut published.private, 6, Span::from_micros(1)).unwrap();
+        assert_eq!(published.segment(&classifier, b"GW\x01\x05"), Verdict::Level(7));
+        assert_eq!(published.segment(&classifier, b"GW\x01\x06"), Verdict::Level(0));
+        assert_eq!(published.segment(&classifier, b"XX\x01\x06"), Verdict::NoVerdict);
+        assert_eq!(unpublished.segment(&classifier, b"GW\x01\x05"), Verdict::NoVerdict);
     }
 
     //~ classifiers: scenario 6: request kinds with long measured service times get low priority

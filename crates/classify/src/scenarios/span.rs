@@ -85,11 +85,11 @@ impl CurrentRequest {
         while !bytes.is_empty() && !self.lost {
             let left = header_len.checked_sub(self.position as usize).filter(|&left| left > 0);
             let left = left.unwrap_or_else(|| (self.length - self.position) as usize);
-            let (piece, rest) = bytes.split_at(left.min(bytes.len()));
+            let (part, rest) = bytes.split_at(left.min(bytes.len()));
             if (self.position as usize) < header_len {
-                self.read_header(at, piece);
+                self.read_header(at, part);
             }
-            self.position += piece.len() as u32;
+            self.position += part.len() as u32;
             bytes = rest;
             if self.position as usize == header_len && (self.length as usize) < header_len {
                 self.lost = true;
@@ -104,8 +104,8 @@ impl CurrentRequest {
         most_urgent
     }
 
-    fn read_header(&mut self, at: &SpanAt, piece: &[u8]) {
-        for (position, &byte) in (self.position as usize..).zip(piece) {
+    fn read_header(&mut self, at: &SpanAt, part: &[u8]) {
+        for (position, &byte) in (self.position as usize..).zip(part) {
             self.lost |= at.demanded(position).is_some_and(|demanded| demanded != byte);
             if position == at.level_at {
                 self.level = byte;

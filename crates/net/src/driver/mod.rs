@@ -7,7 +7,7 @@
 //!
 //! Source: ADPS §2.1 (M1, M6).
 
-use classify::catch_panic::caught;
+use classify::catch_panic::catch;
 use classify::{DriverClassifier, PacketMeta, PacketView, Verdict};
 use queueing::{Priority, Time};
 
@@ -69,7 +69,7 @@ pub fn classify(
     let mut meta = PacketMeta::new(received, frame.len());
     let Some(classifier) = classifier else { return Admission::Queue(meta) };
     counters.classified += 1;
-    match caught(&mut counters.panics, || classifier(&PacketView::new(frame, &meta))) {
+    match catch(&mut counters.panics, || classifier(&PacketView::new(frame, &meta))) {
         None | Some(Verdict::NoVerdict) => {}
         Some(verdict @ (Verdict::Level(level) | Verdict::Default(level))) => {
             meta.priority = Priority::new(level);

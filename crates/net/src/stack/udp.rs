@@ -10,7 +10,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 
-use classify::catch_panic::{caught, labelled};
+use classify::catch_panic::{apply_verdict, catch};
 use classify::{FlowContext, FlowState, PacketMeta, Private, TransportClassifier};
 use queueing::{Bytes, Discipline, Entry, Fifo, Label, Priority, PushResult, Strict, Time};
 use wire::FourTuple;
@@ -220,9 +220,9 @@ impl Socket {
         let now = meta.received;
         let (app, memory, successor) = (None, None, None);
         let mut context = FlowContext { now, meta, payload, tuple, flow, private, app, memory, successor };
-        let verdict = caught(&mut counters.classifier_panics, || classifier(&mut context));
+        let verdict = catch(&mut counters.classifier_panics, || classifier(&mut context));
         let successor = context.successor.take();
         self.options.classifier = successor.or(own);
-        labelled(&mut counters.classifier_out_of_range, driver_label, verdict)
+        apply_verdict(&mut counters.classifier_out_of_range, driver_label, verdict)
     }
 }

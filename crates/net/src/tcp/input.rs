@@ -4,7 +4,7 @@
 //! `acceptability`.
 //! Source: RFC 9293 §3.10.7.
 
-use classify::catch_panic::{caught, labelled};
+use classify::catch_panic::{apply_verdict, catch};
 use classify::{FlowContext, PacketMeta, TransportClassifier};
 use queueing::{Label, Time};
 use wire::tcp::{Flags, Segment, Seq};
@@ -217,20 +217,20 @@ impl<B: ByteStore> Connection<B> {
             memory: Some(&mut memory),
             successor: None,
         };
-        let verdict = caught(&mut cx.counters.classifier_panics, || classifier(&mut context));
+        let verdict = catch(&mut cx.counters.classifier_panics, || classifier(&mut context));
         let successor = context.successor.take();
         self.classifier = successor.or(own);
         if memory.is_some() {
             self.rare.get_or_insert_default().memory = memory;
         }
-        labelled(&mut cx.counters.classifier_out_of_range, driver_label, verdict)
+        apply_verdict(&mut cx.counters.classifier_out_of_range, driver_label, verdict)
     }
 
     /// Notifies the classifier's state that the application has written a response.
     #[inline(never)]
     pub(super) fn tell_of_answer(&mut self, cx: &mut Context<'_>) {
         let Some(memory) = self.rare.as_deref_mut().and_then(|rare| rare.memory.as_mut()) else { return };
-        caught(&mut cx.counters.classifier_panics, || memory.on_answer(cx.now));
+        catch(&mut cx.counters.classifier_panics, || memory.on_answer(cx.now));
     }
 
     #[inline]

@@ -11,8 +11,8 @@ use crate::l7::{KEY_BYTES_MAX, Layout, Protocol};
 
 impl Item<'_, '_> {
     /// Condition on requests of `protocol`.
-    pub(super) fn asks(&self, protocol: Protocol) -> Result<RequestMatch> {
-        let wants = match (self.value.as_str(), &protocol) {
+    pub(super) fn request(&self, protocol: Protocol) -> Result<RequestMatch> {
+        let condition = match (self.value.as_str(), &protocol) {
             (Some("any"), _) => RequestCondition::Any,
             (_, Protocol::Http) => {
                 let (start, fields) = self.http(true)?;
@@ -32,7 +32,7 @@ impl Item<'_, '_> {
                 RequestCondition::Bytes(Pattern::At(at, bytes.into()))
             }
         };
-        Ok(RequestMatch { protocol, wants })
+        Ok(RequestMatch { protocol, condition })
     }
 
     /// Start of a request line, and header fields if `sees_headers`.

@@ -121,7 +121,7 @@ fn http_rules_match_path_and_header_once_the_head_is_complete() {
     let both = [&other[..], b"POST /pay HTTP/1.1\r\nhost: a\r\nx-tier: gold\r\n\r\n"].concat();
     assert_eq!(verdicts(&transport, &[other, &both, other]), [5, 0, 5].map(Level), "most urgent decides");
     assert_eq!(verdicts(&transport, &[b"\x16\x03\x01", &head[..]]), [5, 5].map(Level));
-    assert_eq!(policy.observed().notes.given_up(Nonsense::Foreign), 1);
+    assert_eq!(policy.observed().notes.failed(Nonsense::Foreign), 1);
     assert_eq!(policy.observed().notes.requests(), 6);
 }
 
@@ -293,11 +293,11 @@ fn every_evaluated_rule_reports_its_unmet_conditions() {
         let mut explained = policy.explain(&Packet::new(payload).frame(), flow, expected);
         assert_eq!(explained.len(), 1);
         let Explanation { tried, decided, verdict, .. } = explained.remove(0);
-        let said = tried.into_iter().map(|RuleTrace { rule, missed }| match missed {
+        let attempts = tried.into_iter().map(|RuleTrace { rule, missed }| match missed {
             Some(UnmetCondition { condition, given }) => format!("{rule} {condition}: {given}"),
             None => format!("{rule} matches"),
         });
-        (said.collect::<Vec<_>>().join(", "), decided, verdict)
+        (attempts.collect::<Vec<_>>().join(", "), decided, verdict)
     };
     let api = b"GET /api HTTP/1.1\r\n\r\n";
     let driver = "0 length: 87, 1 source: 10.0.0.1";
@@ -399,17 +399,17 @@ fn replaced_rules_apply_from_the_next_request() {
     let mut flow = Flow::new();
     let request = |path: &str| format!("POST {path} HTTP/1.1\r\nhost: a\r\ncontent-length: 6\r\n\r\nabcdef");
     let (pay, ask) = (request("/pay"), request("/ask"));
-    let (begun, rest) = pay.as_bytes().split_at(pay.len() - 3);
-    assert_eq!(flow.segment(&first, begun), Level(0));
+    let (start, rest) = pay.as_bytes().split_at(pay.len() - 3);
+    assert_eq!(flow.segment(&first, start), Level(0));
     // The new rules have not seen this request's head.
     assert_eq!(flow.segment(&second, rest), Level(5));
-    let (begun, rest) = ask.as_bytes().split_at(9);
-    assert_eq!(flow.segment(&second, begun), Level(5), "head incomplete");
+    let (start, rest) = ask.as_bytes().split_at(9);
+    assert_eq!(flow.segment(&second, start), Level(5), "head incomplete");
     assert_eq!(flow.segment(&second, rest), Level(0));
     assert_eq!(flow.segment(&second, pay.as_bytes()), Level(5));
     let counts = |policy: &Policy| {
         let notes = policy.observed().notes.clone();
-        (notes.requests(), Nonsense::ALL.iter().map(|why| notes.given_up(*why)).sum::<u64>())
+        (notes.requests(), Nonsense::ALL.iter().map(|why| notes.failed(*why)).sum::<u64>())
     };
     assert_eq!((counts(&old), counts(&new)), ((1, 0), (2, 0)));
 }
@@ -420,8 +420,8 @@ fn a_split_head_is_classified_by_the_rules_in_force_at_its_end() {
     let ((old, first), (new, second)) =
         (one("http = { path = \"/pay\" }"), one("http = { path = \"/ask\" }"));
     let mut flow = Flow::new();
-    let (begun, rest) = b"GET /ask HTTP/1.1\r\nhost: a\r\n\r\n".split_at(12);
-    assert_eq!(flow.segment(&first, begun), Level(5));
+    let (start, rest) = b"GET /ask HTTP/1.1\r\nhost: a\r\n\r\n".split_at(12);
+    assert_eq!(flow.segment(&first, start), Level(5));
     assert_eq!(flow.segment(&second, rest), Level(0));
     drop(flow);
     for policy in [old, new] {

@@ -16,7 +16,7 @@ use wire::FourTuple;
 struct Told(Vec<Vec<u8>>, usize);
 
 impl RequestVisitor for Told {
-    fn begun(&mut self, _: &Protocol, request: &Request<'_>) -> u64 {
+    fn on_request(&mut self, _: &Protocol, request: &Request<'_>) -> u64 {
         self.0.push(match request {
             Request::Http { method, path, .. } => format!("{method} {path}").into_bytes(),
             Request::Command { verb, key } => [verb, &b" "[..], key].concat(),
@@ -26,9 +26,9 @@ impl RequestVisitor for Told {
         0
     }
 
-    fn touched(&mut self, _: u64) {}
+    fn on_segment(&mut self, _: u64) {}
 
-    fn ended(&mut self) {
+    fn on_end(&mut self) {
         self.1 += 1;
     }
 }
@@ -57,10 +57,10 @@ pub fn talk(data: &[u8]) {
             start += piece.len() as u64;
             assert!(told.1 <= told.0.len(), "more requests ended than began");
         }
-        let given_up = reader.has_failed();
+        let failed = reader.has_failed();
         drop(reader);
         assert_eq!(notes.held(), 0, "all buffered bytes are released");
-        (told, given_up)
+        (told, failed)
     };
     let whole = read(&mut [stream].into_iter());
     assert_eq!(read(&mut stream.chunks(usize::from(*cut) + 1)), whole);

@@ -124,14 +124,14 @@ struct Hearing<'a> {
 }
 
 impl RequestVisitor for Hearing<'_> {
-    fn begun(&mut self, _: &Protocol, request: &Request<'_>) -> u64 {
+    fn on_request(&mut self, _: &Protocol, request: &Request<'_>) -> u64 {
         self.writing.told = RequestAttributes::of(request);
         0
     }
 
-    fn touched(&mut self, _: u64) {}
+    fn on_segment(&mut self, _: u64) {}
 
-    fn ended(&mut self) {
+    fn on_end(&mut self) {
         let Writing { begun, bytes, told } = std::mem::take(self.writing);
         let (label, begun) = (Label::new(self.level), begun.unwrap_or(self.now));
         let call = Call { label, begun, sent: None, answer: None, bytes, told };

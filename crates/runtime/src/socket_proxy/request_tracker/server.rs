@@ -141,14 +141,14 @@ struct Hearing<'a> {
 }
 
 impl RequestVisitor for Hearing<'_> {
-    fn begun(&mut self, _: &Protocol, request: &Request<'_>) -> u64 {
+    fn on_request(&mut self, _: &Protocol, request: &Request<'_>) -> u64 {
         self.coming.told = RequestAttributes::of(request);
         0
     }
 
-    fn touched(&mut self, _: u64) {}
+    fn on_segment(&mut self, _: u64) {}
 
-    fn ended(&mut self) {
+    fn on_end(&mut self) {
         let Heard { now, level, mark } = self.heard;
         let Coming { told, bytes } = std::mem::take(self.coming);
         self.waiting.push(Asked { label: Label::new(level), mark, handed: now, bytes, told });
