@@ -184,11 +184,11 @@ impl fmt::Display for Nonsense {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::Foreign => "another protocol",
-            Self::TooLong => "a head too long",
+            Self::TooLong => "head too long",
             Self::TooMany => "too many headers or arguments",
-            Self::Length => "a length that is none",
-            Self::Gap => "bytes missed",
-            Self::Crowded => "too much waiting",
+            Self::Length => "invalid length",
+            Self::Gap => "missing bytes",
+            Self::Crowded => "too many buffered bytes",
         })
     }
 }

@@ -211,7 +211,7 @@ fn text_of(request: &Request<'_>) -> String {
         Request::Command { verb, key: [] } => verb.escape_ascii().to_string(),
         Request::Command { verb, key } => format!("{} {}", verb.escape_ascii(), key.escape_ascii()),
         Request::Tls { name: Some(name) } => name.escape_ascii().to_string(),
-        Request::Tls { name: None } => "a hello that names no server".to_owned(),
+        Request::Tls { name: None } => "a ClientHello without a server name".to_owned(),
         Request::Message { bytes } => bytes.escape_ascii().to_string(),
     }
 }
@@ -228,11 +228,11 @@ impl Conditions {
                 (None, Some(_)) => "http",
                 (None, None) => "bytes",
             };
-            return missed(condition, none("not there: the packet is neither TCP nor UDP"));
+            return missed(condition, none("absent: the packet is neither TCP nor UDP"));
         }
         if (self.source.is_some() || self.dscp.is_some()) && facts.has & IP == 0 {
             let condition = if self.source.is_some() { "source" } else { "dscp" };
-            return missed(condition, none("not there: the packet is not IP"));
+            return missed(condition, none("absent: the packet is not IP"));
         }
         if outside(self.port, facts.port.into()) {
             return missed("port", facts.port.to_string());
@@ -260,7 +260,7 @@ impl Conditions {
                 match &attrs.request {
                     Some(Ok((request, _))) => request.clone(),
                     Some(Err(why)) => why.clone(),
-                    None => format!("not read on port {}", facts.port),
+                    None => format!("no request parser on port {}", facts.port),
                 },
             );
         }

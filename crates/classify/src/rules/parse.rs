@@ -60,7 +60,7 @@ pub(super) fn policy(text: &str) -> Result<Policy> {
         (0..rules.len()).filter(|i| rules[*i].conditions.request.is_some()).nth(REQUEST_RULES_MAX)
     {
         let message = format!(
-            "rule {:?} is one too many that asks what requests say; at most {REQUEST_RULES_MAX} may",
+            "rule {:?} is beyond the limit: at most {REQUEST_RULES_MAX} rules may have a request condition",
             rules[i].name
         );
         return Err(PolicyError { line: lines[i], message });
@@ -91,7 +91,7 @@ fn foreign(before: &[Rule], later: &Rule) -> Option<String> {
     let (other, theirs) =
         others.find(|(rule, theirs)| *theirs != protocol && ports(rule).meets(ports(later)))?;
     Some(format!(
-        "rule {:?} reads {} where rule {:?} reads {}, and a connection speaks one protocol; \
+        "rule {:?} reads {} where rule {:?} reads {}, and a port has one protocol; \
          give each its own port, such as port = 80",
         later.name,
         protocol.name(),
@@ -163,7 +163,7 @@ fn rule(
                 Some(layout) => Some(Protocol::Message(Arc::clone(layout))),
                 None => {
                     return item.fail(
-                        "nothing says how messages follow each other; add [message] with length_at = 8 or end = \"\\n\"",
+                        "the framing of messages is missing; add [message] with length_at = 8 or end = \"\\n\"",
                     );
                 }
             },
@@ -173,7 +173,7 @@ fn rule(
             (_, Some(protocol)) => {
                 if let Some(other) = &conditions.request {
                     return item.fail(format!(
-                        "`{}` and `{}` in one rule: a connection speaks one protocol",
+                        "`{}` and `{}` in one rule: a connection has one protocol",
                         other.protocol.name(),
                         item.key
                     ));
@@ -216,7 +216,7 @@ fn rule(
         return fail(format!("{name} has no layer; add layer = \"driver\" or layer = \"transport\""));
     };
     let Some(verdict) = verdict else {
-        return fail(format!("{name} decides nothing; add priority = 0..7 or drop = true"));
+        return fail(format!("{name} has no verdict; add priority = 0..7 or drop = true"));
     };
     let hidden: &[&str] = match layer {
         Layer::Driver => &["received", "rtt", "loss", "resp", "memcached", "tls", "message", "service"],
@@ -225,14 +225,14 @@ fn rule(
     if let Some(item) = items.iter().find(|item| hidden.contains(&item.key)) {
         let other = if layer == Layer::Driver { Layer::Transport } else { Layer::Driver };
         return item.fail(format!(
-            "`{}` cannot be seen at layer = \"{layer}\"; it is known at layer = \"{other}\"",
+            "`{}` is not available at layer = \"{layer}\"; valid: layer = \"{other}\"",
             item.key
         ));
     }
     if let Some(item) = items.iter().find(|item| item.key == "service")
         && conditions.request.as_ref().is_none_or(|request| request.protocol == Protocol::Tls)
     {
-        return item.fail("`service` is of requests, and the rule does not say which; add http = \"any\", resp = \"any\", memcached = \"any\" or message = \"any\"");
+        return item.fail("`service` needs a request condition in the same rule; add http = \"any\", resp = \"any\", memcached = \"any\" or message = \"any\"");
     }
     Ok(Rule { name, layer, conditions, verdict })
 }

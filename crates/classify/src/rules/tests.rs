@@ -46,43 +46,43 @@ fn bad_values_are_refused_with_the_valid_ones() {
     check("source = \"fd00::/129\"", "source \"fd00::/129\" is not an IP prefix, such as \"10.0.0.0/8\"");
     check(
         "source = \"fd00::1/64\"",
-        "source \"fd00::1/64\" has bits set behind its prefix; fd00::/64 would be valid",
+        "source \"fd00::1/64\" has bits set after its prefix; valid: fd00::/64",
     );
     check("source = \"ten\"", "source \"ten\" is not an IP prefix, such as \"10.0.0.0/8\"");
     check(
         "source = \"10.1.0.0/8\"",
-        "source \"10.1.0.0/8\" has bits set behind its prefix; 10.0.0.0/8 would be valid",
+        "source \"10.1.0.0/8\" has bits set after its prefix; valid: 10.0.0.0/8",
     );
     check("source = 10", "source 10 is not an address in quotes, such as \"10.0.0.0/8\"");
     check("bytes = \"GW\"", "bytes \"GW\" is not a table, such as bytes = { offset = 0, equals = \"GW\" }");
-    check("bytes = { offset = 0 }", "bytes compares with nothing; add equals = \"GW\" or hex = \"4757\"");
+    check("bytes = { offset = 0 }", "bytes has nothing to compare; add equals = \"GW\" or hex = \"4757\"");
     check("bytes = { equals = \"GW\", hex = \"47\" }", "bytes has either `equals` or `hex`, not both");
     check("bytes = { hex = \"475\" }", "hex \"475\" is not pairs of hex digits, such as \"4757\"");
     check("bytes = { offset = -1, equals = \"GW\" }", "offset -1 is outside 0..=65535");
-    check("http = {}", "http asks for nothing; add method = \"GET\" or path = \"/api\"");
+    check("http = {}", "http has no condition; add method = \"GET\" or path = \"/api\"");
     check("http = { method = \"get\" }", "method \"get\" is not 1 to 16 capital letters, such as \"GET\"");
     check("http = { path = \"api\" }", "path \"api\" does not start with / or has a space in it");
     check("http = { host = \"a\" }", "unknown key `host` in http; valid: method, path, header");
     check(
         "http = { header = \"x-tier\" }",
-        "`header` cannot be seen at layer = \"driver\"; it is known at layer = \"transport\"",
+        "`header` is not available at layer = \"driver\"; valid: layer = \"transport\"",
     );
     check(
         "resp = { verb = \"GET\" }",
-        "`resp` cannot be seen at layer = \"driver\"; it is known at layer = \"transport\"",
+        "`resp` is not available at layer = \"driver\"; valid: layer = \"transport\"",
     );
     check("drop = true", "a rule has either `priority` or `drop`, not both");
     check(
         "rtt = \"> 5ms\"",
-        "`rtt` cannot be seen at layer = \"driver\"; it is known at layer = \"transport\"",
+        "`rtt` is not available at layer = \"driver\"; valid: layer = \"transport\"",
     );
     check(
         "loss = \"> 0.1\"",
-        "`loss` cannot be seen at layer = \"driver\"; it is known at layer = \"transport\"",
+        "`loss` is not available at layer = \"driver\"; valid: layer = \"transport\"",
     );
     check(
         "received = \"> 1MB\"",
-        "`received` cannot be seen at layer = \"driver\"; it is known at layer = \"transport\"",
+        "`received` is not available at layer = \"driver\"; valid: layer = \"transport\"",
     );
 }
 
@@ -92,7 +92,7 @@ fn bad_transport_conditions_are_refused() {
     let check = |condition: &str, message: &str| {
         check_refused(&format!("layer = \"transport\"\ndrop = true\n{condition}"), 4, message);
     };
-    check("dscp = 46", "`dscp` cannot be seen at layer = \"transport\"; it is known at layer = \"driver\"");
+    check("dscp = 46", "`dscp` is not available at layer = \"transport\"; valid: layer = \"driver\"");
     check("rtt = \"> 5\"", "rtt \"> 5\" is not in a comparison of time (ns, us, ms, s), such as \"> 50ms\"");
     check("rtt = 5", "rtt 5 is not in a comparison of time (ns, us, ms, s), such as \"> 50ms\"");
     check(
@@ -122,7 +122,7 @@ fn bad_frames_of_rules_are_refused() {
     );
     check_refused("name = 5", 2, "name 5 is not a name in quotes");
     check_refused("priority = 1", 1, "rule 1 has no layer; add layer = \"driver\" or layer = \"transport\"");
-    check_refused("layer = \"driver\"", 1, "rule 1 decides nothing; add priority = 0..7 or drop = true");
+    check_refused("layer = \"driver\"", 1, "rule 1 has no verdict; add priority = 0..7 or drop = true");
     check_text_refused("", 1, "the policy has neither a [[rule]] nor a default");
     check_text_refused("# one\ndefault = -1", 2, "default -1 is outside 0..=7");
     check_text_refused(

@@ -81,7 +81,7 @@ impl<'v> Item<'_, 'v> {
         if cidr.net != bits(addr) {
             let net = cidr.addr();
             return self.fail(format!(
-                "source {text:?} has bits set behind its prefix; {net}/{prefix} would be valid"
+                "source {text:?} has bits set after its prefix; valid: {net}/{prefix}"
             ));
         }
         Ok(cidr)
@@ -114,7 +114,7 @@ impl<'v> Item<'_, 'v> {
         match bytes.filter(|bytes| !bytes.is_empty()) {
             Some(bytes) => Ok((offset, bytes)),
             None => self
-                .fail(format!("{} compares with nothing; add equals = \"GW\" or hex = \"4757\"", self.key)),
+                .fail(format!("{} has nothing to compare; add equals = \"GW\" or hex = \"4757\"", self.key)),
         }
     }
 

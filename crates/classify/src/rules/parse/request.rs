@@ -25,7 +25,7 @@ impl Item<'_, '_> {
                 let end = at + bytes.len();
                 if end > layout.look {
                     return self.fail(format!(
-                        "{} looks at byte {end} of a message; only the first {LOOK_BYTES_MAX} are looked at",
+                        "{} reads byte {end} of a message; valid: the first {LOOK_BYTES_MAX} bytes",
                         self.key
                     ));
                 }
@@ -71,14 +71,14 @@ impl Item<'_, '_> {
                 }
                 "header" => {
                     return item.fail(
-                        "`header` cannot be seen at layer = \"driver\"; it is known at layer = \"transport\"",
+                        "`header` is not available at layer = \"driver\"; valid: layer = \"transport\"",
                     );
                 }
                 _ => return item.unknown("http", &["method", "path", "header"]),
             }
         }
         if http.method.is_none() && http.path.is_none() && fields.is_empty() {
-            return self.fail("http asks for nothing; add method = \"GET\" or path = \"/api\"");
+            return self.fail("http has no condition; add method = \"GET\" or path = \"/api\"");
         }
         Ok((http, fields))
     }
@@ -111,7 +111,7 @@ impl Item<'_, '_> {
         if verbs.is_empty() && key.is_none() {
             let what = self.key;
             return self.fail(format!(
-                "{what} asks for nothing; add verb = \"get\" or key = \"session:\", or write {what} = \"any\""
+                "{what} has no condition; add verb = \"get\" or key = \"session:\", or write {what} = \"any\""
             ));
         }
         Ok(RequestCondition::Command { verbs, key })
@@ -140,7 +140,7 @@ impl Item<'_, '_> {
         }
         match server {
             Some(server) => Ok(server),
-            None => self.fail("tls asks for nothing; add sni = \"shop.example\", or write tls = \"any\""),
+            None => self.fail("tls has no condition; add sni = \"shop.example\", or write tls = \"any\""),
         }
     }
 

@@ -35,7 +35,7 @@ fn bad_request_conditions_are_refused() {
     check("http = { header = 5 }", "header 5 is not a header in quotes, such as \"x-tier: gold\", or a list");
     check(
         "resp = {}",
-        "resp asks for nothing; add verb = \"get\" or key = \"session:\", or write resp = \"any\"",
+        "resp has no condition; add verb = \"get\" or key = \"session:\", or write resp = \"any\"",
     );
     check("resp = \"all\"", "resp \"all\" is not a table, such as resp = { verb = \"get\" }, or \"any\"");
     check("resp = { verbs = \"get\" }", "unknown key `verbs` in resp; valid: verb, key");
@@ -45,15 +45,15 @@ fn bad_request_conditions_are_refused() {
         "verb \"a b\" is not 1 to 64 letters without a space, such as \"get\"",
     );
     check("resp = { key = \"\" }", "key \"\" is not 1 to 256 bytes");
-    check("tls = {}", "tls asks for nothing; add sni = \"shop.example\", or write tls = \"any\"");
+    check("tls = {}", "tls has no condition; add sni = \"shop.example\", or write tls = \"any\"");
     check("tls = { sni = \"*\" }", "sni \"*\" is not a name such as \"shop.example\" or \"*.example\"");
     check(
         "message = { equals = \"GW\" }",
-        "nothing says how messages follow each other; add [message] with length_at = 8 or end = \"\\n\"",
+        "the framing of messages is missing; add [message] with length_at = 8 or end = \"\\n\"",
     );
     check(
         "service = \"> 1ms\"",
-        "`service` is of requests, and the rule does not say which; add http = \"any\", resp = \"any\", memcached = \"any\" or message = \"any\"",
+        "`service` needs a request condition in the same rule; add http = \"any\", resp = \"any\", memcached = \"any\" or message = \"any\"",
     );
     check(
         "service = 5\nresp = \"any\"",
@@ -70,13 +70,13 @@ fn a_connection_has_one_protocol() {
     check_text_refused(
         &two("http = \"any\"", "resp = \"any\"\nport = 6379"),
         6,
-        "rule \"b\" reads resp where rule \"a\" reads http, and a connection speaks one protocol; \
+        "rule \"b\" reads resp where rule \"a\" reads http, and a port has one protocol; \
          give each its own port, such as port = 80",
     );
     check_text_refused(
         &rule("a", "http = \"any\"\nresp = \"any\""),
         6,
-        "`http` and `resp` in one rule: a connection speaks one protocol",
+        "`http` and `resp` in one rule: a connection has one protocol",
     );
     let (_, transport) = policy(&two("http = \"any\"\nport = 80", "resp = { verb = \"GET\" }\nport = 6379"));
     let mut flow = Flow::new();
