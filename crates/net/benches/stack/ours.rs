@@ -25,9 +25,9 @@ impl Host {
 
     /// Reads the received data and answers if `answer`; the caller decides when to send.
     fn serve(&mut self, now: Time, answer: bool) -> usize {
-        let mut heard = 0;
+        let mut received = 0;
         while let Some(event) = self.stack.poll_event() {
-            heard += 1;
+            received += 1;
             if let EventKind::Readable { .. } = event.kind {
                 let n = black_box(self.stack.received(event.conn)).len();
                 self.stack.consume(now, event.conn, n);
@@ -36,7 +36,7 @@ impl Host {
                 }
             }
         }
-        heard
+        received
     }
 
     fn transmit(&mut self, now: Time) {

@@ -155,7 +155,7 @@ impl Pair {
         server.send(now);
         client.receive(now);
         let socket = client.sockets.get_mut::<Socket<'_>>(client.handles[i]);
-        let heard = socket.recv(|bytes| (bytes.len(), bytes.len())).expect("open");
-        assert_eq!(heard, super::MESSAGE, "one response");
+        let received = socket.recv(|bytes| (bytes.len(), bytes.len())).expect("open");
+        assert_eq!(received, super::MESSAGE, "one response");
     }
 }

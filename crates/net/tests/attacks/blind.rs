@@ -20,16 +20,16 @@ fn guess(n: u64, mut make: impl FnMut(&Peer, &mut Dice) -> Seg) -> (Peer, ConnId
     let (mut dice, mut answers) = (Dice(3), 0);
     for _ in 0..n {
         let s = make(&peer, &mut dice);
-        answers += peer.say(s).len() as u64;
+        answers += peer.exchange(s).len() as u64;
         peer.pass(Span::from_nanos(10_000_000_000 / n));
     }
     assert_eq!((peer.closed(), peer.stack.connections()), (vec![], 1));
     // Both streams continue.
     let data = peer.data(0, b"still here");
-    let ack = peer.say(data).pop().expect("an answer").ack;
+    let ack = peer.exchange(data).pop().expect("an answer").ack;
     assert_eq!((ack, peer.stack.received(conn)), (peer.seq + 10, &b"still here"[..]));
     peer.stack.send(peer.now, conn, b"and so are we").unwrap();
-    assert_eq!(peer.hear()[0].payload, b"and so are we");
+    assert_eq!(peer.receive()[0].payload, b"and so are we");
     (peer, conn, answers)
 }
 
@@ -85,9 +85,9 @@ fn sequence_numbers_of_other_tuples_cannot_be_foreseen() {
     let mut peer = Peer::new(config(1));
     let mut number = |port: u16| {
         peer.port = port;
-        let number = peer.say(peer.seg(Flags::SYN))[0].seq;
+        let number = peer.exchange(peer.seg(Flags::SYN))[0].seq;
         let reset = Seg { seq: peer.seq + 1, ..peer.seg(Flags::RST) };
-        peer.say(reset);
+        peer.exchange(reset);
         number
     };
     let numbers: Vec<Seq> = (1024..21_024).map(&mut number).collect();

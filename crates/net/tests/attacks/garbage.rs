@@ -54,7 +54,7 @@ fn garbage_in_options_changes_nothing() {
         peer.raw(&with_options(&frame(&s), &options));
         if i % 100 == 0 {
             opened = opened.max(peer.stack.connections());
-            peer.hear();
+            peer.receive();
         }
     }
     assert!(opened <= 501 && peer.closed().is_empty());
@@ -62,7 +62,7 @@ fn garbage_in_options_changes_nothing() {
     println!("{malformed} of {frames} had options that cannot be");
     assert!(malformed > 20_000);
     let data = peer.data(0, b"fine");
-    peer.say(data);
+    peer.exchange(data);
     assert_eq!(peer.stack.received(conn), b"fine");
 }
 
@@ -82,7 +82,7 @@ fn packets_with_our_own_source_address_are_refused() {
         peer.raw(&frame_from(source.into(), &syn));
     }
     let refused = peer.stack.counters().malformed.iter().sum::<u64>() - before.malformed.iter().sum::<u64>();
-    assert_eq!((refused, peer.hear().len(), peer.stack.connections()), (14, 0, 1));
+    assert_eq!((refused, peer.receive().len(), peer.stack.connections()), (14, 0, 1));
 }
 
 #[test]
@@ -95,15 +95,15 @@ fn impossible_flags_open_and_end_nothing() {
         // No connection: only a SYN opens one, and not with FIN, as on Linux.
         let s = Seg { from: 30_000 + u16::from(bits), ..peer.seg(flags) };
         let before = peer.stack.connections();
-        answers += peer.say(s).len();
+        answers += peer.exchange(s).len();
         let opens = flags.contains(Flags::SYN) && !flags.intersects(Flags::ACK | Flags::RST | Flags::FIN);
         assert_eq!(peer.stack.connections() - before, usize::from(opens), "{flags:?}");
         // For the connection, with guessed numbers.
         let s = Seg { seq: Seq(dice.roll() as u32), ack: Seq(dice.roll() as u32), ..peer.seg(flags) };
-        answers += peer.say(s).len();
+        answers += peer.exchange(s).len();
     }
     assert!(answers <= 512 && peer.closed().is_empty(), "{answers} answers to 512 segments");
     let data = peer.data(0, b"fine");
-    peer.say(data);
+    peer.exchange(data);
     assert_eq!(peer.stack.received(conn), b"fine");
 }

@@ -27,7 +27,7 @@ struct Held {
 }
 
 /// Stack with little memory and `n` connections of one attacker.
-fn hoard(n: u16) -> (Peer, Vec<Held>) {
+fn fill(n: u16) -> (Peer, Vec<Held>) {
     let mut peer = Peer::new(Config { memory_max: MEMORY, ..config(1) });
     let options = Options { mss: Some(1460), window_scale: Some(7), ..Options::NONE };
     let held = (0..n).map(|i| open(&mut peer, 1024 + i, options)).collect();
@@ -57,67 +57,67 @@ fn small_exchange_works(peer: &mut Peer) {
     let mut small = open(peer, 60_000, Options { mss: Some(1460), ..Options::NONE });
     for _ in 0..3 {
         let question = data(peer, &small, 0, &[b'?'; 500]);
-        let acks = peer.say(question);
+        let acks = peer.exchange(question);
         assert_eq!(acks.last().map(|s| s.ack), Some(small.seq + 500));
         small.seq += 500;
         assert_eq!(peer.stack.received(small.conn).len(), 500);
         peer.stack.consume(peer.now, small.conn, 500);
         assert_eq!(peer.stack.send(peer.now, small.conn, &[b'!'; 1000]), Ok(1000));
-        let answer = peer.hear();
+        let answer = peer.receive();
         assert_eq!(answer.iter().map(|s| s.payload.len()).sum::<usize>(), 1000);
         small.ack += 1000;
         let ack = data(peer, &small, 0, b"");
-        peer.say(ack);
+        peer.exchange(ack);
     }
 }
 
 #[test]
 fn unread_responses_are_bounded_and_small_ones_pass() {
-    let (mut peer, held) = hoard(4000);
-    let mut taken = 0;
+    let (mut peer, held) = fill(4000);
+    let mut accepted = 0;
     let mut most = 0;
     for _ in 0..4 {
         for held in &held {
-            taken += peer.stack.send(peer.now, held.conn, &[0; 256 * 1024]).unwrap();
+            accepted += peer.stack.send(peer.now, held.conn, &[0; 256 * 1024]).unwrap();
             most = most.max(peer.stack.buffer_bytes());
         }
-        peer.hear();
+        peer.receive();
     }
-    println!("4000 × 1 MiB of responses wanted: {} KiB taken, {} KiB held", taken >> 10, most >> 10);
-    assert!(most <= MEMORY && taken > MEMORY / 4, "{most}");
+    println!("4000 × 1 MiB of responses wanted: {} KiB taken, {} KiB held", accepted >> 10, most >> 10);
+    assert!(most <= MEMORY && accepted > MEMORY / 4, "{most}");
     assert!(peer.stack.counters().memory_refusals > 1000);
     // The attacker also occupies the last quarter, but not permanently.
     for held in held.iter().take(500) {
         peer.stack.abort(peer.now, held.conn);
     }
-    peer.hear();
+    peer.receive();
     assert!(peer.kinds().contains(&EventKind::Writable), "blocked senders are notified");
     small_exchange_works(&mut peer);
     for held in &held {
         peer.stack.abort(peer.now, held.conn);
     }
-    peer.hear();
+    peer.receive();
     assert_eq!(peer.stack.buffer_bytes(), 0);
 }
 
 #[test]
 fn unconsumed_requests_are_bounded() {
-    let (mut peer, held) = hoard(2000);
+    let (mut peer, held) = fill(2000);
     let mut most = 0;
     for round in 0..40 {
         for held in &held {
             let bytes = data(&peer, held, round * 1400, &[0; 1400]);
-            peer.tell(&bytes);
+            peer.inject(&bytes);
             most = most.max(peer.stack.buffer_bytes());
         }
-        peer.hear();
+        peer.receive();
     }
     println!("2000 × 56 KB of requests sent: {} KiB held", most >> 10);
     assert!((MEMORY / 2..=MEMORY).contains(&most), "{most}");
     let dropped = peer.stack.counters().memory_drops;
     assert!(dropped > 10_000, "{dropped}");
     held.iter().for_each(|held| peer.stack.abort(peer.now, held.conn));
-    peer.hear();
+    peer.receive();
     assert_eq!(peer.stack.buffer_bytes(), 0);
     small_exchange_works(&mut peer);
 }
@@ -125,18 +125,18 @@ fn unconsumed_requests_are_bounded() {
 #[test]
 fn out_of_order_segments_of_one_connection_are_bounded() {
     // Every second byte of the window, in single segments.
-    let (mut peer, held) = hoard(1);
+    let (mut peer, held) = fill(1);
     for offset in (1..65_000).step_by(2) {
         let byte = data(&peer, &held[0], offset, b"x");
-        peer.tell(&byte);
+        peer.inject(&byte);
     }
-    let pieces = peer.stack.buffer_bytes();
-    println!("32,500 single bytes with gaps: {} KiB", pieces >> 10);
-    assert!(pieces <= 192 << 10, "64 pieces and no more: {pieces}");
+    let fragments = peer.stack.buffer_bytes();
+    println!("32,500 single bytes with gaps: {} KiB", fragments >> 10);
+    assert!(fragments <= 192 << 10, "64 pieces and no more: {fragments}");
     // All bytes without gaps, backwards and forwards.
     for offset in (1..65_000).rev().chain(1..65_000) {
         let byte = data(&peer, &held[0], offset, b"x");
-        peer.tell(&byte);
+        peer.inject(&byte);
     }
     let bytes = peer.stack.buffer_bytes();
     println!("65,000 single bytes without gaps: {} KiB", bytes >> 10);
@@ -145,15 +145,15 @@ fn out_of_order_segments_of_one_connection_are_bounded() {
 
 #[test]
 fn out_of_order_segments_of_all_stay_within_half_of_the_memory() {
-    let (mut peer, held) = hoard(2000);
+    let (mut peer, held) = fill(2000);
     let mut most = 0;
     for i in 0..60 {
         for held in &held {
             let early = data(&peer, held, 100 + i * 1000, &[0; 700]);
-            peer.tell(&early);
+            peer.inject(&early);
         }
         most = most.max(peer.stack.buffer_bytes());
-        peer.hear();
+        peer.receive();
     }
     println!("2000 × 60 early segments: {} KiB held", most >> 10);
     assert!(most <= MEMORY / 2 + (64 << 10), "{most}");
@@ -163,21 +163,21 @@ fn out_of_order_segments_of_all_stay_within_half_of_the_memory() {
 
 #[test]
 fn advertised_window_is_accepted_under_memory_pressure() {
-    let (mut peer, held) = hoard(300);
+    let (mut peer, held) = fill(300);
     let (victim, hogs) = held.split_first().expect("300 connections");
     // The first connection was offered the whole receive buffer when memory was ample.
     let first = data(&peer, victim, 0, &[1; 1000]);
-    let promised = usize::from(peer.say(first).last().expect("an answer").window) << 7;
+    let promised = usize::from(peer.exchange(first).last().expect("an answer").window) << 7;
     assert!(promised > 200_000);
     for held in hogs {
         let _ = peer.stack.send(peer.now, held.conn, &[0; 80 * 1024]);
     }
-    peer.hear();
+    peer.receive();
     assert!(peer.stack.buffer_bytes() > MEMORY / 2, "memory is short");
     let mut edge = victim.seq + 1000 + promised as u32;
     for i in 0..100_u32 {
         let s = data(&peer, victim, 1000 + i * 1000, &[1; 1000]);
-        let answer = peer.say(s).pop().expect("an answer");
+        let answer = peer.exchange(s).pop().expect("an answer");
         let offered = answer.ack + (u32::from(answer.window) << 7);
         assert!(offered.distance(edge) > -128, "the edge never moves back by more than rounding");
         edge = edge.max(offered);
@@ -189,11 +189,11 @@ fn advertised_window_is_accepted_under_memory_pressure() {
 
 #[test]
 fn window_closed_for_want_of_memory_reopens_when_memory_returns() {
-    let (mut peer, hogs) = hoard(300);
+    let (mut peer, hogs) = fill(300);
     for held in &hogs {
         let _ = peer.stack.send(peer.now, held.conn, &[0; 80 * 1024]);
     }
-    peer.hear();
+    peer.receive();
     assert!(peer.stack.buffer_bytes() > MEMORY / 2, "memory is short");
     // Their applications wait for more than the limit allows.
     let options = Options { mss: Some(1460), window_scale: Some(7), ..Options::NONE };
@@ -202,28 +202,31 @@ fn window_closed_for_want_of_memory_reopens_when_memory_returns() {
     for (held, sent) in victims.iter().zip(&mut sent) {
         for _ in 0..400 {
             let s = data(&peer, held, *sent, &[1; 1000]);
-            let answer = peer.say(s).pop().expect("an answer");
+            let answer = peer.exchange(s).pop().expect("an answer");
             *sent = answer.ack - held.seq;
             if answer.window == 0 {
                 break;
             }
         }
         let probe = data(&peer, held, *sent, b"");
-        peer.tell(&probe);
+        peer.inject(&probe);
         let again = data(&peer, held, *sent, b"?");
-        assert_eq!(peer.say(again).last().map(|s| s.window), Some(0), "closed");
+        assert_eq!(peer.exchange(again).last().map(|s| s.window), Some(0), "closed");
     }
     // All but the first victim are aborted; only it is sent a window update.
     for held in victims[1..].iter().chain(&hogs) {
         peer.stack.abort(peer.now, held.conn);
     }
-    let updates: Vec<Seg> =
-        peer.hear().into_iter().filter(|s| !s.flags.contains(Flags::RST) && s.payload.is_empty()).collect();
+    let updates: Vec<Seg> = peer
+        .receive()
+        .into_iter()
+        .filter(|s| !s.flags.contains(Flags::RST) && s.payload.is_empty())
+        .collect();
     assert_eq!(updates.len(), 1, "{updates:?}");
     assert_eq!((updates[0].to, updates[0].ack), (victims[0].port, victims[0].seq + sent[0]));
     assert!(usize::from(updates[0].window) << 7 >= 1460, "at least a segment");
     let more = data(&peer, &victims[0], sent[0], &[2; 1000]);
-    assert_eq!(peer.say(more).last().map(|s| s.ack), Some(victims[0].seq + sent[0] + 1000));
+    assert_eq!(peer.exchange(more).last().map(|s| s.ack), Some(victims[0].seq + sent[0] + 1000));
 }
 
 #[test]
@@ -231,16 +234,16 @@ fn tiny_windows_cost_one_segment_in_each_timeout() {
     for window in [1, 2, 7, 43, 88] {
         let (mut peer, conn) = Peer::established();
         peer.window = window;
-        peer.say(peer.seg(Flags::ACK));
+        peer.exchange(peer.seg(Flags::ACK));
         peer.stack.send(peer.now, conn, &[0; 64 * 1024]).unwrap();
         let (start, mut segments, mut bytes) = (peer.now, 0, 0);
         while peer.now.since(start) < Span::from_secs(2) {
-            for s in peer.hear() {
+            for s in peer.receive() {
                 segments += 1;
                 bytes += s.payload.len();
                 peer.ack += s.payload.len() as u32;
             }
-            peer.tell(&peer.seg(Flags::ACK));
+            peer.inject(&peer.seg(Flags::ACK));
             let next = peer.stack.poll_timeout().unwrap_or(Time::MAX).max(peer.now);
             peer.now = next.min(peer.now + Span::from_millis(1));
             peer.stack.handle_timeout(peer.now);
@@ -262,18 +265,18 @@ fn peer_that_keeps_its_window_closed_is_disconnected_if_configured() {
     peer.window = 0;
     for held in &held {
         let closed = data(&peer, held, 0, b"");
-        peer.tell(&closed);
+        peer.inject(&closed);
         peer.stack.send(peer.now, held.conn, &[0; 30_000]).unwrap();
     }
     let start = peer.now;
-    peer.hear();
+    peer.receive();
     while peer.stack.buffer_bytes() > 0 {
         peer.now = peer.now.max(peer.stack.poll_timeout().expect("a timer runs"));
         peer.stack.handle_timeout(peer.now);
-        for probe in peer.hear() {
+        for probe in peer.receive() {
             // Every probe is answered: the peer is alive but does not read.
             let answer = Seg { from: probe.to, seq: probe.ack, ack: probe.seq + 1, ..peer.seg(Flags::ACK) };
-            peer.tell(&answer);
+            peer.inject(&answer);
         }
         assert!(peer.now.since(start) < Span::from_secs(22));
     }

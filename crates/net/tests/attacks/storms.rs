@@ -39,8 +39,8 @@ fn mutual_acknowledgements_die_out() {
     let before = sent(&world);
     // One keep-alive probe starts it; the next follows an hour later.
     let hour = Span::from_secs(3600);
-    let asked = KeepAlive { idle: Span::from_secs(1), interval: hour, count: 5 };
-    world.stacks[0].set_keep_alive(world.now, server, Some(asked));
+    let requested = KeepAlive { idle: Span::from_secs(1), interval: hour, count: 5 };
+    world.stacks[0].set_keep_alive(world.now, server, Some(requested));
     world.run_for(Span::from_secs(60));
     let frames = sent(&world) - before;
     println!("one stray segment led to {frames} frames in 60 s");
@@ -70,7 +70,7 @@ fn flood_of_stray_acknowledgements_is_answered_four_times_in_half_a_second() {
     let mut answers = 0;
     for i in 0..100_000_u32 {
         let stray = Seg { seq: peer.seq + 1_000_000 + i, ..peer.seg(Flags::ACK) };
-        answers += peer.say(stray).len();
+        answers += peer.exchange(stray).len();
         peer.pass(Span::from_micros(100));
     }
     assert!((80..=84).contains(&answers), "{answers} answers to 100,000 segments in 10 s");

@@ -37,12 +37,12 @@ struct Line {
 }
 
 impl Line {
-    fn has_room(&self, now: Time) -> bool {
+    fn has_space(&self, now: Time) -> bool {
         self.free_at <= now + LINE_WAIT
     }
 
     fn send(&mut self, now: Time, frame: Vec<u8>) {
-        if self.has_room(now) {
+        if self.has_space(now) {
             let bytes = frame.len().max(60) as u64 + FRAME_OVERHEAD;
             self.free_at = self.free_at.max(now) + Span::from_nanos(bytes * BYTE_NS);
             self.flight.push_back((self.free_at + DELAY, frame));
@@ -71,7 +71,7 @@ impl Device for Nic<'_> {
     fn recycle(&mut self, _frame: Vec<u8>) {}
 
     fn transmit(&mut self, now: Time, len: usize, fill: &mut dyn FnMut(&mut [u8])) -> Result<(), Full> {
-        if !self.line.has_room(now) {
+        if !self.line.has_space(now) {
             return Err(Full);
         }
         let mut frame = vec![0; len];
@@ -183,14 +183,14 @@ impl Wire {
     }
 
     fn serve_client(&mut self) {
-        let mut heard = false;
+        let mut received = false;
         while let Some(frame) = self.to_client.take(self.now) {
             let meta = meta(self.now, &frame);
             self.client.ingress(self.now, &frame, &meta);
-            heard = true;
+            received = true;
         }
-        heard |= self.client.poll_timeout().is_some_and(|at| at <= self.now) || self.client.wants_egress();
-        if !heard {
+        received |= self.client.poll_timeout().is_some_and(|at| at <= self.now) || self.client.wants_egress();
+        if !received {
             return;
         }
         self.client.handle_timeout(self.now);

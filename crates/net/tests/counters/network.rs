@@ -13,7 +13,7 @@ use wire::tcp::{Flags, Options};
 use wire::{icmpv6, ipv6, udp};
 
 use crate::Case;
-use crate::host::{Host, MAC, PAIRS, PEER4, PEER6, STACK_MAC, STACK4, STACK6, frame, piece};
+use crate::host::{Host, MAC, PAIRS, PEER4, PEER6, STACK_MAC, STACK4, STACK6, fragment, frame};
 use crate::peer::{self, Peer, STACK_ADDR, Seg};
 use crate::world::{SERVER, World, config};
 
@@ -26,11 +26,11 @@ pub const CASES: &[Case] = &[
     (&["malformed: bad address"], bad_address),
     (&["malformed: unsupported"], unsupported),
     (&["not_for_us"], || damaged(|frame| frame[5] ^= 1)),
-    (&["fragments", "reassembled", "udp_received"], || pieces(&[(0, 48, true), (48, 92, false)])),
-    (&["fragments_refused"], || pieces(&[(0, 48, true), (40, 56, true)])),
-    (&["fragments_expired"], || pieces(&[(0, 48, true)])),
+    (&["fragments", "reassembled", "udp_received"], || fragments(&[(0, 48, true), (48, 92, false)])),
+    (&["fragments_refused"], || fragments(&[(0, 48, true), (40, 56, true)])),
+    (&["fragments_expired"], || fragments(&[(0, 48, true)])),
     (&["fragments_evicted"], fragments_evicted),
-    (&["no_socket", "icmp_errors_sent", "icmp_suppressed"], nobody_listens),
+    (&["no_socket", "icmp_errors_sent", "icmp_suppressed"], port_without_listener),
     (&["udp_full"], udp_full),
     (&["udp_sent"], || sent(true)),
     (&["udp_unsent", "neighbors_silent"], || sent(false)),
@@ -70,7 +70,7 @@ fn unsupported() -> Counters {
     let (stack, peer) = PAIRS[1];
     let mut message = vec![200, 0, 0, 0, 0, 0, 0, 0];
     icmpv6::finish_checksum(&mut message, PEER6, STACK6);
-    host.say(peer, stack, Protocol::Icmpv6, &message);
+    host.send(peer, stack, Protocol::Icmpv6, &message);
     counted(&host)
 }
 
@@ -83,13 +83,13 @@ fn datagram(source: IpAddr, target: IpAddr, len: usize) -> Vec<u8> {
 }
 
 /// Counters after these fragments of a datagram and their timeout.
-fn pieces(all: &[(usize, usize, bool)]) -> Counters {
+fn fragments(all: &[(usize, usize, bool)]) -> Counters {
     let mut host = Host::introduced(config(1));
     let (stack, peer) = PAIRS[0];
     host.stack.bind_udp(53, UdpOptions::default()).unwrap();
     let bytes = datagram(peer, stack, 84);
     for &(start, end, more) in all {
-        host.raw(&piece(peer, stack, 1, start, &bytes[start..end], more));
+        host.raw(&fragment(peer, stack, 1, start, &bytes[start..end], more));
     }
     host.pass(Span::from_secs(60));
     counted(&host)
@@ -98,17 +98,17 @@ fn pieces(all: &[(usize, usize, bool)]) -> Counters {
 fn fragments_evicted() -> Counters {
     let mut host = Host::introduced(config(1));
     let (stack, peer) = PAIRS[0];
-    (0..100).for_each(|ident| host.raw(&piece(peer, stack, ident, 1400, &[0; 1400], true)));
+    (0..100).for_each(|ident| host.raw(&fragment(peer, stack, ident, 1400, &[0; 1400], true)));
     counted(&host)
 }
 
-fn nobody_listens() -> Counters {
+fn port_without_listener() -> Counters {
     let mut host = Host::introduced(Config { icmp_errors_per_second_max: 3, ..config(1) });
     let (stack, peer) = PAIRS[0];
     let bytes = datagram(peer, stack, 5);
     for _ in 0..4 {
-        host.say(peer, stack, Protocol::Udp, &bytes);
-        host.hear();
+        host.send(peer, stack, Protocol::Udp, &bytes);
+        host.receive();
     }
     counted(&host)
 }
@@ -118,7 +118,7 @@ fn udp_full() -> Counters {
     let (stack, peer) = PAIRS[0];
     host.stack.bind_udp(53, UdpOptions { capacity: 1, ..UdpOptions::default() }).unwrap();
     let bytes = datagram(peer, stack, 5);
-    (0..2).for_each(|_| host.say(peer, stack, Protocol::Udp, &bytes));
+    (0..2).for_each(|_| host.send(peer, stack, Protocol::Udp, &bytes));
     counted(&host)
 }
 
@@ -139,15 +139,15 @@ fn duplicate_addresses() -> Counters {
     let mut host = Host::new(automatic());
     host.stack.handle_timeout(host.now);
     host.frames();
-    let taken: Ipv6Addr = "fe80::ff:fe00:1".parse().unwrap();
+    let accepted: Ipv6Addr = "fe80::ff:fe00:1".parse().unwrap();
     let answer = NeighborAdvertisement {
-        target: taken,
+        target: accepted,
         mac: Some(MAC),
         router: false,
         solicited: false,
         replaces: true,
     };
-    host.discover(taken, ipv6::ALL_NODES, &Message::NeighborAdvertisement(answer));
+    host.discover(accepted, ipv6::ALL_NODES, &Message::NeighborAdvertisement(answer));
     counted(&host)
 }
 
@@ -158,7 +158,7 @@ fn redirects() -> Counters {
         ["fe80::9", "fe80::a", "2001:db8:9:9::1"].map(|addr| addr.parse::<Ipv6Addr>().unwrap());
     // Hardware address of the router.
     let options = [&[1, 1][..], &MAC].concat();
-    let said = RouterAdvertisement {
+    let message = RouterAdvertisement {
         hops: 64,
         lifetime_s: 1800,
         reachable_ms: 0,
@@ -166,12 +166,12 @@ fn redirects() -> Counters {
         mtu: None,
         options: &options,
     };
-    host.discover(router, ipv6::ALL_NODES, &Message::RouterAdvertisement(said));
+    host.discover(router, ipv6::ALL_NODES, &Message::RouterAdvertisement(message));
     host.pass(Span::from_secs(2));
     let ours: Ipv6Addr = "fe80::ff:fe00:1".parse().unwrap();
-    let said = Message::Redirect { target: better, destination: far, mac: Some([2, 0, 0, 0, 0, 10]) };
-    host.discover(better, ours, &said);
-    host.discover(router, ours, &said);
+    let message = Message::Redirect { target: better, destination: far, mac: Some([2, 0, 0, 0, 0, 10]) };
+    host.discover(better, ours, &message);
+    host.discover(router, ours, &message);
     counted(&host)
 }
 
@@ -181,15 +181,15 @@ fn leases() -> Counters {
     let mut host = Host::new(Config { dhcp: true, addr: unspecified, prefix: 0, ipv6: None, ..config(1) });
     host.stack.handle_timeout(host.now);
     for kind in [Kind::Offer, Kind::Ack] {
-        let said = host.hear().remove(0);
-        let asked = udp::Datagram::parse(&said.payload, said.source, said.target, true).unwrap();
-        let asked = Dhcp::parse(asked.payload).unwrap();
+        let message = host.receive().remove(0);
+        let requested = udp::Datagram::parse(&message.payload, message.source, message.target, true).unwrap();
+        let requested = Dhcp::parse(requested.payload).unwrap();
         let answer = Dhcp {
             yours: STACK4,
             server: Some(PEER4),
             prefix: Some(24),
             lease_s: Some(1000),
-            ..Dhcp::new(kind, asked.transaction, STACK_MAC)
+            ..Dhcp::new(kind, requested.transaction, STACK_MAC)
         };
         let mut body = Vec::new();
         answer.emit(&mut body);
@@ -208,7 +208,7 @@ fn leases() -> Counters {
 fn complain(host: &mut Host, cause: Cause, quoted: &[u8]) {
     let mut bytes = Vec::new();
     Error { cause, quoted }.emit(&mut bytes);
-    host.say(PAIRS[0].1, PAIRS[0].0, Protocol::Icmp, &bytes);
+    host.send(PAIRS[0].1, PAIRS[0].0, Protocol::Icmp, &bytes);
 }
 
 /// Counters after an error about the first packet with `len` bytes of data; with 0, about a packet
@@ -217,7 +217,7 @@ fn complained(cause: Cause, len: usize) -> Counters {
     let mut host = Host::introduced(config(1));
     let conn = host.connect(PAIRS[0], 1460);
     host.stack.send(host.now, conn, &vec![9; len.max(1)]).unwrap();
-    let mut quoted = host.hear().remove(0).packet;
+    let mut quoted = host.receive().remove(0).packet;
     if len == 0 {
         quoted[20 + 4] ^= 0x80;
     }

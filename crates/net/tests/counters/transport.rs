@@ -67,7 +67,7 @@ fn counted(peer: &Peer) -> Counters {
 /// Counters after one segment for an open connection.
 fn after(segment: impl Fn(&Peer) -> Seg) -> Counters {
     let (mut peer, _) = Peer::established();
-    peer.say(segment(&peer));
+    peer.exchange(segment(&peer));
     counted(&peer)
 }
 
@@ -75,8 +75,8 @@ fn after(segment: impl Fn(&Peer) -> Seg) -> Counters {
 fn twice(segment: impl Fn(&Peer) -> Seg) -> Counters {
     let (mut peer, _) = Peer::established();
     let segment = segment(&peer);
-    peer.say(segment.clone());
-    peer.say(segment);
+    peer.exchange(segment.clone());
+    peer.exchange(segment);
     counted(&peer)
 }
 
@@ -85,7 +85,7 @@ fn flight(config: Config, options: Options, n: usize) -> (Peer, ConnId, Vec<Seg>
     let (mut peer, conn) = Peer::established_with(config, options);
     peer.pass(RTT);
     peer.stack.send(peer.now, conn, &vec![7; 1000 * n]).unwrap();
-    let sent = peer.hear();
+    let sent = peer.receive();
     peer.pass(RTT);
     (peer, conn, sent)
 }
@@ -93,14 +93,14 @@ fn flight(config: Config, options: Options, n: usize) -> (Peer, ConnId, Vec<Seg>
 fn resets() -> Counters {
     let (mut peer, conn) = Peer::established();
     peer.stack.abort(peer.now, conn);
-    peer.hear();
+    peer.receive();
     counted(&peer)
 }
 
 fn answers_withheld() -> Counters {
     let (mut peer, _) = Peer::established();
     for i in 0..100 {
-        peer.say(Seg { seq: peer.seq + 1_000_000 + i, ..peer.seg(Flags::ACK) });
+        peer.exchange(Seg { seq: peer.seq + 1_000_000 + i, ..peer.seg(Flags::ACK) });
     }
     counted(&peer)
 }
@@ -108,14 +108,14 @@ fn answers_withheld() -> Counters {
 fn hops_min_drops() -> Counters {
     let (mut peer, conn) = Peer::established();
     peer.stack.set_hops(peer.now, conn, |hops| *hops = HopLimits { received_min: 255, ..*hops });
-    peer.say(peer.data(0, b"x"));
+    peer.exchange(peer.data(0, b"x"));
     counted(&peer)
 }
 
 fn replies_dropped() -> Counters {
     let mut peer = Peer::new(config(1));
     for from in 0..300 {
-        peer.tell(&Seg { from: 1000 + from, to: 81, ..peer.seg(Flags::SYN) });
+        peer.inject(&Seg { from: 1000 + from, to: 81, ..peer.seg(Flags::SYN) });
     }
     counted(&peer)
 }
@@ -125,15 +125,15 @@ fn syns(syn_cookies: SynCookies, options: ListenOptions) -> Counters {
     let mut peer = Peer::new(Config { syn_cookies, ..config(1) });
     peer.stack.listen(81, options).unwrap();
     for from in [2000, 2001] {
-        peer.say(Seg { from, to: 81, options: PLAIN, ..peer.seg(Flags::SYN) });
+        peer.exchange(Seg { from, to: 81, options: PLAIN, ..peer.seg(Flags::SYN) });
     }
     counted(&peer)
 }
 
 fn cookies_refused() -> Counters {
     let mut peer = Peer::new(Config { syn_cookies: SynCookies::Always, ..config(1) });
-    peer.say(Seg { options: PLAIN, ..peer.seg(Flags::SYN) });
-    peer.say(Seg { ack: peer.seq + 77, ..peer.seg(Flags::ACK) });
+    peer.exchange(Seg { options: PLAIN, ..peer.seg(Flags::SYN) });
+    peer.exchange(Seg { ack: peer.seq + 77, ..peer.seg(Flags::ACK) });
     counted(&peer)
 }
 
@@ -141,26 +141,26 @@ fn accept_drops() -> Counters {
     let mut peer = Peer::new(config(1));
     peer.stack.listen(81, ListenOptions { backlog: 1, half_open: 9, ..ListenOptions::default() }).unwrap();
     // The owner does not poll, so it accepts nothing.
-    let tell = |peer: &mut Peer, s: &Seg| {
+    let inject = |peer: &mut Peer, s: &Seg| {
         let frame = frame(s);
         peer.stack.ingress(peer.now, &frame, &PacketMeta::new(peer.now, frame.len()));
     };
     for from in [2000, 2001] {
         let syn = Seg { from, to: 81, options: PLAIN, ..peer.seg(Flags::SYN) };
-        tell(&mut peer, &syn);
+        inject(&mut peer, &syn);
         let answers = crate::world::sent(&mut peer.stack, peer.now);
         let Some(answer) = answers.first() else { continue };
         let ack = u32::from_be_bytes(answer[14 + 20 + 4..][..4].try_into().unwrap());
         let (seq, ack) = (peer.seq + 1, wire::tcp::Seq(ack) + 1);
         let last = Seg { from, to: 81, seq, ack, ..peer.seg(Flags::ACK) };
-        tell(&mut peer, &last);
+        inject(&mut peer, &last);
     }
     counted(&peer)
 }
 
 fn connections_max_drops() -> Counters {
     let (mut peer, _) = Peer::established_with(Config { connections_max: 1, ..config(1) }, PLAIN);
-    peer.say(Seg { from: 999, options: PLAIN, ..peer.seg(Flags::SYN) });
+    peer.exchange(Seg { from: 999, options: PLAIN, ..peer.seg(Flags::SYN) });
     counted(&peer)
 }
 
@@ -171,21 +171,21 @@ fn fast_opens() -> Counters {
         let options = Options { fast_open: Some(cookie), ..PLAIN };
         Seg { from, to: 81, options, payload: payload.to_vec(), ..peer.seg(Flags::SYN) }
     };
-    let asks = syn(&peer, 2000, FastOpen::REQUEST, b"");
-    let cookie = peer.say(asks)[0].options.fast_open.expect("a cookie");
+    let requests = syn(&peer, 2000, FastOpen::REQUEST, b"");
+    let cookie = peer.exchange(requests)[0].options.fast_open.expect("a cookie");
     let brings = syn(&peer, 3000, cookie, b"question");
-    peer.say(brings);
+    peer.exchange(brings);
     counted(&peer)
 }
 
 fn time_wait() -> Counters {
     let (mut peer, conn) = Peer::established();
     peer.stack.close(peer.now, conn);
-    peer.hear();
+    peer.receive();
     peer.ack += 1;
-    peer.say(peer.seg(Flags::FIN | Flags::ACK));
+    peer.exchange(peer.seg(Flags::FIN | Flags::ACK));
     peer.seq += 1;
-    peer.say(peer.seg(Flags::RST));
+    peer.exchange(peer.seg(Flags::RST));
     peer.seq += 1000;
     peer.pass(Span::from_millis(1));
     peer.open(Options::NONE);
@@ -195,15 +195,15 @@ fn time_wait() -> Counters {
 fn fin_wait_timeouts() -> Counters {
     let (mut peer, conn) = Peer::established();
     peer.stack.detach(peer.now, conn);
-    peer.hear();
+    peer.receive();
     peer.ack += 1;
-    peer.say(peer.seg(Flags::ACK));
+    peer.exchange(peer.seg(Flags::ACK));
     for _ in 0..1000 {
         if peer.stack.connections() == 0 {
             break;
         }
         for _ in peer.wait() {
-            peer.say(peer.seg(Flags::ACK));
+            peer.exchange(peer.seg(Flags::ACK));
         }
     }
     counted(&peer)
@@ -214,7 +214,7 @@ fn delayed_acks() -> Counters {
     let (mut peer, conn) = Peer::established_with(Config { delayed_ack, ..config(1) }, PLAIN);
     // No delayed ACKs at the start.
     for _ in 0..17 {
-        peer.say(peer.data(0, &[1; 1000]));
+        peer.exchange(peer.data(0, &[1; 1000]));
         peer.seq += 1000;
         peer.stack.consume(peer.now, conn, 1000);
     }
@@ -226,14 +226,14 @@ fn paws() -> Counters {
     let stamp = |value| Options { timestamps: Some(Timestamps { value, echo: 0 }), ..PLAIN };
     let (mut peer, _) = Peer::established_with(config(1), stamp(10));
     let options = Options { mss: None, ..stamp(9) };
-    peer.say(Seg { options, ..peer.data(0, b"old") });
+    peer.exchange(Seg { options, ..peer.data(0, b"old") });
     counted(&peer)
 }
 
 fn memory_refusals() -> Counters {
     let (mut peer, conn) = Peer::established_with(Config { memory_max: 12_000, ..config(1) }, PLAIN);
-    let taken = peer.stack.send(peer.now, conn, &[0; 64 * 1024]).unwrap();
-    assert!(taken < 12_000);
+    let accepted = peer.stack.send(peer.now, conn, &[0; 64 * 1024]).unwrap();
+    assert!(accepted < 12_000);
     counted(&peer)
 }
 
@@ -241,7 +241,7 @@ fn memory_drops() -> Counters {
     let (mut peer, _) = Peer::established_with(Config { memory_max: 12_000, ..config(1) }, PLAIN);
     for i in 0..60 {
         let data = peer.data(i * 1000, &[0; 1000]);
-        peer.tell(&data);
+        peer.inject(&data);
     }
     counted(&peer)
 }
@@ -256,11 +256,11 @@ fn timeouts() -> Counters {
 fn tail_probes() -> Counters {
     let (mut peer, _, sent) = flight(config(1), SACK, 5);
     peer.ack = sent[3].seq;
-    peer.say(peer.seg(Flags::ACK));
+    peer.exchange(peer.seg(Flags::ACK));
     peer.wait();
     peer.pass(RTT);
     let sack: SackBlocks = [(sent[4].seq, sent[4].seq + 1000)].into_iter().collect();
-    peer.say(Seg { options: Options { sack, ..Options::NONE }, ..peer.seg(Flags::ACK) });
+    peer.exchange(Seg { options: Options { sack, ..Options::NONE }, ..peer.seg(Flags::ACK) });
     counted(&peer)
 }
 
@@ -269,20 +269,20 @@ fn undone() -> Counters {
     let (mut peer, _, sent) = flight(Config { rack: false, ..config(1) }, SACK, 8);
     for n in 2..=4 {
         let sack: SackBlocks = [(sent[1].seq, sent[n].seq)].into_iter().collect();
-        peer.say(Seg { options: Options { sack, ..Options::NONE }, ..peer.seg(Flags::ACK) });
+        peer.exchange(Seg { options: Options { sack, ..Options::NONE }, ..peer.seg(Flags::ACK) });
     }
     peer.pass(RTT);
     peer.ack = sent[7].seq + 1000;
-    peer.say(peer.seg(Flags::ACK));
+    peer.exchange(peer.seg(Flags::ACK));
     let sack: SackBlocks = [(sent[0].seq, sent[0].seq + 1000)].into_iter().collect();
-    peer.say(Seg { options: Options { sack, ..Options::NONE }, ..peer.seg(Flags::ACK) });
+    peer.exchange(Seg { options: Options { sack, ..Options::NONE }, ..peer.seg(Flags::ACK) });
     counted(&peer)
 }
 
 fn probes() -> Counters {
     let (mut peer, conn) = Peer::established();
-    let asked = KeepAlive { idle: Span::from_secs(1), interval: Span::from_secs(1), count: 5 };
-    peer.stack.set_keep_alive(peer.now, conn, Some(asked));
+    let requested = KeepAlive { idle: Span::from_secs(1), interval: Span::from_secs(1), count: 5 };
+    peer.stack.set_keep_alive(peer.now, conn, Some(requested));
     peer.wait();
     counted(&peer)
 }
@@ -291,24 +291,24 @@ fn probes() -> Counters {
 fn marks() -> Counters {
     let congestion: fn(u16) -> _ = |mss| Box::new(NewReno::new(mss)) as _;
     let mut peer = Peer::new(Config { ecn: Ecn::Classic, congestion: Some(congestion), ..config(1) });
-    let asks = Flags::SYN | Flags::ECE | Flags::CWR;
-    let answer = peer.say(Seg { options: PLAIN, ack: wire::tcp::Seq(0), ..peer.seg(asks) });
+    let requests = Flags::SYN | Flags::ECE | Flags::CWR;
+    let answer = peer.exchange(Seg { options: PLAIN, ack: wire::tcp::Seq(0), ..peer.seg(requests) });
     peer.seq += 1;
     peer.ack = answer[0].seq + 1;
-    peer.say(peer.seg(Flags::ACK));
+    peer.exchange(peer.seg(Flags::ACK));
     let conn = peer.events[0].conn;
-    peer.say(Seg { ecn: 3, ..peer.data(0, b"x") });
+    peer.exchange(Seg { ecn: 3, ..peer.data(0, b"x") });
     peer.seq += 1;
     peer.stack.send(peer.now, conn, &[1; 4000]).unwrap();
-    peer.hear();
+    peer.receive();
     peer.ack += 1000;
-    peer.say(peer.seg(Flags::ACK | Flags::ECE));
+    peer.exchange(peer.seg(Flags::ACK | Flags::ECE));
     counted(&peer)
 }
 
 fn classified(verdict: fn() -> Verdict) -> Counters {
     let classifier = Some(Arc::new(move |_: &mut classify::FlowContext<'_>| verdict()) as _);
     let (mut peer, _) = Peer::established_with(Config { classifier, ..config(1) }, PLAIN);
-    peer.say(peer.data(0, b"x"));
+    peer.exchange(peer.data(0, b"x"));
     counted(&peer)
 }

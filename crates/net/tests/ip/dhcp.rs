@@ -30,19 +30,19 @@ fn message(sent: &Sent) -> Option<(Message, IpAddr)> {
     Some((Message::parse(datagram.payload).expect("a message"), sent.target))
 }
 
-fn heard(sent: &[Sent]) -> Vec<(Message, IpAddr)> {
+fn received(sent: &[Sent]) -> Vec<(Message, IpAddr)> {
     sent.iter().filter_map(message).collect()
 }
 
-/// Server message that answers `said`.
-fn answer(host: &mut Host, kind: Kind, said: &Message, change: impl FnOnce(&mut Message)) {
+/// Server message that answers `message`.
+fn answer(host: &mut Host, kind: Kind, message: &Message, change: impl FnOnce(&mut Message)) {
     let mut message = Message {
         yours: STACK4,
         server: Some(PEER4),
         prefix: Some(24),
         router: Some(ROUTER),
         lease_s: Some(1000),
-        ..Message::new(kind, said.transaction, STACK_MAC)
+        ..Message::new(kind, message.transaction, STACK_MAC)
     };
     change(&mut message);
     let mut body = Vec::new();
@@ -58,9 +58,9 @@ fn answer(host: &mut Host, kind: Kind, said: &Message, change: impl FnOnce(&mut 
 
 fn bound() -> Host {
     let mut host = host();
-    let (discover, _) = heard(&host.hear()).remove(0);
+    let (discover, _) = received(&host.receive()).remove(0);
     answer(&mut host, Kind::Offer, &discover, |_| {});
-    let (request, _) = heard(&host.hear()).remove(0);
+    let (request, _) = received(&host.receive()).remove(0);
     answer(&mut host, Kind::Ack, &request, |_| {});
     host
 }
@@ -72,10 +72,10 @@ fn packets_for_the_host_are_left_to_it_until_an_address_is_leased() {
     let datagram = udp::Datagram { source_port: 9, target_port: 53, payload: b"for the kernel" };
     let mut bytes = vec![0; datagram.len()];
     datagram.emit(PEER4, STACK4, &mut bytes);
-    let _ = host.hear();
-    host.say(PEER4.into(), STACK4.into(), Protocol::Udp, &bytes);
+    let _ = host.receive();
+    host.send(PEER4.into(), STACK4.into(), Protocol::Udp, &bytes);
     assert_eq!(host.stack.receive_from(host.now, socket), None);
-    assert_eq!(heard(&host.hear()).len(), 0, "nor a refusal");
+    assert_eq!(received(&host.receive()).len(), 0, "nor a refusal");
     assert_eq!(host.stack.counters().not_for_us, 1);
 }
 
@@ -91,21 +91,21 @@ fn shards_share_the_address_that_one_of_them_leases() {
         host.stack.handle_timeout(host.now);
         host
     };
-    let [mut asks, mut listens] = [0, 1].map(shard);
-    assert_eq!(heard(&listens.hear()).len(), 0);
+    let [mut requests, mut listens] = [0, 1].map(shard);
+    assert_eq!(received(&listens.receive()).len(), 0);
     for kind in [Kind::Offer, Kind::Ack] {
-        let (said, _) = heard(&asks.hear()).remove(0);
-        for host in [&mut listens, &mut asks] {
-            let stranger = Message { transaction: said.transaction ^ 1, ..said };
-            answer(host, Kind::Ack, &stranger, |_| {});
+        let (message, _) = received(&requests.receive()).remove(0);
+        for host in [&mut listens, &mut requests] {
+            let foreign = Message { transaction: message.transaction ^ 1, ..message };
+            answer(host, Kind::Ack, &foreign, |_| {});
             assert_eq!(host.stack.lease(), None, "a stranger's transaction");
-            answer(host, kind, &said, |_| {});
+            answer(host, kind, &message, |_| {});
         }
     }
-    assert_eq!(asks.stack.lease(), listens.stack.lease());
+    assert_eq!(requests.stack.lease(), listens.stack.lease());
     assert_eq!(listens.stack.addrs().collect::<Vec<_>>(), [IpAddr::V4(STACK4)]);
     listens.pass(Span::from_secs(1001));
-    assert_eq!((heard(&listens.hear()).len(), listens.stack.lease()), (0, None), "no lease at the end");
+    assert_eq!((received(&listens.receive()).len(), listens.stack.lease()), (0, None), "no lease at the end");
 }
 
 #[test]
@@ -113,10 +113,10 @@ fn an_address_is_discovered_requested_and_used() {
     let mut host = host();
     let remote = (PEER4, 80).into();
     assert_eq!(host.stack.connect(host.now, remote, None), Err(ConnectError::NoRoute));
-    let (discover, to) = heard(&host.hear()).remove(0);
+    let (discover, to) = received(&host.receive()).remove(0);
     assert_eq!((discover.kind, discover.broadcast, to), (Kind::Discover, true, Ipv4Addr::BROADCAST.into()));
     answer(&mut host, Kind::Offer, &discover, |_| {});
-    let (request, to) = heard(&host.hear()).remove(0);
+    let (request, to) = received(&host.receive()).remove(0);
     assert_eq!((request.kind, request.requested, request.server), (Kind::Request, Some(STACK4), Some(PEER4)));
     assert_eq!(to, IpAddr::V4(Ipv4Addr::BROADCAST));
     answer(&mut host, Kind::Ack, &request, |_| {});
@@ -129,8 +129,8 @@ fn an_address_is_discovered_requested_and_used() {
 #[test]
 fn requests_are_repeated_with_backoff() {
     let mut host = host();
-    let first = heard(&host.hear()).len();
-    let later = heard(&host.pass(Span::from_secs(600))).len();
+    let first = received(&host.receive()).len();
+    let later = received(&host.pass(Span::from_secs(600))).len();
     // After 4, 8, 16, 32 and then every 64 s, with jitter.
     assert_eq!(first, 1);
     assert!((11..=14).contains(&later), "{later}");
@@ -139,7 +139,7 @@ fn requests_are_repeated_with_backoff() {
 #[test]
 fn replies_to_others_and_invalid_replies_are_ignored() {
     let mut host = host();
-    let (discover, _) = heard(&host.hear()).remove(0);
+    let (discover, _) = received(&host.receive()).remove(0);
     answer(&mut host, Kind::Offer, &discover, |m| m.transaction ^= 1);
     answer(&mut host, Kind::Offer, &discover, |m| m.mac = MAC);
     answer(&mut host, Kind::Offer, &discover, |m| m.server = None);
@@ -152,24 +152,24 @@ fn replies_to_others_and_invalid_replies_are_ignored() {
 #[test]
 fn the_lease_is_renewed_at_half_time_and_rebound_at_seven_eighths() {
     let mut host = bound();
-    host.hear();
-    assert!(heard(&host.pass(Span::from_secs(499))).is_empty());
+    host.receive();
+    assert!(received(&host.pass(Span::from_secs(499))).is_empty());
     host.pass(Span::from_secs(2));
     host.arp(arp::Operation::Reply, PEER4, MAC, STACK4);
-    let (renew, to) = heard(&host.hear()).remove(0);
+    let (renew, to) = received(&host.receive()).remove(0);
     assert_eq!((renew.kind, renew.client, renew.requested, to), (Kind::Request, STACK4, None, PEER4.into()));
     answer(&mut host, Kind::Ack, &renew, |m| m.server = None);
     assert_eq!(host.stack.counters().leases, 2);
     // No more answers: renewal at the server until T2, then by broadcast, then expiry.
     let mut broadcast = 0;
     for _ in 0..999 {
-        for (said, to) in heard(&host.pass(Span::from_secs(1))) {
+        for (message, to) in received(&host.pass(Span::from_secs(1))) {
             broadcast += u32::from(to == IpAddr::V4(Ipv4Addr::BROADCAST));
-            assert_eq!(said.client, STACK4);
+            assert_eq!(message.client, STACK4);
         }
     }
     assert!(broadcast >= 1 && host.stack.lease().is_some());
-    let last = heard(&host.pass(Span::from_secs(5)));
+    let last = received(&host.pass(Span::from_secs(5)));
     assert_eq!(last.last().map(|(m, _)| m.kind), Some(Kind::Discover));
     assert_eq!((host.stack.lease(), host.stack.addrs().count()), (None, 0));
 }
@@ -177,11 +177,11 @@ fn the_lease_is_renewed_at_half_time_and_rebound_at_seven_eighths() {
 #[test]
 fn a_nak_restarts_discovery() {
     let mut host = host();
-    let (discover, _) = heard(&host.hear()).remove(0);
+    let (discover, _) = received(&host.receive()).remove(0);
     answer(&mut host, Kind::Offer, &discover, |_| {});
-    let (request, _) = heard(&host.hear()).remove(0);
+    let (request, _) = received(&host.receive()).remove(0);
     answer(&mut host, Kind::Nak, &request, |_| {});
-    let (again, _) = heard(&host.hear()).remove(0);
+    let (again, _) = received(&host.receive()).remove(0);
     assert_eq!(again.kind, Kind::Discover);
     assert_ne!(again.transaction, discover.transaction);
 }
@@ -190,20 +190,20 @@ fn a_nak_restarts_discovery() {
 fn a_lease_of_no_time_does_not_cause_endless_requests() {
     for (lease_s, renew_s, most) in [(1000, Some(0), 20), (60, Some(0), 20), (1, None, 700), (0, None, 60)] {
         let mut host = host();
-        let mut asked = 0;
+        let mut requested = 0;
         let end = host.now + Span::from_secs(300);
         while host.now < end {
             for _ in 0..50 {
-                let said = heard(&host.hear());
-                asked += said.len();
-                for (said, _) in said {
-                    let kind = if said.kind == Kind::Discover { Kind::Offer } else { Kind::Ack };
-                    answer(&mut host, kind, &said, |m| (m.lease_s, m.renew_s) = (Some(lease_s), renew_s));
+                let message = received(&host.receive());
+                requested += message.len();
+                for (message, _) in message {
+                    let kind = if message.kind == Kind::Discover { Kind::Offer } else { Kind::Ack };
+                    answer(&mut host, kind, &message, |m| (m.lease_s, m.renew_s) = (Some(lease_s), renew_s));
                 }
             }
             host.now += Span::from_millis(100);
             host.stack.handle_timeout(host.now);
         }
-        assert!(asked <= most, "{asked} in 300 s, for a lease of {lease_s} s");
+        assert!(requested <= most, "{requested} in 300 s, for a lease of {lease_s} s");
     }
 }

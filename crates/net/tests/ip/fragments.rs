@@ -11,7 +11,7 @@ use wire::ethernet;
 use wire::icmp::{self, Cause};
 use wire::{icmpv6, ipv6, udp};
 
-use crate::host::{Host, PAIRS, Sent, piece};
+use crate::host::{Host, PAIRS, Sent, fragment};
 use crate::world::config;
 
 fn datagram(source: IpAddr, target: IpAddr, len: usize) -> Vec<u8> {
@@ -29,14 +29,14 @@ fn overlapping_fragments_deliver_nothing() {
         let mut host = Host::introduced(config(1));
         let id = host.stack.bind_udp(53, UdpOptions::default()).unwrap();
         let bytes = datagram(peer, stack, 92);
-        host.raw(&piece(peer, stack, 1, 0, &bytes[..48], true));
-        host.raw(&piece(peer, stack, 1, 40, &[0xff; 8], true));
-        host.raw(&piece(peer, stack, 1, 48, &bytes[48..], false));
+        host.raw(&fragment(peer, stack, 1, 0, &bytes[..48], true));
+        host.raw(&fragment(peer, stack, 1, 40, &[0xff; 8], true));
+        host.raw(&fragment(peer, stack, 1, 48, &bytes[48..], false));
         assert_eq!(host.stack.receive_from(host.now, id), None);
         assert_eq!(host.stack.counters().fragments_refused, 2);
         // Another datagram is not affected.
-        host.raw(&piece(peer, stack, 2, 48, &bytes[48..], false));
-        host.raw(&piece(peer, stack, 2, 0, &bytes[..48], true));
+        host.raw(&fragment(peer, stack, 2, 48, &bytes[48..], false));
+        host.raw(&fragment(peer, stack, 2, 0, &bytes[..48], true));
         assert_eq!(host.stack.receive_from(host.now, id).map(|d| d.payload.len()), Some(92));
     }
 }
@@ -46,20 +46,21 @@ fn missing_fragments_time_out_and_are_reported_to_the_sender() {
     for (stack, peer) in PAIRS {
         let mut host = Host::introduced(config(1));
         let bytes = datagram(peer, stack, 92);
-        host.raw(&piece(peer, stack, 1, 0, &bytes[..48], true));
-        host.raw(&piece(peer, stack, 2, 48, &bytes[48..], false));
-        let spoken = |heard: Vec<Sent>| heard.into_iter().filter(|s| s.target == peer).collect::<Vec<_>>();
-        assert_eq!(spoken(host.pass(Span::from_secs(14))), []);
-        let heard = spoken(host.pass(Span::from_secs(2)));
-        assert_eq!(heard.len(), 1, "an error quotes the first fragment");
-        let cause = match (heard[0].source, heard[0].target) {
+        host.raw(&fragment(peer, stack, 1, 0, &bytes[..48], true));
+        host.raw(&fragment(peer, stack, 2, 48, &bytes[48..], false));
+        let delivered =
+            |received: Vec<Sent>| received.into_iter().filter(|s| s.target == peer).collect::<Vec<_>>();
+        assert_eq!(delivered(host.pass(Span::from_secs(14))), []);
+        let received = delivered(host.pass(Span::from_secs(2)));
+        assert_eq!(received.len(), 1, "an error quotes the first fragment");
+        let cause = match (received[0].source, received[0].target) {
             (IpAddr::V6(source), IpAddr::V6(target)) => {
-                match icmpv6::Message::parse(&heard[0].payload, source, target) {
+                match icmpv6::Message::parse(&received[0].payload, source, target) {
                     Ok(icmpv6::Message::Error(error)) => error.cause,
                     other => panic!("{other:?}"),
                 }
             }
-            _ => match icmp::Message::parse(&heard[0].payload) {
+            _ => match icmp::Message::parse(&received[0].payload) {
                 Ok(icmp::Message::Error(error)) => error.cause,
                 other => panic!("{other:?}"),
             },
@@ -76,12 +77,12 @@ fn a_flood_of_fragments_evicts_only_its_own_packets() {
         let mut host = Host::introduced(config(1));
         let id = host.stack.bind_udp(53, UdpOptions::default()).unwrap();
         for ident in 0..10_000 {
-            host.raw(&piece(peer, stack, ident, 1400, &[0; 1400], true));
+            host.raw(&fragment(peer, stack, ident, 1400, &[0; 1400], true));
         }
         assert_eq!(host.stack.counters().fragments_evicted, 10_000 - 64);
         let bytes = datagram(peer, stack, 92);
-        host.raw(&piece(peer, stack, 70_000, 0, &bytes[..48], true));
-        host.raw(&piece(peer, stack, 70_000, 48, &bytes[48..], false));
+        host.raw(&fragment(peer, stack, 70_000, 0, &bytes[..48], true));
+        host.raw(&fragment(peer, stack, 70_000, 48, &bytes[48..], false));
         assert!(host.stack.receive_from(host.now, id).is_some());
     }
 }
@@ -104,8 +105,10 @@ fn a_fragmented_segment_reaches_its_connection() {
         };
         let mut bytes = vec![0; syn.header_len()];
         syn.emit(peer, stack, &mut bytes);
-        let mut frames =
-            [piece(peer, stack, 1, 0, &bytes[..16], true), piece(peer, stack, 1, 16, &bytes[16..], false)];
+        let mut frames = [
+            fragment(peer, stack, 1, 0, &bytes[..16], true),
+            fragment(peer, stack, 1, 16, &bytes[16..], false),
+        ];
         for frame in &mut frames {
             if stack.is_ipv4() {
                 frame[ethernet::HEADER_LEN + 9] = 6;
@@ -117,8 +120,8 @@ fn a_fragmented_segment_reaches_its_connection() {
             }
             host.raw(frame);
         }
-        let heard = host.hear();
-        let answer = Segment::parse(&heard[0].payload, stack, peer, true).unwrap();
+        let received = host.receive();
+        let answer = Segment::parse(&received[0].payload, stack, peer, true).unwrap();
         assert_eq!((answer.flags, answer.ack), (Flags::SYN | Flags::ACK, Seq(2)));
     }
 }
@@ -131,7 +134,7 @@ fn a_device_that_fills_up_between_fragments_gets_the_rest_later() {
     host.stack.send_to(host.now, id, (peer, 1).into(), &[7; 5000]).unwrap();
     let mut frames = Vec::new();
     for _ in 0..10 {
-        let mut outbox = crate::world::Outbox { frames: Vec::new(), room: 1 };
+        let mut outbox = crate::world::Outbox { frames: Vec::new(), space: 1 };
         host.stack.egress(host.now, &mut outbox);
         outbox.flush(host.now);
         frames.extend(outbox.frames);

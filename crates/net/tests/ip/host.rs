@@ -70,7 +70,7 @@ impl Host {
     }
 
     /// Sends a packet to the stack.
-    pub fn say(&mut self, source: IpAddr, target: IpAddr, protocol: Protocol, payload: &[u8]) {
+    pub fn send(&mut self, source: IpAddr, target: IpAddr, protocol: Protocol, payload: &[u8]) {
         let frame = frame(source, target, protocol, payload);
         self.raw(&frame);
     }
@@ -78,7 +78,7 @@ impl Host {
     /// Connects from port 5000 to the peer's port 80; the peer offers `mss`.
     pub fn connect(&mut self, (stack, peer): (IpAddr, IpAddr), mss: u16) -> ConnId {
         let conn = self.stack.connect(self.now, (peer, 80).into(), Some(5000)).unwrap();
-        let syn = self.hear().remove(0);
+        let syn = self.receive().remove(0);
         let syn = Segment::parse(&syn.payload, stack, peer, true).unwrap();
         let answer = Segment {
             source_port: 80,
@@ -92,7 +92,7 @@ impl Host {
         };
         let mut bytes = vec![0; answer.header_len()];
         answer.emit(peer, stack, &mut bytes);
-        self.say(peer, stack, Protocol::Tcp, &bytes);
+        self.send(peer, stack, Protocol::Tcp, &bytes);
         assert_eq!(self.stack.poll_event().map(|event| event.kind), Some(EventKind::Connected));
         conn
     }
@@ -101,7 +101,7 @@ impl Host {
         let mut bytes = Vec::new();
         message.emit(&mut bytes);
         icmpv6::finish_checksum(&mut bytes, source, target);
-        self.say(source.into(), target.into(), Protocol::Icmpv6, &bytes);
+        self.send(source.into(), target.into(), Protocol::Icmpv6, &bytes);
     }
 
     /// Frames that the stack sends now.
@@ -110,14 +110,14 @@ impl Host {
     }
 
     /// Packets that the stack sends now.
-    pub fn hear(&mut self) -> Vec<Sent> {
+    pub fn receive(&mut self) -> Vec<Sent> {
         self.frames().iter().filter_map(|frame| parse(frame)).collect()
     }
 
     /// Neighbour discovery messages that the stack sends now.
     pub fn discoveries(&mut self) -> Vec<(IpAddr, IpAddr, String)> {
-        let heard = self.hear();
-        heard
+        let received = self.receive();
+        received
             .iter()
             .filter_map(|s| {
                 let (IpAddr::V6(source), IpAddr::V6(target)) = (s.source, s.target) else { return None };
@@ -135,19 +135,19 @@ impl Host {
     /// Advances by `span`, timer by timer; returns the packets that the stack sends.
     pub fn pass(&mut self, span: Span) -> Vec<Sent> {
         let end = self.now + span;
-        let mut heard = self.hear();
+        let mut received = self.receive();
         for _ in 0..10_000 {
             match self.stack.poll_timeout() {
                 Some(next) if next <= end => {
                     self.now = self.now.max(next);
                     self.stack.handle_timeout(self.now);
-                    heard.extend(self.hear());
+                    received.extend(self.receive());
                 }
                 _ => break,
             }
         }
         self.now = end;
-        heard
+        received
     }
 }
 
@@ -176,7 +176,7 @@ pub fn frame(source: IpAddr, target: IpAddr, protocol: Protocol, payload: &[u8])
 }
 
 /// Frame to the stack with one fragment of a datagram.
-pub fn piece(
+pub fn fragment(
     source: IpAddr,
     target: IpAddr,
     ident: u32,

@@ -28,7 +28,7 @@ pub fn complain(host: &mut Host, (stack, peer): (IpAddr, IpAddr), cause: Cause, 
             Protocol::Icmp
         }
     };
-    host.say(peer, stack, protocol, &bytes);
+    host.send(peer, stack, protocol, &bytes);
 }
 
 /// ICMP error in a packet of the stack.
@@ -64,11 +64,11 @@ fn a_ping_is_answered_in_both_families() {
                 Protocol::Icmp
             }
         };
-        host.say(peer, stack, protocol, &bytes);
-        let heard = host.hear();
-        assert_eq!(heard.len(), 3, "fragments, since it is larger than the MTU");
-        assert_eq!(heard.iter().map(|s| s.payload.len()).sum::<usize>(), bytes.len());
-        assert!(heard.iter().all(|s| s.target == peer && s.fragment.is_some()));
+        host.send(peer, stack, protocol, &bytes);
+        let received = host.receive();
+        assert_eq!(received.len(), 3, "fragments, since it is larger than the MTU");
+        assert_eq!(received.iter().map(|s| s.payload.len()).sum::<usize>(), bytes.len());
+        assert!(received.iter().all(|s| s.target == peer && s.fragment.is_some()));
     }
 }
 
@@ -94,7 +94,7 @@ fn an_error_about_our_syn_ends_the_attempt() {
             let ends = ends.filter(|_| soft || cause.is_hard());
             let mut host = Host::introduced(Config { soft_errors_end_opening, ..config(1) });
             let conn = host.stack.connect(host.now, (pair.1, 80).into(), None).unwrap();
-            let syn = host.hear().remove(0);
+            let syn = host.receive().remove(0);
             complain(&mut host, pair, cause, &syn.packet);
             let event = host.stack.poll_event().map(|e| (e.conn, e.kind));
             let expected = ends.map(|why| (conn, EventKind::Closed(CloseReason::Unreachable(why))));
@@ -109,7 +109,7 @@ fn forged_errors_are_ignored() {
     for pair in PAIRS {
         let mut host = Host::introduced(config(1));
         host.stack.connect(host.now, (pair.1, 80).into(), Some(5000)).unwrap();
-        let syn = host.hear().remove(0);
+        let syn = host.receive().remove(0);
         let start = syn.packet.len() - syn.payload.len();
         // Another sequence number; another port; too few bytes of the packet.
         let mut other_seq = syn.packet.clone();
@@ -130,7 +130,7 @@ fn an_established_connection_survives_a_hard_error() {
         let mut host = Host::introduced(config(1));
         let conn = host.connect(pair, 1200);
         host.stack.send(host.now, conn, b"hello").unwrap();
-        let data = host.hear().pop().unwrap();
+        let data = host.receive().pop().unwrap();
         complain(&mut host, pair, Cause::Port, &data.packet);
         assert_eq!(host.stack.poll_event(), None);
         // If no other answer arrives, the error becomes the reason of the timeout.
@@ -140,7 +140,7 @@ fn an_established_connection_survives_a_hard_error() {
         {
             host.now = next;
             host.stack.handle_timeout(host.now);
-            host.hear();
+            host.receive();
         }
         let event = host.stack.poll_event().map(|e| (e.conn, e.kind));
         let why = CloseReason::Unreachable(Unreachable::Port);
@@ -157,15 +157,15 @@ fn a_datagram_for_no_socket_is_answered_at_a_bounded_rate() {
         datagram.emit(peer, stack, &mut bytes);
         let mut answers = Vec::new();
         for _ in 0..10 {
-            host.say(peer, stack, Protocol::Udp, &bytes);
-            answers.extend(host.hear().iter().filter_map(error));
+            host.send(peer, stack, Protocol::Udp, &bytes);
+            answers.extend(host.receive().iter().filter_map(error));
         }
         assert_eq!(answers.len(), 3);
         assert_eq!(answers[0].0, Cause::Port);
         assert!(answers[0].1.ends_with(b"anyone?"));
         host.now += Span::from_secs(1);
-        host.say(peer, stack, Protocol::Udp, &bytes);
-        assert_eq!(host.hear().iter().filter_map(error).count(), 1);
+        host.send(peer, stack, Protocol::Udp, &bytes);
+        assert_eq!(host.receive().iter().filter_map(error).count(), 1);
         assert_eq!(host.stack.counters().icmp_suppressed, 7);
     }
 }
@@ -174,9 +174,9 @@ fn a_datagram_for_no_socket_is_answered_at_a_bounded_rate() {
 fn an_unknown_protocol_is_refused() {
     for (stack, peer) in PAIRS {
         let mut host = Host::introduced(config(1));
-        host.say(peer, stack, Protocol::Other(132), b"sctp?");
-        let heard = host.hear();
-        assert_eq!(heard.iter().filter_map(error).map(|e| e.0).collect::<Vec<_>>(), [Cause::Protocol]);
+        host.send(peer, stack, Protocol::Other(132), b"sctp?");
+        let received = host.receive();
+        assert_eq!(received.iter().filter_map(error).map(|e| e.0).collect::<Vec<_>>(), [Cause::Protocol]);
     }
 }
 

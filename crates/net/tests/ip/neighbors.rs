@@ -29,15 +29,15 @@ fn a_request_is_repeated_by_the_clock_and_its_failure_reaches_the_waiting_connec
     for (_, peer) in PAIRS {
         let mut host = Host::new(config(1));
         let conn = host.stack.connect(host.now, (peer, 80).into(), None).unwrap();
-        let mut asked = Vec::new();
+        let mut requested = Vec::new();
         for ms in [0, 250, 1000, 1000] {
             host.now += Span::from_millis(ms);
             host.stack.handle_timeout(host.now);
             let frames = host.frames();
             let question = |f: &Vec<u8>| f[12..14] == [8, 6] || f[20] == 58;
-            asked.push(frames.iter().filter(|f| question(f)).count());
+            requested.push(frames.iter().filter(|f| question(f)).count());
         }
-        assert_eq!(asked, [1, 1, 1, 0], "{peer}");
+        assert_eq!(requested, [1, 1, 1, 0], "{peer}");
         let event = host.stack.poll_event().unwrap();
         assert_eq!(
             (event.conn, event.kind),
@@ -72,9 +72,9 @@ fn a_waiting_connection_continues_as_soon_as_the_reply_arrives() {
         } else {
             host.discover(PEER6, STACK6, &advertisement(MAC, true, true));
         }
-        let heard = host.hear();
-        assert_eq!(heard.len(), 1);
-        assert_eq!((heard[0].mac, heard[0].source, heard[0].target), (MAC, stack, peer));
+        let received = host.receive();
+        assert_eq!(received.len(), 1);
+        assert_eq!((received[0].mac, received[0].source, received[0].target), (MAC, stack, peer));
     }
 }
 
@@ -83,12 +83,12 @@ fn a_solicitation_is_answered_and_its_sender_cached() {
     let mut host = Host::new(config(1));
     let question = Message::NeighborSolicitation { target: STACK6, source: Some(MAC) };
     host.discover(PEER6, ipv6::solicited_node(STACK6), &question);
-    let heard = host.discoveries();
-    assert_eq!(heard.len(), 1);
-    assert_eq!((heard[0].0, heard[0].1), (STACK6.into(), PEER6.into()));
-    assert!(heard[0].2.contains("solicited: true"));
+    let received = host.discoveries();
+    assert_eq!(received.len(), 1);
+    assert_eq!((received[0].0, received[0].1), (STACK6.into(), PEER6.into()));
+    assert!(received[0].2.contains("solicited: true"));
     host.stack.connect(host.now, (PEER6, 80).into(), None).unwrap();
-    assert_eq!(host.hear().len(), 1, "no request is needed");
+    assert_eq!(host.receive().len(), 1, "no request is needed");
 }
 
 #[test]
@@ -134,10 +134,10 @@ fn an_unsolicited_advertisement_is_verified_before_it_is_accepted() {
         let mut host = Host::introduced(config(1));
         host.discover(PEER6, ipv6::ALL_NODES, &advertisement([6; 6], false, replaces));
         host.stack.connect(host.now, (PEER6, 80).into(), None).unwrap();
-        let heard = host.hear();
-        assert!(heard.iter().any(|s| s.mac == MAC), "the old address is still in use");
+        let received = host.receive();
+        assert!(received.iter().any(|s| s.mac == MAC), "the old address is still in use");
         assert!(
-            heard.iter().any(|s| s.mac == ipv6::multicast_mac(ipv6::solicited_node(PEER6))),
+            received.iter().any(|s| s.mac == ipv6::multicast_mac(ipv6::solicited_node(PEER6))),
             "and asked for"
         );
     }

@@ -99,7 +99,7 @@ fn in_flight(pair: (std::net::IpAddr, std::net::IpAddr)) -> (Host, ConnId, Sent)
     let mut host = Host::introduced(config(1));
     let conn = host.connect(pair, 1460);
     host.stack.send(host.now, conn, &[9; 2000]).unwrap();
-    let sent = host.hear();
+    let sent = host.receive();
     let large = sent.into_iter().find(|s| s.packet.len() == 1500).expect("a full packet");
     (host, conn, large)
 }
@@ -110,7 +110,7 @@ fn a_packet_too_big_error_retransmits_the_segment_in_smaller_ones() {
         let (mut host, conn, large) = in_flight(pair);
         let cwnd = host.stack.flow(conn).unwrap().cwnd;
         crate::icmp::complain(&mut host, pair, Cause::TooBig { mtu: 1300 }, &large.packet);
-        let again = host.hear();
+        let again = host.receive();
         assert!(!again.is_empty() && again.iter().all(|s| s.packet.len() <= 1300), "{again:?}");
         assert_eq!(host.stack.flow(conn).unwrap().cwnd, cwnd, "not a congestion signal");
         let resent: usize = again.iter().map(|s| s.payload.len() - 20).sum();
@@ -122,7 +122,7 @@ fn a_packet_too_big_error_retransmits_the_segment_in_smaller_ones() {
 fn an_error_without_an_mtu_is_accepted() {
     let (mut host, _, large) = in_flight(PAIRS[0]);
     crate::icmp::complain(&mut host, PAIRS[0], Cause::TooBig { mtu: 0 }, &large.packet);
-    let again = host.hear();
+    let again = host.receive();
     assert_eq!(again.iter().map(|s| s.packet.len()).max(), Some(1492));
 }
 
@@ -144,7 +144,7 @@ fn forged_errors_shrink_no_segment() {
         }
         // Smaller than any path: IPv6 ignores it, IPv4 stops at its minimum.
         crate::icmp::complain(&mut host, pair, Cause::TooBig { mtu: 68 }, &large.packet);
-        let again = host.hear();
+        let again = host.receive();
         let smallest = again.iter().map(|s| s.packet.len()).max();
         assert_eq!(smallest, if pair.0.is_ipv4() { Some(552) } else { None });
     }

@@ -31,7 +31,7 @@ fn advertise(host: &mut Host) {
     let prefix =
         Prefix { addr: NET, len: 64, on_link: true, autonomous: true, valid_s: 9000, preferred_s: 9000 };
     prefix.emit(&mut options);
-    let said = RouterAdvertisement {
+    let message = RouterAdvertisement {
         hops: 64,
         lifetime_s: 1800,
         reachable_ms: 0,
@@ -46,7 +46,7 @@ fn advertise(host: &mut Host) {
     host.discover(
         ROUTER,
         ipv6::ALL_NODES,
-        &Message::RouterAdvertisement(RouterAdvertisement { options: &with_mac, ..said }),
+        &Message::RouterAdvertisement(RouterAdvertisement { options: &with_mac, ..message }),
     );
 }
 
@@ -58,10 +58,10 @@ fn addrs(host: &Host) -> Vec<IpAddr> {
 fn an_address_is_asked_for_before_it_is_used() {
     let mut host = Host::new(automatic());
     host.stack.handle_timeout(host.now);
-    let heard = host.discoveries();
-    assert_eq!(heard.len(), 2, "{heard:?}");
-    assert!(heard[0].0.is_unspecified() && heard[0].2.contains("NeighborSolicitation"));
-    assert!(heard[1].2.contains("RouterSolicitation"));
+    let received = host.discoveries();
+    assert_eq!(received.len(), 2, "{received:?}");
+    assert!(received[0].0.is_unspecified() && received[0].2.contains("NeighborSolicitation"));
+    assert!(received[1].2.contains("RouterSolicitation"));
     assert_eq!(addrs(&host), [] as [IpAddr; 0]);
     host.pass(Span::from_secs(1));
     assert_eq!(addrs(&host), [LINK_LOCAL.parse::<IpAddr>().unwrap()]);
@@ -70,8 +70,8 @@ fn an_address_is_asked_for_before_it_is_used() {
 #[test]
 fn routers_are_solicited_three_times() {
     let mut host = Host::new(automatic());
-    let heard = host.pass(Span::from_secs(60));
-    let to_routers = heard.iter().filter(|s| s.target == IpAddr::V6(ipv6::ALL_ROUTERS)).count();
+    let received = host.pass(Span::from_secs(60));
+    let to_routers = received.iter().filter(|s| s.target == IpAddr::V6(ipv6::ALL_ROUTERS)).count();
     assert_eq!(to_routers, 3);
 }
 
@@ -85,8 +85,8 @@ fn an_advertisement_yields_an_address_and_a_default_route() {
     host.pass(Span::from_secs(2));
     assert_eq!(addrs(&host).last(), Some(&GLOBAL.parse::<IpAddr>().unwrap()));
     host.stack.connect(host.now, far, None).unwrap();
-    let heard = host.hear();
-    let syn = &heard[0];
+    let received = host.receive();
+    let syn = &received[0];
     assert_eq!((syn.mac, syn.source, syn.target), (MAC, GLOBAL.parse().unwrap(), FAR.into()));
 }
 
@@ -97,8 +97,8 @@ fn a_connection_waits_until_its_address_is_checked() {
     host.stack.connect(host.now, (FAR, 80).into(), None).unwrap();
     let early = host.pass(Span::from_millis(900));
     assert!(early.iter().all(|s| s.source.is_unspecified()), "{early:?}");
-    let heard = host.pass(Span::from_millis(200));
-    assert!(heard.iter().any(|s| s.target == IpAddr::V6(FAR)));
+    let received = host.pass(Span::from_millis(200));
+    assert!(received.iter().any(|s| s.target == IpAddr::V6(FAR)));
 }
 
 #[test]
@@ -106,15 +106,15 @@ fn an_address_in_use_elsewhere_is_not_assigned() {
     let mut host = Host::new(automatic());
     host.stack.handle_timeout(host.now);
     host.frames();
-    let taken: Ipv6Addr = LINK_LOCAL.parse().unwrap();
+    let accepted: Ipv6Addr = LINK_LOCAL.parse().unwrap();
     let answer = NeighborAdvertisement {
-        target: taken,
+        target: accepted,
         mac: Some(MAC),
         router: false,
         solicited: false,
         replaces: true,
     };
-    host.discover(taken, ipv6::ALL_NODES, &Message::NeighborAdvertisement(answer));
+    host.discover(accepted, ipv6::ALL_NODES, &Message::NeighborAdvertisement(answer));
     host.pass(Span::from_secs(10));
     assert_eq!(addrs(&host), [] as [IpAddr; 0]);
     assert_eq!(host.stack.counters().duplicate_addresses, 1);
@@ -125,8 +125,8 @@ fn a_simultaneous_claim_of_our_address_makes_us_try_another() {
     let ipv6 = Ipv6 { slaac: false, ..Ipv6::default() };
     let mut host = Host::new(Config { ipv6: Some(ipv6), ..config(1) });
     host.stack.handle_timeout(host.now);
-    let heard = host.hear();
-    let probe = heard.iter().find(|s| s.protocol == Protocol::Icmpv6 && s.payload[0] == 135).unwrap();
+    let received = host.receive();
+    let probe = received.iter().find(|s| s.protocol == Protocol::Icmpv6 && s.payload[0] == 135).unwrap();
     let wanted = Ipv6Addr::from(<[u8; 16]>::try_from(&probe.payload[8..24]).unwrap());
     let question = Message::NeighborSolicitation { target: wanted, source: None };
     host.discover(Ipv6Addr::UNSPECIFIED, ipv6::solicited_node(wanted), &question);
@@ -142,10 +142,10 @@ fn our_address_is_defended() {
     let ours: Ipv6Addr = LINK_LOCAL.parse().unwrap();
     let question = Message::NeighborSolicitation { target: ours, source: None };
     host.discover(Ipv6Addr::UNSPECIFIED, ipv6::solicited_node(ours), &question);
-    let heard = host.discoveries();
-    assert_eq!(heard.len(), 1);
-    assert_eq!((heard[0].0, heard[0].1), (ours.into(), ipv6::ALL_NODES.into()));
-    assert!(heard[0].2.contains("solicited: false"));
+    let received = host.discoveries();
+    assert_eq!(received.len(), 1);
+    assert_eq!((received[0].0, received[0].1), (ours.into(), ipv6::ALL_NODES.into()));
+    assert!(received[0].2.contains("solicited: false"));
 }
 
 #[test]
@@ -175,22 +175,22 @@ fn redirects_are_followed_only_from_the_router() {
     advertise(&mut host);
     host.pass(Span::from_secs(2));
     let ours: Ipv6Addr = GLOBAL.parse().unwrap();
-    let said = Message::Redirect { target: BETTER, destination: FAR, mac: Some(BETTER_MAC) };
+    let message = Message::Redirect { target: BETTER, destination: FAR, mac: Some(BETTER_MAC) };
     let to = |host: &mut Host| {
         host.stack.connect(host.now, (FAR, 80).into(), None).unwrap();
-        host.hear()[0].mac
+        host.receive()[0].mac
     };
-    host.discover(BETTER, ours, &said);
+    host.discover(BETTER, ours, &message);
     assert_eq!(to(&mut host), MAC);
-    host.discover(ROUTER, ours, &said);
+    host.discover(ROUTER, ours, &message);
     assert_eq!(to(&mut host), BETTER_MAC);
     let counters = host.stack.counters();
     assert_eq!((counters.redirects, counters.redirects_ignored), (1, 1));
 }
 
-/// Reports in `heard`: source, record type and group.
-fn reports(heard: &[crate::host::Sent]) -> Vec<(IpAddr, u8, Ipv6Addr)> {
-    let reports = heard.iter().filter(|s| s.payload.first() == Some(&143));
+/// Reports in `received`: source, record type and group.
+fn reports(received: &[crate::host::Sent]) -> Vec<(IpAddr, u8, Ipv6Addr)> {
+    let reports = received.iter().filter(|s| s.payload.first() == Some(&143));
     reports
         .map(|s| {
             assert_eq!((s.target, s.hops), (wire::mld::REPORTS.into(), 1));
@@ -208,14 +208,14 @@ fn groups_of_our_addresses_are_reported_on_joining_and_on_query() {
     let group = ipv6::solicited_node(LINK_LOCAL.parse().unwrap());
     host.stack.handle_timeout(host.now);
     let (unspecified, ours) = (Ipv6Addr::UNSPECIFIED.into(), LINK_LOCAL.parse().unwrap());
-    assert_eq!(reports(&host.hear()), [(unspecified, 4, group)], "before duplicate address detection");
-    let heard = reports(&host.pass(Span::from_secs(5)));
-    assert_eq!(heard.last(), Some(&(ours, 2, group)), "with a source once there is one");
+    assert_eq!(reports(&host.receive()), [(unspecified, 4, group)], "before duplicate address detection");
+    let received = reports(&host.pass(Span::from_secs(5)));
+    assert_eq!(received.last(), Some(&(ours, 2, group)), "with a source once there is one");
     let mut query = vec![130, 0, 0, 0, 0x27, 0x10, 0, 0];
     query.extend([0; 16]);
     query.extend([2, 125, 0, 0]);
     wire::icmpv6::finish_checksum(&mut query, ROUTER, ipv6::ALL_NODES);
-    let ask = |host: &mut Host, hops: u8| {
+    let request = |host: &mut Host, hops: u8| {
         let mut frame = crate::host::frame(
             ROUTER.into(),
             ipv6::ALL_NODES.into(),
@@ -226,6 +226,6 @@ fn groups_of_our_addresses_are_reported_on_joining_and_on_query() {
         host.raw(&frame);
         reports(&host.pass(Span::from_secs(10)))
     };
-    assert_eq!(ask(&mut host, 1), [(ours, 2, group)]);
-    assert_eq!(ask(&mut host, 64), [], "from beyond this link");
+    assert_eq!(request(&mut host, 1), [(ours, 2, group)]);
+    assert_eq!(request(&mut host, 64), [], "from beyond this link");
 }

@@ -61,7 +61,7 @@ fn the_urgent_datagram_is_read_first_and_replaces_another() {
             UdpOptions { capacity: 3, classifier: Some(classifier.clone()), ..UdpOptions::default() };
         let id = host.stack.bind_udp(53, options).unwrap();
         for level in [5, 7, 3, 0, 7] {
-            host.say(peer, stack, Protocol::Udp, &datagram(peer, stack, &[level]));
+            host.send(peer, stack, Protocol::Udp, &datagram(peer, stack, &[level]));
         }
         assert_eq!(read(&mut host, id), [[0], [3], [5]]);
         assert_eq!(host.stack.counters().udp_full, 2);
@@ -87,10 +87,10 @@ fn a_wrong_checksum_is_dropped_and_a_missing_one_is_accepted_over_ipv4() {
         let id = host.stack.bind_udp(53, UdpOptions::default()).unwrap();
         let mut bytes = datagram(peer, stack, b"x");
         bytes[7] ^= 1;
-        host.say(peer, stack, Protocol::Udp, &bytes);
+        host.send(peer, stack, Protocol::Udp, &bytes);
         assert_eq!(read(&mut host, id), [[0; 0]; 0]);
         bytes[6..8].fill(0);
-        host.say(peer, stack, Protocol::Udp, &bytes);
+        host.send(peer, stack, Protocol::Udp, &bytes);
         assert_eq!(read(&mut host, id).len(), usize::from(stack.is_ipv4()));
     }
 }
@@ -134,7 +134,7 @@ fn an_error_about_a_datagram_reaches_its_socket() {
         let id = host.stack.bind_udp(53, UdpOptions::default()).unwrap();
         let remote = SocketAddr::new(pair.1, 7);
         host.stack.send_to(host.now, id, remote, b"x").unwrap();
-        let sent = host.hear().remove(0);
+        let sent = host.receive().remove(0);
         crate::icmp::complain(&mut host, pair, icmp::Cause::Port, &sent.packet);
         assert_eq!(host.stack.take_udp_error(id), Some((remote, icmp::Cause::Port)));
         assert_eq!(host.stack.take_udp_error(id), None);
@@ -169,7 +169,7 @@ fn a_datagram_and_each_fragment_have_the_requested_hop_limit() {
                 let path = UdpPath { id, local: peer, remote: (peer, 7).into() };
                 let options = SendOptions { hops, ..SendOptions::default() };
                 host.stack.answer(&path, &options, &vec![0; len]).unwrap();
-                let sent: Vec<_> = host.hear().iter().map(|sent| sent.hops).collect();
+                let sent: Vec<_> = host.receive().iter().map(|sent| sent.hops).collect();
                 assert_eq!(sent, vec![expected; len.div_ceil(1480)], "{len} bytes");
             }
         }

@@ -81,7 +81,7 @@ pub struct Ip {
     pub dscp: Option<u8>,
     pub ttl: Option<u8>,
     /// Fragment: only bytes `.0` to `.1` of the IP payload, and the more-fragments flag.
-    pub piece: Option<(usize, Option<usize>, bool)>,
+    pub fragment: Option<(usize, Option<usize>, bool)>,
     /// True if the transport checksum is wrong.
     pub damaged: bool,
 }
@@ -189,7 +189,7 @@ impl fmt::Display for Packet {
         let ecn = self.ip.ecn.filter(|ecn| *ecn != 0).map(|ecn| ECN[usize::from(ecn)].0.to_owned());
         words.extend(ecn);
         words.extend(self.ip.dscp.filter(|dscp| *dscp != 0).map(|dscp| format!("dscp {dscp}")));
-        if let Some((from, to, more)) = self.ip.piece {
+        if let Some((from, to, more)) = self.ip.fragment {
             let to = to.map_or(String::new(), |to| to.to_string());
             words.push(format!("frag {from}:{to}{}", if more { "+" } else { "" }));
         }

@@ -39,7 +39,7 @@ pub struct Stream {
     read: u32,
     written: u32,
     /// True if the error was reported.
-    told: bool,
+    reported: bool,
     /// True if SO_LINGER is on with time 0: closing sends a reset.
     pub(super) abrupt: bool,
 }
@@ -206,11 +206,11 @@ impl Runner {
             self.stack.connect(self.now, target, Some(port)).map(|id| (id, 0))
         };
         match connected {
-            Ok((id, taken)) => {
+            Ok((id, accepted)) => {
                 self.sockets.open.insert(fd, Socket::Stream(id));
-                self.sockets.streams.insert(id, Stream { written: taken as u32, ..Stream::default() });
+                self.sockets.streams.insert(id, Stream { written: accepted as u32, ..Stream::default() });
                 self.sockets.latest = Some(id);
-                Ok(if fast { Ok(taken as i64) } else { Err("EINPROGRESS") })
+                Ok(if fast { Ok(accepted as i64) } else { Err("EINPROGRESS") })
             }
             Err(ConnectError::NoRoute) => Ok(Err("ENETUNREACH")),
             Err(ConnectError::TooMany) => Ok(Err("EMFILE")),
@@ -238,9 +238,9 @@ impl Runner {
         let now = self.now;
         match self.stack.send(now, id, &data) {
             Ok(0) if len > 0 => Ok(Err("EAGAIN")),
-            Ok(taken) => {
-                self.sockets.streams.entry(id).or_default().written += taken as u32;
-                Ok(Ok(taken as i64))
+            Ok(accepted) => {
+                self.sockets.streams.entry(id).or_default().written += accepted as u32;
+                Ok(Ok(accepted as i64))
             }
             Err(_) => Ok(Err("EPIPE")),
         }
@@ -250,19 +250,19 @@ impl Runner {
         let len = number(call, 2)? as usize;
         let Some((id, _)) = self.stream_of(call)? else { return Ok(Err("ENOTCONN")) };
         let unread = self.stack.received(id);
-        let taken = unread.len().min(len);
+        let accepted = unread.len().min(len);
         let stream = self.sockets.streams.entry(id).or_default();
-        if taken > 0 {
-            if unread[..taken] != bytes(stream.read, taken as u32) {
+        if accepted > 0 {
+            if unread[..accepted] != bytes(stream.read, accepted as u32) {
                 return Err(Failure::new("the bytes read are not those that the peer sent there"));
             }
-            stream.read += taken as u32;
-            self.stack.consume(self.now, id, taken);
-            return Ok(Ok(taken as i64));
+            stream.read += accepted as u32;
+            self.stack.consume(self.now, id, accepted);
+            return Ok(Ok(accepted as i64));
         }
         match stream.closed {
-            Some(reason) if !stream.told && errno(reason).is_some() => {
-                stream.told = true;
+            Some(reason) if !stream.reported && errno(reason).is_some() => {
+                stream.reported = true;
                 Ok(Err(errno(reason).unwrap_or_default()))
             }
             None if !stream.peer_closed => Ok(Err("EAGAIN")),

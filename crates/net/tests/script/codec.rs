@@ -57,12 +57,12 @@ fn ip_packet(v6: bool, from: From, packet: &Packet, payload: &[u8]) -> Vec<u8> {
     let ident =
         body.iter().take(8).fold(7u16, |sum, byte| sum.wrapping_mul(31).wrapping_add(u16::from(*byte)));
     let total = body.len();
-    let (start, piece, more) = match packet.ip.piece {
+    let (start, fragment, more) = match packet.ip.fragment {
         Some((start, end, more)) => (start, &body[start..end.unwrap_or(total)], more),
         None => (0, &body[..], false),
     };
-    let fragment = packet.ip.piece.is_some();
-    ip_header(v6, &packet.ip, protocol, fragment.then_some((start, more, ident)), &source, &target, piece)
+    let is_fragment = packet.ip.fragment.is_some();
+    ip_header(v6, &packet.ip, protocol, is_fragment.then_some((start, more, ident)), &source, &target, fragment)
 }
 
 fn ip_header(

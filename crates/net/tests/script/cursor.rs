@@ -70,9 +70,9 @@ impl<'a> Cursor<'a> {
     pub fn take_while(&mut self, wanted: impl Fn(char) -> bool) -> &'a str {
         self.spaces();
         let end = self.rest.find(|c| !wanted(c)).unwrap_or(self.rest.len());
-        let (taken, rest) = self.rest.split_at(end);
+        let (accepted, rest) = self.rest.split_at(end);
         self.rest = rest;
-        taken
+        accepted
     }
 
     /// True if a digit is at the position.

@@ -66,7 +66,7 @@ impl Flow {
     }
 
     /// Translates a packet of the stack from the wire to the script, which expects `wanted`.
-    pub fn hears(&mut self, packet: &Packet, wanted: Option<&Tcp>) -> Packet {
+    pub fn accepts(&mut self, packet: &Packet, wanted: Option<&Tcp>) -> Packet {
         let mut packet = packet.clone();
         let Body::Tcp(tcp) = &mut packet.body else { return packet };
         if tcp.has(SYN) && (self.local.is_none() || self.anew) {

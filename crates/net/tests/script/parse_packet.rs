@@ -54,7 +54,7 @@ fn prefixes(text: &str, ip: &mut Ip) -> Parsed<()> {
             let from = c.number("the first byte, a multiple of 8")?;
             c.expect(":")?;
             let to = if c.at_digit() { Some(c.number("the end")?) } else { None };
-            ip.piece = Some((from, to, c.eat("+")));
+            ip.fragment = Some((from, to, c.eat("+")));
         } else if let Some((_, ecn)) = ECN.iter().find(|(name, _)| *name == part) {
             ip.ecn = Some(*ecn);
         } else {

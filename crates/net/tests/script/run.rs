@@ -214,7 +214,7 @@ impl Runner {
         let (local, peer) = sent.packet.ports.unwrap_or((PORTS.1, PORTS.0));
         let wanted =
             wanted.and_then(|packet| if let Body::Tcp(tcp) = &packet.body { Some(tcp) } else { None });
-        let mut packet = self.flows.entry((peer, local)).or_default().hears(&sent.packet, wanted);
+        let mut packet = self.flows.entry((peer, local)).or_default().accepts(&sent.packet, wanted);
         packet.ports = packet.ports.filter(|ports| *ports != (PORTS.1, PORTS.0));
         if let Some(cookie) = packet.cookie().filter(|cookie| !cookie.is_empty()) {
             self.cookie = cookie.to_vec();
@@ -237,7 +237,7 @@ impl Runner {
             Body::Udp { len } => bytes(0, *len as u32),
             Body::Icmp(icmp) => bytes(0, icmp.len.unwrap_or(0) as u32),
         };
-        if let Some((from, to, _)) = packet.ip.piece
+        if let Some((from, to, _)) = packet.ip.fragment
             && to.is_some_and(|to| to < from || to > 60_000)
         {
             return Err(Failure::new("a fragment ends after it starts"));

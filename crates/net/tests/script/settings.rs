@@ -75,7 +75,7 @@ pub fn settings(script: &Script) -> Result<Settings, String> {
     let mut settings = Settings { config, v6: false, tolerance: Span::ZERO, batch: false };
     for (line, name, value) in &script.options {
         let fail = |why: String| format!("{}:{line}: {why}", script.path);
-        let taken = match name.as_str() {
+        let accepted = match name.as_str() {
             "ip_version" => match value.as_str() {
                 "ipv4" => Some(()),
                 "ipv6" => {
@@ -99,7 +99,7 @@ pub fn settings(script: &Script) -> Result<Settings, String> {
                 }
             },
         };
-        taken.ok_or_else(|| fail(format!("{name} cannot be {value:?}")))?;
+        accepted.ok_or_else(|| fail(format!("{name} cannot be {value:?}")))?;
     }
     Ok(settings)
 }

@@ -73,12 +73,12 @@ pub fn all() -> Vec<Trial> {
     let mut trials: Vec<_> = refused
         .into_iter()
         .map(|(name, text, why)| {
-            Trial::test(format!("runner refuses {name}"), move || told(play("t.pkt", text), &[why]))
+            Trial::test(format!("runner refuses {name}"), move || reported(play("t.pkt", text), &[why]))
         })
         .collect();
     trials.extend(noticed.into_iter().map(|(name, rest, whys)| {
         Trial::test(format!("runner notices {name}"), move || {
-            told(play("t.pkt", &(OPEN.to_owned() + rest)), whys)
+            reported(play("t.pkt", &(OPEN.to_owned() + rest)), whys)
         })
     }));
     trials.push(Trial::test("runner plays a script that holds", || play("t.pkt", OPEN).map_err(Into::into)));
@@ -86,10 +86,10 @@ pub fn all() -> Vec<Trial> {
 }
 
 /// Checks that `outcome` is an error that contains each of `whys`.
-fn told(outcome: Result<(), String>, whys: &[&str]) -> Result<(), Failed> {
-    let Err(said) = outcome else { return Err("it passes".into()) };
-    match whys.iter().find(|why| !said.contains(**why)) {
+fn reported(outcome: Result<(), String>, whys: &[&str]) -> Result<(), Failed> {
+    let Err(message) = outcome else { return Err("it passes".into()) };
+    match whys.iter().find(|why| !message.contains(**why)) {
         None => Ok(()),
-        Some(why) => Err(format!("{why:?} is not in: {said}").into()),
+        Some(why) => Err(format!("{why:?} is not in: {message}").into()),
     }
 }

@@ -28,7 +28,7 @@ fn levels(events: &[Event]) -> Vec<u8> {
 fn send(peer: &mut Peer, payload: &[u8]) {
     let s = peer.data(0, payload);
     peer.seq += payload.len() as u32;
-    peer.say(s);
+    peer.exchange(s);
 }
 
 //~ mechanisms: M3: the classifier nearest to the connection decides: connection, listener, stack, driver
@@ -163,9 +163,9 @@ fn dropped_segment_counts_as_lost() {
     let (mut peer, conn) = Peer::established();
     peer.stack.set_classifier(conn, Some(Arc::new(|_: &mut FlowContext<'_>| Verdict::Drop)));
     let s = peer.data(0, b"again");
-    assert_eq!(peer.say(s.clone()), []);
+    assert_eq!(peer.exchange(s.clone()), []);
     peer.stack.set_classifier(conn, None);
-    assert_eq!(peer.say(s)[0].ack, peer.seq + 5);
+    assert_eq!(peer.exchange(s)[0].ack, peer.seq + 5);
     assert_eq!(peer.stack.received(conn), b"again");
     assert_eq!(peer.stack.counters().classifier_drops, 1);
 }
@@ -179,7 +179,7 @@ fn most_urgent_of_released_segments_labels_the_event() {
     peer.stack.set_classifier(conn, Some(by_digit));
     for (offset, text) in [(2, b"1b"), (4, b"6c"), (0, b"5a")] {
         let s = peer.data(offset, text);
-        peer.say(s);
+        peer.exchange(s);
     }
     assert_eq!(levels(&peer.events), [1]);
     assert_eq!(peer.stack.received(conn), b"5a1b6c");
@@ -240,16 +240,16 @@ fn classifier_reads_the_loss_of_a_lossy_flow() {
     let seen = watch(&mut peer, conn);
     send(&mut peer, b"before");
     peer.stack.send(peer.now, conn, &[7; 8000]).unwrap();
-    let segments = peer.hear();
+    let segments = peer.receive();
     assert_eq!(segments.len(), 8);
     peer.pass(Span::from_micros(800));
     // The first segment arrives, the second is lost, the others are out of order.
     peer.ack += 1000;
-    (0..4).for_each(|_| drop(peer.say(peer.seg(Flags::ACK))));
+    (0..4).for_each(|_| drop(peer.exchange(peer.seg(Flags::ACK))));
     assert_eq!(peer.stack.counters().retransmissions, 1);
     send(&mut peer, b"lost");
     peer.ack += 7000;
-    peer.say(peer.seg(Flags::ACK));
+    peer.exchange(peer.seg(Flags::ACK));
     send(&mut peer, b"repaired");
 
     let seen = seen.lock().unwrap();
@@ -340,9 +340,9 @@ proptest! {
         while peer.stack.received(conn).len() < stream.len() {
             let (from, end) = segments[dice.below(segments.len() as u64) as usize];
             let s = Seg { seq: base + from as u32, ..peer.data(0, &stream[from..end]) };
-            peer.tell(&s);
+            peer.inject(&s);
             if dice.percent(10) {
-                peer.hear();
+                peer.receive();
             }
         }
         prop_assert_eq!(peer.stack.received(conn), &stream[..]);

@@ -26,7 +26,7 @@ pub const STATES: [&str; 8] = [
 pub fn in_state(n: usize) -> (Peer, Option<ConnId>) {
     if n == 0 {
         let mut peer = Peer::new(config(1));
-        let answer = peer.say(peer.seg(Flags::SYN));
+        let answer = peer.exchange(peer.seg(Flags::SYN));
         peer.seq += 1;
         peer.ack = answer[0].seq + 1;
         return (peer, None);
@@ -35,16 +35,16 @@ pub fn in_state(n: usize) -> (Peer, Option<ConnId>) {
     let fin = |peer: &mut Peer| {
         let fin = peer.seg(Flags::FIN | Flags::ACK);
         peer.seq += 1;
-        peer.say(fin)
+        peer.exchange(fin)
     };
     let close = |peer: &mut Peer| {
         peer.stack.close(peer.now, conn);
-        assert!(peer.hear()[0].flags.contains(Flags::FIN));
+        assert!(peer.receive()[0].flags.contains(Flags::FIN));
         peer.ack += 1;
     };
     let ack = |peer: &mut Peer| {
         let ack = peer.seg(Flags::ACK);
-        peer.say(ack);
+        peer.exchange(ack);
     };
     match STATES[n] {
         "ESTABLISHED" => {}
@@ -84,40 +84,40 @@ fn every_reset_is_counted_as_sent_or_received() {
         let c = peer.stack.counters();
         (c.resets, c.resets_received, c.refusals)
     };
-    let resets = |heard: &[Seg]| heard.iter().filter(|s| s.flags.contains(Flags::RST)).count() as u64;
+    let resets = |received: &[Seg]| received.iter().filter(|s| s.flags.contains(Flags::RST)).count() as u64;
     for (n, name) in STATES.iter().enumerate() {
         let (mut peer, _) = in_state(n);
-        peer.say(peer.seg(Flags::RST));
+        peer.exchange(peer.seg(Flags::RST));
         assert_eq!(counted(&peer), (0, u64::from(*name != "TIME-WAIT"), 0), "reset by the peer in {name}");
         // As many resets as the peer receives.
         let (mut peer, conn) = in_state(n);
         let Some(conn) = conn else { continue };
         peer.stack.abort(peer.now, conn);
-        let heard = resets(&peer.hear());
-        assert_eq!(counted(&peer), (heard, 0, 0), "reset by the application in {name}");
+        let received = resets(&peer.receive());
+        assert_eq!(counted(&peer), (received, 0, 0), "reset by the application in {name}");
         assert_eq!(
-            heard,
+            received,
             u64::from(["ESTABLISHED", "FIN-WAIT-1", "FIN-WAIT-2", "CLOSE-WAIT"].contains(name))
         );
     }
     // Data for an application that has detached.
     let (mut peer, conn) = Peer::established();
     peer.stack.detach(peer.now, conn);
-    peer.hear();
-    let late = peer.say(peer.data(0, b"late"));
+    peer.receive();
+    let late = peer.exchange(peer.data(0, b"late"));
     assert_eq!((resets(&late), counted(&peer)), (1, (1, 0, 0)));
     // No listener; an unknown connection; an ACK that fits no handshake.
     let (mut peer, _) = in_state(0);
     let strange = Seg { ack: peer.ack + 5, ..peer.seg(Flags::ACK) };
     let stray = Seg { from: 999, ..peer.seg(Flags::ACK) };
     let refused = Seg { to: 81, ..peer.seg(Flags::SYN) };
-    let heard: u64 = [strange, stray, refused].map(|s| resets(&peer.say(s))).iter().sum();
-    assert_eq!((heard, counted(&peer)), (3, (0, 0, 3)));
+    let received: u64 = [strange, stray, refused].map(|s| resets(&peer.exchange(s))).iter().sum();
+    assert_eq!((received, counted(&peer)), (3, (0, 0, 3)));
     // A refused connect.
     let mut peer = Peer::new(config(1));
     peer.stack.connect(peer.now, "10.0.0.2:5000".parse().unwrap(), Some(6000)).unwrap();
-    peer.ack = peer.hear()[0].seq + 1;
-    peer.say(Seg { to: 6000, ..peer.seg(Flags::RST | Flags::ACK) });
+    peer.ack = peer.receive()[0].seq + 1;
+    peer.exchange(Seg { to: 6000, ..peer.seg(Flags::RST | Flags::ACK) });
     assert_eq!(counted(&peer), (0, 1, 0));
 }
 
@@ -126,7 +126,7 @@ fn reset_ends_every_state() {
     for (n, name) in STATES.iter().enumerate() {
         let (mut peer, conn) = in_state(n);
         let reset = peer.seg(Flags::RST);
-        assert_eq!(peer.say(reset), [], "{name}: a reset is never answered");
+        assert_eq!(peer.exchange(reset), [], "{name}: a reset is never answered");
         if *name == "TIME-WAIT" {
             assert_eq!((peer.stack.connections(), peer.stack.counters().time_wait_resets), (1, 1));
             continue; // RFC 1337
@@ -156,7 +156,7 @@ fn reset_off_the_expected_sequence_number_is_challenged_in_every_state() {
                 continue; // Back to LISTEN (RFC 9293 §3.10.7.4).
             }
             let blind = Seg { seq: peer.seq + 100, ..peer.seg(flags) };
-            let answer = peer.say(blind);
+            let answer = peer.exchange(blind);
             assert_eq!(peer.stack.connections(), 1, "{name} survives {flags:?}");
             assert_eq!(answer.last().map(|s| s.flags), Some(Flags::ACK), "{name} answers {flags:?}");
         }
@@ -170,7 +170,7 @@ fn fin_is_acknowledged_in_every_state() {
         let closed_already = matches!(*name, "CLOSE-WAIT" | "CLOSING" | "LAST-ACK" | "TIME-WAIT");
         let seq = if closed_already { peer.seq - 1 } else { peer.seq };
         let fin = Seg { seq, ..peer.seg(Flags::FIN | Flags::ACK) };
-        let answer = peer.say(fin);
+        let answer = peer.exchange(fin);
         assert_eq!(answer.last().map(|s| s.ack), Some(seq + 1), "{name}");
     }
 }
@@ -181,13 +181,13 @@ fn half_closed_connection_still_sends_and_receives() {
     let conn = conn.unwrap();
     assert_eq!(peer.kinds().last(), Some(&EventKind::PeerClosed));
     assert_eq!(peer.stack.send(peer.now, conn, b"still"), Ok(5));
-    assert_eq!(peer.hear()[0].payload, b"still");
+    assert_eq!(peer.receive()[0].payload, b"still");
 
     let (mut peer, conn) = in_state(3);
     let conn = conn.unwrap();
     assert!(peer.stack.send(peer.now, conn, b"no").is_err());
     let data = peer.data(0, b"more");
-    peer.say(data);
+    peer.exchange(data);
     assert_eq!(peer.stack.received(conn), b"more");
 }
 
@@ -196,11 +196,11 @@ fn unread_bytes_can_be_read_after_both_sides_closed() {
     let (mut peer, conn) = in_state(3);
     let conn = conn.unwrap();
     let last = Seg { flags: Flags::FIN | Flags::ACK, ..peer.data(0, b"last words") };
-    peer.say(last);
+    peer.exchange(last);
     assert_eq!(peer.closed(), [], "not before all data is read");
     assert_eq!(peer.stack.received(conn), b"last words");
     peer.stack.consume(peer.now, conn, 10);
-    peer.hear();
+    peer.receive();
     assert_eq!(peer.closed(), [CloseReason::Finished]);
 }
 
@@ -211,16 +211,16 @@ fn unread_bytes_can_be_read_after_a_reset_where_that_is_configured() {
         let settings = Config { reads_after_reset: keeps, ..config(1) };
         let (mut peer, conn) = Peer::established_with(settings, Options::NONE);
         let last = peer.data(0, b"last words");
-        peer.say(last);
+        peer.exchange(last);
         peer.seq += 10;
         let reset = peer.seg(Flags::RST | Flags::ACK);
-        peer.say(reset);
+        peer.exchange(reset);
         if keeps {
             assert_eq!(peer.closed(), [], "not before all data is read");
             assert_eq!(peer.stack.received(conn), b"last words");
             assert!(peer.stack.send(peer.now, conn, b"no").is_err());
             peer.stack.consume(peer.now, conn, 10);
-            peer.hear();
+            peer.receive();
         }
         assert_eq!((peer.closed(), peer.stack.connections()), (vec![CloseReason::Reset], 0));
     }
@@ -228,19 +228,19 @@ fn unread_bytes_can_be_read_after_a_reset_where_that_is_configured() {
     let settings = Config { reads_after_reset: true, ..config(1) };
     let (mut peer, _) = Peer::established_with(settings, Options::NONE);
     let last = peer.data(0, b"last words");
-    peer.say(last);
+    peer.exchange(last);
     peer.seq += 10;
     let reset = peer.seg(Flags::RST | Flags::ACK);
-    peer.say(reset);
+    peer.exchange(reset);
     peer.wait();
     assert_eq!((peer.closed(), peer.stack.connections()), (vec![CloseReason::Reset], 0));
     // A local abort closes at once.
     let settings = Config { reads_after_reset: true, ..config(1) };
     let (mut peer, conn) = Peer::established_with(settings, Options::NONE);
     let last = peer.data(0, b"last words");
-    peer.say(last);
+    peer.exchange(last);
     peer.stack.abort(peer.now, conn);
-    peer.hear();
+    peer.receive();
     assert_eq!((peer.closed(), peer.stack.connections()), (vec![CloseReason::Aborted], 0));
 }
 
@@ -248,10 +248,10 @@ fn unread_bytes_can_be_read_after_a_reset_where_that_is_configured() {
 fn early_fin_waits_for_the_missing_data() {
     let (mut peer, conn) = Peer::established();
     let fin = Seg { flags: Flags::FIN | Flags::ACK, ..peer.data(3, b"def") };
-    peer.say(fin);
+    peer.exchange(fin);
     assert!(!peer.kinds().contains(&EventKind::PeerClosed));
     let first = peer.data(0, b"abc");
-    let answer = peer.say(first);
+    let answer = peer.exchange(first);
     assert_eq!((answer[0].ack, peer.stack.received(conn)), (peer.seq + 7, &b"abcdef"[..]));
     assert_eq!(peer.kinds().last(), Some(&EventKind::PeerClosed));
 }
@@ -271,7 +271,7 @@ fn time_wait_ends_by_itself() {
 fn time_wait_is_replaced_by_a_new_connection() {
     let (mut peer, _) = in_state(7);
     let old = Seg { seq: peer.seq - 1, ..peer.seg(Flags::SYN) };
-    assert_ne!(peer.say(old)[0].flags, Flags::SYN | Flags::ACK, "an old SYN does not reopen");
+    assert_ne!(peer.exchange(old)[0].flags, Flags::SYN | Flags::ACK, "an old SYN does not reopen");
     peer.seq += 1000;
     peer.pass(Span::from_millis(1));
     peer.open(Options::NONE);
@@ -285,12 +285,12 @@ fn time_wait_is_replaced_on_a_later_timestamp_even_with_an_older_number() {
     let (mut peer, conn) = Peer::established_with(config(1), stamp(10));
     let fin = Seg { options: stamp(11), ..peer.seg(Flags::FIN | Flags::ACK) };
     peer.stack.close(peer.now, conn);
-    peer.hear();
-    peer.say(fin);
+    peer.receive();
+    peer.exchange(fin);
     peer.seq += 1;
     peer.ack += 1;
     let ack = Seg { options: stamp(12), ..peer.seg(Flags::ACK) };
-    peer.say(ack);
+    peer.exchange(ack);
     assert_eq!(peer.closed(), [CloseReason::Finished]);
     peer.seq = peer.seq - 5000;
     peer.pass(Span::from_millis(1));
@@ -314,7 +314,7 @@ fn abort_resets_and_both_sides_are_notified() {
 fn stale_ids_do_nothing() {
     let (mut peer, conn) = Peer::established();
     peer.stack.abort(peer.now, conn);
-    peer.hear();
+    peer.receive();
     let again = peer.stack.connect(peer.now, "10.0.0.2:9".parse().unwrap(), None).unwrap();
     assert_eq!(again.index, conn.index, "the slot is reused");
     let stack = &mut peer.stack;
@@ -337,7 +337,7 @@ fn dead_peer_does_not_hold_a_half_closed_connection_for_ever() {
     for _ in 0..20 {
         let probe = peer.wait();
         assert_eq!((probe.len(), probe[0].payload.len()), (1, 0));
-        peer.say(peer.seg(Flags::ACK));
+        peer.exchange(peer.seg(Flags::ACK));
     }
     assert!(peer.now.since(start) > Span::from_secs(20 * 59));
     let silent = peer.now;
@@ -358,9 +358,9 @@ fn oldest_time_wait_is_evicted() {
         peer.port = port;
         let conn = peer.open(Options::NONE);
         peer.stack.close(peer.now, conn);
-        peer.hear();
+        peer.receive();
         peer.ack += 1;
-        peer.say(peer.seg(Flags::FIN | Flags::ACK));
+        peer.exchange(peer.seg(Flags::FIN | Flags::ACK));
         peer.seq += 1;
         peer.pass(Span::from_millis(1));
         peer.stack.handle_timeout(peer.now);
@@ -369,7 +369,7 @@ fn oldest_time_wait_is_evicted() {
     assert_eq!(peer.closed(), [CloseReason::Finished; 10]);
     // The last three are still in TIME-WAIT: a repeated FIN is acknowledged, not refused.
     let again = Seg { seq: peer.seq - 1, ..peer.seg(Flags::FIN | Flags::ACK) };
-    assert_eq!(peer.say(again)[0].flags, Flags::ACK);
+    assert_eq!(peer.exchange(again)[0].flags, Flags::ACK);
 }
 
 #[test]
@@ -382,9 +382,9 @@ fn both_sides_may_close_at_once() {
     world.stacks[1].close(world.now, client);
     world.run_for(Span::from_millis(1));
     // Both FINs crossed: each side reads the other's data, then has finished.
-    for (side, id, said) in [(0, server, b"from the client"), (1, client, b"from the server")] {
-        assert_eq!(world.stacks[side].received(id), said);
-        world.stacks[side].consume(world.now, id, said.len());
+    for (side, id, message) in [(0, server, b"from the client"), (1, client, b"from the server")] {
+        assert_eq!(world.stacks[side].received(id), message);
+        world.stacks[side].consume(world.now, id, message.len());
     }
     let events = world.run_for(Span::from_millis(100));
     for (side, id) in [(0, server), (1, client)] {
@@ -406,16 +406,16 @@ fn challenges_have_a_budget_for_each_second() {
         for flags in [Flags::RST, Flags::SYN, Flags::RST, Flags::SYN] {
             for _ in 0..10 {
                 let blind = Seg { seq: peer.seq + 100, ..peer.seg(flags) };
-                peer.say(blind);
+                peer.exchange(blind);
             }
         }
         let unsent = Seg { ack: peer.ack + 5000, ..peer.seg(Flags::ACK) };
-        assert_eq!(peer.say(unsent), [], "all reasons share one budget");
+        assert_eq!(peer.exchange(unsent), [], "all reasons share one budget");
         assert_eq!(peer.stack.counters().challenge_acks, 5 * second);
         peer.pass(Span::from_secs(1));
     }
     // Valid data is answered all the same.
     let data = peer.data(0, b"fine");
-    assert_eq!(peer.say(data)[0].ack, peer.seq + 4);
+    assert_eq!(peer.exchange(data)[0].ack, peer.seq + 4);
     assert_eq!(peer.stack.received(conn), b"fine");
 }

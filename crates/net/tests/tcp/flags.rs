@@ -24,7 +24,7 @@ fn peer_in(state: &str) -> (Peer, Option<ConnId>, u16) {
         "SYN-SENT" => {
             let remote = "10.0.0.2:5000".parse().unwrap();
             let conn = peer.stack.connect(peer.now, remote, Some(PORT)).unwrap();
-            peer.ack = peer.hear()[0].seq + 1;
+            peer.ack = peer.receive()[0].seq + 1;
             (peer, Some(conn), PORT)
         }
         _ => (peer, None, 81),
@@ -107,7 +107,7 @@ fn every_combination_of_flags_in_every_state_follows_the_rfc() {
             let (mut peer, conn, to) = peer_in(state);
             let (before, events) = (state_of(&peer, conn), peer.events.len());
             assert!([state, "gone"].contains(&before), "{state}: {before}");
-            let answers = peer.say(Seg { to, ..peer.seg(flags) });
+            let answers = peer.exchange(Seg { to, ..peer.seg(flags) });
             let kinds: Vec<&str> = answers.iter().map(kind).collect();
             let (answer, after) = expected(state, flags);
             let found = (kinds.join(" "), state_of(&peer, conn));

@@ -65,9 +65,9 @@ proptest! {
         let mut dice = Dice(seed);
         for _ in 0..80 {
             let s = any_segment(&peer, &mut dice);
-            let heard = peer.say(s);
+            let received = peer.exchange(s);
             // Follow the stack, so that later segments stay near its sequence numbers.
-            if let Some(last) = heard.last().filter(|s| s.flags.contains(Flags::ACK)) {
+            if let Some(last) = received.last().filter(|s| s.flags.contains(Flags::ACK)) {
                 peer.seq = last.ack;
                 peer.ack = last.seq + last.payload.len() as u32;
             }
@@ -90,12 +90,12 @@ proptest! {
         let ids: Vec<_> = peer.events.iter().map(|e| e.conn).collect();
         ids.into_iter().for_each(|id| peer.stack.abort(peer.now, id));
         for _ in 0..100_000 {
-            peer.hear();
+            peer.receive();
             let Some(next) = peer.stack.poll_timeout() else { break };
             peer.now = peer.now.max(next);
             peer.stack.handle_timeout(peer.now);
         }
-        peer.hear();
+        peer.receive();
         prop_assert_eq!(peer.stack.connections(), 0);
         let accepted = peer.kinds().iter().filter(|k| matches!(k, EventKind::Accepted(_))).count();
         prop_assert_eq!(peer.closed().len(), accepted, "each was closed exactly once");
@@ -175,7 +175,7 @@ fn each_reason_is_counted() {
         let mut expected = Counters { frames_received: before.frames_received + 1, ..before };
         expected.malformed[reason.index()] = 1;
         assert_eq!(*peer.stack.counters(), expected, "{reason}");
-        assert!(peer.stack.received(conn).is_empty() && peer.hear().is_empty(), "{reason}");
+        assert!(peer.stack.received(conn).is_empty() && peer.receive().is_empty(), "{reason}");
     }
 }
 
@@ -190,7 +190,7 @@ fn urgent_data_is_delivered_in_the_stream() {
         seal(&mut frame);
         peer.raw(&frame);
         peer.seq += 3;
-        let answers = peer.hear();
+        let answers = peer.receive();
         assert_eq!((answers[0].ack, answers[0].flags), (peer.seq, Flags::ACK));
     }
     // Urgent pointer without the flag, and the flag without data.
@@ -252,18 +252,18 @@ fn ping_is_answered() {
 fn replies_are_bounded() {
     let mut peer = Peer::new(config(1));
     for port in 0..1000 {
-        peer.tell(&Seg { from: 2000 + port, to: 9, ..peer.seg(Flags::SYN) });
+        peer.inject(&Seg { from: 2000 + port, to: 9, ..peer.seg(Flags::SYN) });
     }
-    assert_eq!((peer.hear().len(), peer.stack.counters().replies_dropped), (256, 744));
+    assert_eq!((peer.receive().len(), peer.stack.counters().replies_dropped), (256, 744));
 }
 
 #[test]
 fn full_device_loses_nothing() {
     let (mut peer, conn) = Peer::established();
     peer.stack.send(peer.now, conn, &[3; 5000]).unwrap();
-    let mut outbox = crate::world::Outbox { frames: Vec::new(), room: 2 };
+    let mut outbox = crate::world::Outbox { frames: Vec::new(), space: 2 };
     assert_eq!(peer.stack.egress(peer.now, &mut outbox), 2);
     assert!(peer.stack.wants_egress());
-    assert_eq!(peer.hear().iter().map(|s| s.payload.len()).sum::<usize>(), 3000);
+    assert_eq!(peer.receive().iter().map(|s| s.payload.len()).sum::<usize>(), 3000);
     assert!(!peer.stack.wants_egress());
 }

@@ -47,9 +47,9 @@ fn sequence_numbers_start_differently_for_every_tuple_and_time() {
     let mut start = |port, ms| {
         peer.port = port;
         peer.pass(Span::from_millis(ms));
-        let answer = peer.say(peer.seg(Flags::SYN));
+        let answer = peer.exchange(peer.seg(Flags::SYN));
         let reset = Seg { seq: peer.seq + 1, ..peer.seg(Flags::RST) };
-        peer.say(reset);
+        peer.exchange(reset);
         answer[0].seq
     };
     let (a, b, c) = (start(1000, 0), start(1001, 0), start(1000, 4));
@@ -63,7 +63,7 @@ fn secret_keys_the_sequence_numbers() {
     let start = |secret, port| {
         let mut peer = Peer::new(Config { secret: [secret; 16], ..config(1) });
         peer.port = port;
-        peer.say(peer.seg(Flags::SYN))[0].seq
+        peer.exchange(peer.seg(Flags::SYN))[0].seq
     };
     assert_eq!(start(1, 1000), start(1, 1000));
     assert_ne!(start(1, 1000), start(2, 1000));
@@ -93,7 +93,7 @@ fn ephemeral_ports_start_at_a_hash_of_secret_and_peer() {
 fn fin_in_syn_received_opens_and_half_closes() {
     let (mut peer, _) = crate::closing::in_state(0);
     let last = Seg { flags: Flags::FIN | Flags::ACK, ..peer.data(0, b"all") };
-    let answer = peer.say(last);
+    let answer = peer.exchange(last);
     assert_eq!(answer.last().map(|s| (s.flags, s.ack)), Some((Flags::ACK, peer.seq + 4)));
     let conn = peer.events[0].conn;
     let readable = EventKind::Readable { fresh: 3 };
@@ -102,7 +102,7 @@ fn fin_in_syn_received_opens_and_half_closes() {
     );
     assert_eq!(peer.stack.received(conn), b"all");
     assert_eq!(peer.stack.send(peer.now, conn, b"answer"), Ok(6));
-    assert_eq!(peer.hear()[0].payload, b"answer");
+    assert_eq!(peer.receive()[0].payload, b"answer");
 }
 
 //~ tcp: an unacceptable ACK in SYN-SENT is reset and the SYN is repeated after 2 ms, once (RFC 9293 §3.10.7.3)
@@ -120,10 +120,10 @@ fn a_peer_with_an_old_connection_is_reset_and_sent_the_syn_again_at_once() {
         let mut peer = Peer::new(config(1));
         let remote = "10.0.0.2:5000".parse().unwrap();
         peer.stack.connect(peer.now, remote, Some(6000)).unwrap();
-        let syn = peer.hear().remove(0);
+        let syn = peer.receive().remove(0);
         peer.ack = syn.seq + off as u32;
         for first in [true, false] {
-            let answers = peer.say(Seg { to: 6000, ..peer.seg(flags) });
+            let answers = peer.exchange(Seg { to: 6000, ..peer.seg(flags) });
             assert_eq!(answers.len(), resets, "{off} {flags:?}");
             assert!(answers.iter().all(|s| s.flags == Flags::RST && s.seq == peer.ack));
             let start = peer.now;
@@ -161,11 +161,11 @@ fn frames_of_a_vlan_are_ignored_and_a_priority_tag_changes_nothing() {
     let syn = crate::peer::frame(&none.seg(Flags::SYN));
     let question = crate::peer::introduction([2, 0, 0, 0, 0, 2], [10, 0, 0, 2].into());
     for frame in [&syn, &question] {
-        for (tci, taken) in [(0, true), (7 << 13, true), (1, false), (5 | 7 << 13, false), (4095, false)] {
+        for (tci, accepted) in [(0, true), (7 << 13, true), (1, false), (5 | 7 << 13, false), (4095, false)] {
             let mut peer = Peer::new(config(1));
             peer.raw(&tagged(frame, tci));
-            assert_eq!(sent(&mut peer.stack, peer.now).len(), usize::from(taken), "{tci:#x}");
-            assert_eq!(peer.stack.counters().not_for_us, u64::from(!taken), "{tci:#x}");
+            assert_eq!(sent(&mut peer.stack, peer.now).len(), usize::from(accepted), "{tci:#x}");
+            assert_eq!(peer.stack.counters().not_for_us, u64::from(!accepted), "{tci:#x}");
         }
     }
     // A SYN of another VLAN that a guard sheds gets no reset.
@@ -192,7 +192,7 @@ fn unknown_port_refuses() {
 fn silent_peer_times_out() {
     let mut peer = Peer::new(config(1));
     let conn = peer.stack.connect(peer.now, "10.0.0.2:9".parse().unwrap(), None).unwrap();
-    assert_eq!(peer.hear().len(), 1);
+    assert_eq!(peer.receive().len(), 1);
     while !peer.wait().is_empty() {}
     assert_eq!(
         peer.events.last().map(|e| (e.conn, e.kind)),
@@ -226,22 +226,22 @@ fn backlog_bounds_half_open_connections() {
     peer.stack.listen(81, options).unwrap();
     for port in 0..10 {
         let syn = Seg { from: 1000 + port, to: 81, ..peer.seg(Flags::SYN) };
-        peer.say(syn);
+        peer.exchange(syn);
     }
     assert_eq!((peer.stack.connections(), peer.stack.counters().backlog_drops), (3, 7));
     // A reset and an accepted, polled connection each free a slot.
     let reset = Seg { from: 1000, to: 81, seq: peer.seq + 1, ..peer.seg(Flags::RST) };
-    peer.say(reset);
+    peer.exchange(reset);
     let syn = Seg { from: 1009, to: 81, ..peer.seg(Flags::SYN) };
-    assert_eq!(peer.say(syn)[0].flags, Flags::SYN | Flags::ACK);
+    assert_eq!(peer.exchange(syn)[0].flags, Flags::SYN | Flags::ACK);
     assert_eq!(peer.closed(), [], "the application never saw it");
 }
 
 #[test]
 fn repeated_syn_is_answered_again() {
     let mut peer = Peer::new(config(1));
-    let first = peer.say(peer.seg(Flags::SYN));
-    let again = peer.say(peer.seg(Flags::SYN));
+    let first = peer.exchange(peer.seg(Flags::SYN));
+    let again = peer.exchange(peer.seg(Flags::SYN));
     assert_eq!((first[0].seq, first[0].flags), (again[0].seq, again[0].flags));
     assert_eq!(peer.stack.connections(), 1);
 }
@@ -254,7 +254,7 @@ fn repeated_syn_is_echoed_with_its_own_timestamp() {
         Seg { options: Options { timestamps, ..Options::NONE }, ..peer.seg(Flags::SYN) }
     };
     for value in [7000, 8000] {
-        let answer = peer.say(syn(&peer, value));
+        let answer = peer.exchange(syn(&peer, value));
         assert_eq!(answer[0].options.timestamps.map(|stamps| stamps.echo), Some(value));
     }
 }
@@ -263,9 +263,9 @@ fn repeated_syn_is_echoed_with_its_own_timestamp() {
 fn options_are_used_only_if_both_offer_them() {
     let (mut peer, conn) = Peer::established_with(config(1), Options { mss: Some(500), ..Options::NONE });
     peer.stack.send(peer.now, conn, &[1; 600]).unwrap();
-    let heard = peer.hear();
-    assert_eq!(heard.iter().map(|s| s.payload.len()).collect::<Vec<_>>(), [500, 100]);
-    assert!(heard.iter().all(|s| s.options == Options::NONE));
+    let received = peer.receive();
+    assert_eq!(received.iter().map(|s| s.payload.len()).collect::<Vec<_>>(), [500, 100]);
+    assert!(received.iter().all(|s| s.options == Options::NONE));
 
     let stamps = Timestamps { value: 77, echo: 0 };
     let all = Options {
@@ -276,7 +276,7 @@ fn options_are_used_only_if_both_offer_them() {
         ..Options::NONE
     };
     let mut peer = Peer::new(config(1));
-    let answer = peer.say(Seg { options: all, ..peer.seg(Flags::SYN) });
+    let answer = peer.exchange(Seg { options: all, ..peer.seg(Flags::SYN) });
     let options = answer[0].options;
     assert_eq!((options.mss, options.window_scale, options.sack_permitted), (Some(1460), Some(7), true));
     assert_eq!(options.timestamps.map(|t| t.echo), Some(77));
@@ -333,9 +333,9 @@ fn listeners_can_open_and_close_any_number_of_times() {
 #[test]
 fn wrong_acknowledgement_of_the_handshake_is_refused() {
     let mut peer = Peer::new(config(1));
-    let answer = peer.say(peer.seg(Flags::SYN));
+    let answer = peer.exchange(peer.seg(Flags::SYN));
     let wrong = Seg { seq: peer.seq + 1, ack: answer[0].seq + 2, ..peer.seg(Flags::ACK) };
-    let reset = peer.say(wrong);
+    let reset = peer.exchange(wrong);
     assert_eq!((reset[0].flags, reset[0].seq), (Flags::RST, answer[0].seq + 2));
     assert_eq!(peer.stack.counters().bad_acks, 1);
     assert_ne!(answer[0].seq, Seq(0));
@@ -347,10 +347,10 @@ fn flood_of_half_open_connections_is_bounded_and_passes() {
     peer.window = 0;
     for i in 0..50_000_u32 {
         peer.seq += 7;
-        peer.tell(&Seg { from: 1024 + (i % 60_000) as u16, ..peer.seg(Flags::SYN) });
+        peer.inject(&Seg { from: 1024 + (i % 60_000) as u16, ..peer.seg(Flags::SYN) });
         peer.pass(Span::from_micros(10));
         if i % 100 == 0 {
-            peer.hear();
+            peer.receive();
         }
     }
     assert_eq!(peer.stack.connections(), 1024, "the default backlog");

@@ -16,7 +16,7 @@ use crate::world::config;
 fn sender(options: Options, n: usize) -> (Peer, Vec<Seg>) {
     let (mut peer, conn) = Peer::established_with(config(1), Options { mss: Some(1000), ..options });
     peer.stack.send(peer.now, conn, &vec![7; 1000 * n]).unwrap();
-    let sent = peer.hear();
+    let sent = peer.receive();
     assert_eq!(sent.len(), n);
     // Answers take some time, as on a real path.
     peer.pass(Span::from_micros(100));
@@ -27,11 +27,11 @@ fn sender(options: Options, n: usize) -> (Peer, Vec<Seg>) {
 fn third_duplicate_ack_retransmits_once() {
     let (mut peer, sent) = sender(Options::NONE, 6);
     let ack = peer.seg(Flags::ACK);
-    assert_eq!(peer.say(ack.clone()), []);
-    assert_eq!(peer.say(ack.clone()), []);
-    let again = peer.say(ack.clone());
+    assert_eq!(peer.exchange(ack.clone()), []);
+    assert_eq!(peer.exchange(ack.clone()), []);
+    let again = peer.exchange(ack.clone());
     assert_eq!((again.len(), again[0].seq, again[0].payload.len()), (1, sent[0].seq, 1000));
-    assert_eq!(peer.say(ack), []);
+    assert_eq!(peer.exchange(ack), []);
     assert_eq!(peer.stack.counters().fast_retransmits, 1);
     assert_eq!(peer.stack.counters().retransmissions, 1);
 }
@@ -41,8 +41,8 @@ fn third_duplicate_ack_retransmits_once() {
 fn partial_ack_retransmits_the_next_hole() {
     let (mut peer, sent) = sender(Options::NONE, 6);
     let ack = peer.seg(Flags::ACK);
-    (0..3).for_each(|_| drop(peer.say(ack.clone())));
-    let again = peer.say(Seg { ack: sent[2].seq, ..ack });
+    (0..3).for_each(|_| drop(peer.exchange(ack.clone())));
+    let again = peer.exchange(Seg { ack: sent[2].seq, ..ack });
     assert_eq!(again.iter().map(|s| s.seq).collect::<Vec<_>>(), [sent[2].seq]);
 }
 
@@ -59,7 +59,7 @@ fn sacked_segments_are_not_sent_again() {
     let blocks = [vec![(1, 1)], vec![(3, 3), (1, 1)], vec![(5, 7), (3, 3), (1, 1)]];
     let acks: Vec<Seg> =
         blocks.iter().map(|list| with(list.iter().map(|(a, b)| (sent[*a].seq, end(*b))).collect())).collect();
-    let again: Vec<_> = acks.into_iter().flat_map(|ack| peer.say(ack)).map(|s| s.seq).collect();
+    let again: Vec<_> = acks.into_iter().flat_map(|ack| peer.exchange(ack)).map(|s| s.seq).collect();
     assert_eq!(again, [sent[0].seq, sent[2].seq, sent[4].seq]);
 }
 
@@ -83,11 +83,11 @@ fn timeout_is_milliseconds_once_the_path_is_known() {
     let (mut peer, sent) = sender(Options::NONE, 1);
     peer.pass(Span::from_micros(100));
     let ack = Seg { ack: sent[0].seq + 1000, ..peer.seg(Flags::ACK) };
-    peer.say(ack);
+    peer.exchange(ack);
     let conn = peer.events[0].conn;
     assert!(peer.stack.flow(conn).unwrap().srtt.unwrap() <= Span::from_micros(100));
     peer.stack.send(peer.now, conn, b"x").unwrap();
-    peer.hear();
+    peer.receive();
     let start = peer.now;
     assert_eq!(peer.wait().len(), 1);
     assert!(peer.now.since(start) < Span::from_millis(6), "{}", peer.now.since(start));
@@ -109,11 +109,11 @@ fn out_of_order_data_is_acknowledged_selectively() {
     let options = Options { sack_permitted: true, mss: Some(1000), ..Options::NONE };
     let (mut peer, conn) = Peer::established_with(config(1), options);
     let s = peer.data(10, b"klmno");
-    let answer = peer.say(s);
+    let answer = peer.exchange(s);
     assert_eq!(answer[0].ack, peer.seq);
     assert_eq!(answer[0].options.sack.as_slice(), [(peer.seq + 10, peer.seq + 15)]);
     let s = peer.data(0, b"abcdefghij");
-    let answer = peer.say(s);
+    let answer = peer.exchange(s);
     assert_eq!((answer[0].ack, answer[0].options.sack.len()), (peer.seq + 15, 0));
     assert_eq!(peer.stack.received(conn), b"abcdefghijklmno");
 }
@@ -123,9 +123,9 @@ fn each_out_of_order_segment_causes_one_duplicate_ack() {
     let (mut peer, _) = Peer::established();
     for offset in [10, 20, 30] {
         let s = peer.data(offset, b"x");
-        peer.tell(&s);
+        peer.inject(&s);
     }
-    let answers = peer.hear();
+    let answers = peer.receive();
     assert_eq!(answers.len(), 3);
     assert!(answers.iter().all(|s| s.ack == peer.seq));
 }
@@ -136,9 +136,9 @@ fn old_timestamps_are_refused() {
     let stamp = |value| Options { timestamps: Some(Timestamps { value, echo: 0 }), ..Options::NONE };
     let (mut peer, conn) = Peer::established_with(config(1), stamp(1000));
     let old = Seg { options: stamp(999), ..peer.data(0, b"old") };
-    assert_eq!(peer.say(old).len(), 1, "an acknowledgement");
+    assert_eq!(peer.exchange(old).len(), 1, "an acknowledgement");
     let new = Seg { options: stamp(1001), ..peer.data(0, b"new") };
-    peer.say(new);
+    peer.exchange(new);
     assert_eq!((peer.stack.received(conn), peer.stack.counters().paws), (&b"new"[..], 1));
 }
 
@@ -150,19 +150,19 @@ fn reneged_sacks_are_retransmitted() {
     options.sack.push(sent[1].seq, sent[4].seq + sent[4].payload.len() as u32);
     for _ in 0..3 {
         let s = Seg { options, ..peer.seg(Flags::ACK) };
-        peer.say(s);
+        peer.exchange(s);
     }
     peer.ack = sent[1].seq;
-    peer.say(peer.seg(Flags::ACK));
+    peer.exchange(peer.seg(Flags::ACK));
     let end = sent[4].seq + sent[4].payload.len() as u32;
     for _ in 0..20 {
-        let heard = peer.wait();
-        for s in heard {
+        let received = peer.wait();
+        for s in received {
             if s.seq == peer.ack {
                 peer.ack += s.payload.len() as u32;
             }
         }
-        peer.say(peer.seg(Flags::ACK));
+        peer.exchange(peer.seg(Flags::ACK));
     }
     assert_eq!(peer.ack, end);
 }
@@ -174,27 +174,27 @@ struct Two {
 
 static TOLD: [AtomicU32; 4] = [const { AtomicU32::new(0) }; 4];
 
-fn told(what: usize) {
+fn reported(what: usize) {
     TOLD[what].fetch_add(1, Ordering::Relaxed);
 }
 
 impl CongestionControl for Two {
     fn on_ack(&mut self, ack: &Ack) {
         assert!(ack.acked <= ack.flight && ack.flight <= self.window);
-        told(0);
+        reported(0);
     }
 
     fn on_loss(&mut self, _now: Time, _flight: Bytes) {
-        told(1);
+        reported(1);
     }
 
     fn on_recovered(&mut self, _now: Time) {
-        told(2);
+        reported(2);
     }
 
     fn on_timeout(&mut self, _now: Time, flight: Bytes) {
         assert_eq!(flight, self.window);
-        told(3);
+        reported(3);
     }
 
     fn window(&self) -> Bytes {
@@ -216,17 +216,17 @@ fn congestion_control_may_be_chosen() {
     peer.stack.send(peer.now, conn, &[7; 8000]).unwrap();
     assert_eq!(peer.stack.flow(conn).unwrap().cwnd, Bytes::new(2000));
     for _ in 0..3 {
-        assert_eq!(peer.hear().len(), 2);
+        assert_eq!(peer.receive().len(), 2);
         peer.ack += 2000;
-        peer.tell(&peer.seg(Flags::ACK));
+        peer.inject(&peer.seg(Flags::ACK));
     }
     // The last two are lost: detected first by duplicate ACKs, then by the timer.
-    peer.hear();
-    (0..3).for_each(|_| drop(peer.say(peer.seg(Flags::ACK))));
+    peer.receive();
+    (0..3).for_each(|_| drop(peer.exchange(peer.seg(Flags::ACK))));
     peer.wait();
     peer.ack += 2000;
-    peer.say(peer.seg(Flags::ACK));
-    let told = TOLD.each_ref().map(|n| n.load(Ordering::Relaxed));
-    assert_eq!((told[1], told[3]), (1, 1), "one loss and one timeout: {told:?}");
-    assert!(told[0] >= 3, "{told:?}");
+    peer.exchange(peer.seg(Flags::ACK));
+    let reported = TOLD.each_ref().map(|n| n.load(Ordering::Relaxed));
+    assert_eq!((reported[1], reported[3]), (1, 1), "one loss and one timeout: {reported:?}");
+    assert!(reported[0] >= 3, "{reported:?}");
 }

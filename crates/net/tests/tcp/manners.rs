@@ -22,18 +22,18 @@ fn with(ecn: Ecn) -> Config {
 /// Connection whose handshake the peer opens with `syn`; the flags of the stack's answer.
 fn open(config: Config, syn: Flags) -> (Peer, ConnId, Flags) {
     let mut peer = Peer::new(config);
-    let answer = peer.say(Seg { options: OPTIONS, ack: wire::tcp::Seq(0), ..peer.seg(syn) });
+    let answer = peer.exchange(Seg { options: OPTIONS, ack: wire::tcp::Seq(0), ..peer.seg(syn) });
     peer.seq += 1;
     peer.ack = answer[0].seq + 1;
     peer.pass(RTT);
-    peer.say(peer.seg(Flags::ACK));
+    peer.exchange(peer.seg(Flags::ACK));
     let conn = peer.events.iter().find(|e| matches!(e.kind, EventKind::Accepted(_))).unwrap().conn;
     (peer, conn, answer[0].flags)
 }
 
 fn send(peer: &mut Peer, conn: ConnId, n: usize) -> Vec<Seg> {
     peer.stack.send(peer.now, conn, &vec![7; 1000 * n]).unwrap();
-    peer.hear()
+    peer.receive()
 }
 
 fn cwnd(peer: &Peer, conn: ConnId) -> u64 {
@@ -44,7 +44,7 @@ fn cwnd(peer: &Peer, conn: ConnId) -> u64 {
 fn acknowledge(peer: &mut Peer, sent: &[Seg], n: usize, echo: bool) -> Vec<Seg> {
     peer.ack = sent[n - 1].seq + 1000;
     let flags = if echo { Flags::ACK | Flags::ECE } else { Flags::ACK };
-    peer.say(peer.seg(flags))
+    peer.exchange(peer.seg(flags))
 }
 
 //~ recovery: ECN is negotiated by both ends; only new data is marked capable (RFC 3168)
@@ -69,7 +69,7 @@ fn ecn_is_negotiated_by_both_or_not_used() {
 fn only_new_data_is_marked_capable() {
     let (mut peer, conn, _) = open(with(Ecn::Classic), ASK);
     let data = peer.data(0, b"x");
-    assert_eq!(peer.say(data)[0].ecn, 0, "a bare acknowledgement");
+    assert_eq!(peer.exchange(data)[0].ecn, 0, "a bare acknowledgement");
     peer.seq += 1;
     let sent = send(&mut peer, conn, 1);
     assert_eq!(sent[0].ecn, ECT0);
@@ -81,7 +81,7 @@ fn only_new_data_is_marked_capable() {
 fn syn_without_an_answer_is_repeated_without_ecn() {
     let mut peer = Peer::new(with(Ecn::Classic));
     peer.stack.connect(peer.now, "10.0.0.2:5000".parse().unwrap(), Some(999)).unwrap();
-    assert_eq!(peer.hear()[0].flags, ASK);
+    assert_eq!(peer.receive()[0].flags, ASK);
     let again = peer.wait();
     assert_eq!(again[0].flags, Flags::SYN, "RFC 3168 §6.1.1.1");
 }
@@ -100,8 +100,11 @@ fn echoes_reduce_the_window_once_a_round_trip() {
     }
     assert_eq!(peer.stack.counters().ecn_reductions, 1);
     assert!(cwnd(&peer, conn) <= before * 6 / 10, "{} after {before}", cwnd(&peer, conn));
-    let told: Vec<bool> = new.iter().map(|s| s.flags.contains(Flags::CWR)).collect();
-    assert!(told[0] && told[1..].iter().all(|told| !told), "CWR on the first new data: {told:?}");
+    let reported: Vec<bool> = new.iter().map(|s| s.flags.contains(Flags::CWR)).collect();
+    assert!(
+        reported[0] && reported[1..].iter().all(|reported| !reported),
+        "CWR on the first new data: {reported:?}"
+    );
     // The peer echoes until it has seen CWR: no further reduction.
     peer.pass(RTT);
     acknowledge(&mut peer, &new, 1, true);
@@ -112,17 +115,17 @@ fn echoes_reduce_the_window_once_a_round_trip() {
 #[test]
 fn mark_is_echoed_until_the_sender_reports_the_reduction() {
     let (mut peer, _, _) = open(with(Ecn::Classic), ASK);
-    let mut hear = |ecn, flags: Flags| {
+    let mut receive = |ecn, flags: Flags| {
         let s = Seg { ecn, flags: Flags::ACK | flags, ..peer.data(0, b"x") };
-        let answer = peer.say(s);
+        let answer = peer.exchange(s);
         peer.seq += 1;
         answer[0].flags.contains(Flags::ECE)
     };
-    assert!(!hear(ECT0, Flags::NONE));
-    assert!(hear(CE, Flags::NONE));
-    assert!(hear(ECT0, Flags::NONE));
-    assert!(!hear(ECT0, Flags::CWR));
-    assert!(hear(CE, Flags::CWR), "CWR, and marked again");
+    assert!(!receive(ECT0, Flags::NONE));
+    assert!(receive(CE, Flags::NONE));
+    assert!(receive(ECT0, Flags::NONE));
+    assert!(!receive(ECT0, Flags::CWR));
+    assert!(receive(CE, Flags::CWR), "CWR, and marked again");
 }
 
 //~ recovery: a DCTCP receiver reports every change of marks at once (RFC 8257)
@@ -131,11 +134,11 @@ fn dctcp_echoes_every_change_of_marks_at_once() {
     let (mut peer, _, _) = open(with(Ecn::Dctcp), ASK);
     for ecn in [ECT0, ECT0, CE, CE] {
         let s = Seg { ecn, ..peer.data(0, b"x") };
-        peer.tell(&s);
+        peer.inject(&s);
         peer.seq += 1;
     }
     let answers: Vec<_> =
-        peer.hear().iter().map(|s| (peer.seq - s.ack, s.flags.contains(Flags::ECE))).collect();
+        peer.receive().iter().map(|s| (peer.seq - s.ack, s.flags.contains(Flags::ECE))).collect();
     assert_eq!(answers, [(2, false), (0, true)], "RFC 8257 §3.2");
 }
 
@@ -170,9 +173,9 @@ fn paced_window_leaves_over_a_round_trip_in_small_bursts() {
     while bursts.iter().sum::<usize>() < 10 {
         bursts.push(peer.wait().len());
     }
-    let took = peer.now.since(start);
+    let duration = peer.now.since(start);
     assert!(bursts.iter().all(|n| *n <= 3), "{bursts:?}");
     // Ten segments at twice the window per round trip, less the first burst.
-    assert!(took > RTT / 4 && took < RTT / 2, "{took}");
+    assert!(duration > RTT / 4 && duration < RTT / 2, "{duration}");
     assert_eq!(peer.stack.counters().retransmissions, 0);
 }

@@ -23,7 +23,7 @@ fn claim(host: u8, mac: [u8; 6], to: u8) -> Vec<u8> {
     frame
 }
 
-fn tell(world: &mut World, side: usize, frame: &[u8]) {
+fn inject(world: &mut World, side: usize, frame: &[u8]) {
     let meta = meta(world.now, frame);
     world.stacks[side].ingress(world.now, frame, &meta);
 }
@@ -36,7 +36,7 @@ fn misled() -> (World, net::ConnId) {
     world.run_for(Span::from_secs(61));
     world.stacks[0].send(world.now, server, b"one").unwrap();
     let _ = sent(&mut world.stacks[0], world.now);
-    tell(&mut world, 0, &claim(2, [2, 0, 0, 0, 0, 0x42], 1));
+    inject(&mut world, 0, &claim(2, [2, 0, 0, 0, 0, 0x42], 1));
     (world, server)
 }
 
@@ -51,7 +51,7 @@ fn arrives_within(world: &mut World, conn: net::ConnId, span: Span) -> bool {
 fn unsolicited_contradiction_is_verified_before_it_is_accepted() {
     let mut world = World::perfect();
     let (server, _) = world.connect();
-    tell(&mut world, 0, &claim(2, [6; 6], 1));
+    inject(&mut world, 0, &claim(2, [6; 6], 1));
     assert!(arrives_within(&mut world, server, Span::from_millis(1)), "the old address is still in use");
 }
 
@@ -111,11 +111,11 @@ fn segments(frames: &[Vec<u8>]) -> Vec<Flags> {
 
 #[test]
 fn timer_of_a_segment_starts_when_it_leaves() {
-    let asks = Flags::SYN | Flags::ECE | Flags::CWR;
+    let requests = Flags::SYN | Flags::ECE | Flags::CWR;
     let early = opened_after(Span::from_millis(900), Span::from_millis(999));
-    assert_eq!(early, [vec![asks], vec![]], "RFC 6298 §5.1");
+    assert_eq!(early, [vec![requests], vec![]], "RFC 6298 §5.1");
     let late = opened_after(Span::from_millis(1100), Span::from_millis(999));
-    assert_eq!(late, [vec![asks], vec![]], "no SYN was lost that might have been dropped for its bits");
+    assert_eq!(late, [vec![requests], vec![]], "no SYN was lost that might have been dropped for its bits");
 }
 
 #[test]

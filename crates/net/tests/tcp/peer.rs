@@ -80,7 +80,7 @@ impl Peer {
 
     /// Opens a connection from the peer's side with the three-way handshake.
     pub fn open(&mut self, options: Options) -> ConnId {
-        let answer = self.say(Seg { options, ..self.seg(Flags::SYN) });
+        let answer = self.exchange(Seg { options, ..self.seg(Flags::SYN) });
         assert_eq!(answer.len(), 1);
         assert_eq!(answer[0].flags, Flags::SYN | Flags::ACK);
         self.seq += 1;
@@ -92,7 +92,7 @@ impl Peer {
             }
             _ => Options::NONE,
         };
-        self.say(Seg { options, ..self.seg(Flags::ACK) });
+        self.exchange(Seg { options, ..self.seg(Flags::ACK) });
         let accepted = self.events.iter().rev().find(|e| matches!(e.kind, EventKind::Accepted(_)));
         accepted.expect("the connection is accepted").conn
     }
@@ -127,19 +127,19 @@ impl Peer {
     }
 
     /// Sends `s` without reading the answer.
-    pub fn tell(&mut self, s: &Seg) {
+    pub fn inject(&mut self, s: &Seg) {
         let frame = frame(s);
         self.raw(&frame);
     }
 
     /// Sends `s` and returns the stack's segments.
-    pub fn say(&mut self, s: Seg) -> Vec<Seg> {
-        self.tell(&s);
-        self.hear()
+    pub fn exchange(&mut self, s: Seg) -> Vec<Seg> {
+        self.inject(&s);
+        self.receive()
     }
 
     /// Segments that the stack sends now.
-    pub fn hear(&mut self) -> Vec<Seg> {
+    pub fn receive(&mut self) -> Vec<Seg> {
         let mut frames = sent(&mut self.stack, self.now);
         let all = frames.len();
         frames.retain(|frame| frame[12..14] == ethernet::EtherType::Ipv4.number().to_be_bytes());
@@ -159,9 +159,9 @@ impl Peer {
             let Some(next) = self.stack.poll_timeout() else { return Vec::new() };
             self.now = self.now.max(next);
             self.stack.handle_timeout(self.now);
-            let heard = self.hear();
-            if !heard.is_empty() {
-                return heard;
+            let received = self.receive();
+            if !received.is_empty() {
+                return received;
             }
         }
         Vec::new()

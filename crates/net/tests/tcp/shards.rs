@@ -27,8 +27,8 @@ fn a_shard_connects_from_ports_that_lead_back_to_it() {
             let tuple = stack.tuple(id).unwrap();
             assert!(stack.config().place.unwrap().owns(&tuple), "{tuple:?} is not shard {number}'s");
         }
-        let taken = (1..200).filter(|port| stack.connect(Time::ZERO, remote, Some(*port)).is_ok()).count();
-        assert!((20..=80).contains(&taken), "{taken} of 199 ports are a quarter");
+        let accepted = (1..200).filter(|port| stack.connect(Time::ZERO, remote, Some(*port)).is_ok()).count();
+        assert!((20..=80).contains(&accepted), "{accepted} of 199 ports are a quarter");
         let refused = (1..200).find_map(|port| stack.connect(Time::ZERO, remote, Some(port)).err());
         assert_eq!(refused, Some(ConnectError::NoPort));
     }

@@ -94,10 +94,10 @@ fn check(remote: &str, faults: Faults, sizes: [usize; 2], buffer: usize, kind: u
         } else if !world.step() {
             // A handshake may fail: every SYN lost, or the final ACK until the listener gives up.
             // Then no connection was accepted and no data delivered.
-            let gave_up = |reason: &CloseReason| {
+            let timed_out = |reason: &CloseReason| {
                 matches!(reason, CloseReason::TimedOut | CloseReason::Reset | CloseReason::Unreachable(_))
             };
-            let failed = ends[0].conn.is_none() && ends[1].closed.values().all(gave_up);
+            let failed = ends[0].conn.is_none() && ends[1].closed.values().all(timed_out);
             let excused = failed && ends[1].received.is_empty() && faults.loss + faults.damage > 0;
             assert!(excused, "{faults:?} seed {seed}: no timer is due");
             return;

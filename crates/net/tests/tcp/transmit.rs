@@ -10,7 +10,7 @@ use wire::ethernet::Frame;
 use crate::world::{Faults, Outbox, World, config};
 
 /// Frames that the device accepts per round.
-const ROOM: usize = 4;
+const SPACE: usize = 4;
 /// Segments that a connection sends per transmit opportunity.
 const TURN: usize = 16;
 
@@ -27,9 +27,9 @@ fn urgency(level: u8) -> Label {
     Label::new(Priority::new(level).unwrap())
 }
 
-/// Frames that the server sends when the device accepts [`ROOM`] frames.
+/// Frames that the server sends when the device accepts [`SPACE`] frames.
 fn round(stack: &mut Stack, now: Time) -> Vec<Vec<u8>> {
-    let mut outbox = Outbox { frames: Vec::new(), room: ROOM };
+    let mut outbox = Outbox { frames: Vec::new(), space: SPACE };
     stack.egress(now, &mut outbox);
     outbox.frames
 }
@@ -66,7 +66,7 @@ fn urgent_after_bulk(order: TransmitOrder) -> usize {
         server.send(now, *conn, &[1; 60_000]).unwrap();
     }
     let sent = round(server, now).len();
-    assert_eq!(sent, ROOM, "the device is blocked");
+    assert_eq!(sent, SPACE, "the device is blocked");
     server.set_label(now, conns[0].0, urgency(0));
     server.send(now, conns[0].0, &[9; 100]).unwrap();
     frames_before(&mut world, 9)

@@ -48,12 +48,12 @@ impl Case {
             for bits in 0..8 {
                 let [sack, timestamps, lost_before] = [1, 2, 4].map(|bit| bits & bit != 0);
                 for proof in [NothingSentAgain, Echo, CameTwice, TimeoutNothingSentAgain, Timeout] {
-                    let tells = match proof {
+                    let reports = match proof {
                         Echo => timestamps,
                         CameTwice => sack,
                         _ => true,
                     };
-                    all.extend(tells.then_some(Self { sack, timestamps, algorithm, lost_before, proof }));
+                    all.extend(reports.then_some(Self { sack, timestamps, algorithm, lost_before, proof }));
                 }
             }
         }
@@ -76,13 +76,13 @@ impl World {
         let mut peer = Peer::new(Config { congestion: new, ..config(1) });
         let timestamps = case.timestamps.then_some(Timestamps { value: 1, echo: 0 });
         let options = Options { sack_permitted: case.sack, timestamps, mss: Some(1000), ..Options::NONE };
-        let answer = peer.say(Seg { options, ..peer.seg(Flags::SYN) }).remove(0);
+        let answer = peer.exchange(Seg { options, ..peer.seg(Flags::SYN) }).remove(0);
         peer.seq += 1;
         peer.ack = answer.seq + 1;
         peer.pass(RTT);
         let echo = answer.options.timestamps.map_or(0, |stamps| stamps.value);
         let timestamps = timestamps.map(|stamps| Timestamps { echo, ..stamps });
-        peer.say(Seg { options: Options { timestamps, ..Options::NONE }, ..peer.seg(Flags::ACK) });
+        peer.exchange(Seg { options: Options { timestamps, ..Options::NONE }, ..peer.seg(Flags::ACK) });
         let accepted = peer.events.iter().find(|e| matches!(e.kind, EventKind::Accepted(_)));
         let conn = accepted.expect("the connection is accepted").conn;
         Self { peer, conn, case, echo }
@@ -104,7 +104,7 @@ impl World {
     }
 
     fn flight(&mut self) -> Vec<Seg> {
-        let sent = self.peer.hear();
+        let sent = self.peer.receive();
         self.echo = sent[0].options.timestamps.map_or(0, |stamps| stamps.value);
         self.peer.pass(RTT);
         sent
@@ -116,7 +116,7 @@ impl World {
         let sack: SackBlocks = blocks.iter().copied().filter(|_| self.case.sack).collect();
         let timestamps = self.case.timestamps.then_some(Timestamps { value: 1, echo: self.echo });
         let options = Options { sack, timestamps, ..Options::NONE };
-        self.peer.tell(&Seg { options, ..self.peer.seg(Flags::ACK) });
+        self.peer.inject(&Seg { options, ..self.peer.seg(Flags::ACK) });
     }
 
     /// Reports all of `sent` but the first.
@@ -192,7 +192,7 @@ fn check(case: Case) {
             world.ack(end(&sent[0]), &[]);
             if !case.timestamps {
                 // New data is sent (F-RTO), and originals are acknowledged.
-                let new = world.peer.hear();
+                let new = world.peer.receive();
                 assert!(new.iter().all(|s| s.seq.after(sent[sent.len() - 1].seq)), "{case:?}: {new:?}");
                 world.ack(end(&sent[2]), &[]);
             }

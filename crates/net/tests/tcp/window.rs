@@ -15,19 +15,19 @@ fn closed_window_is_probed_until_it_opens() {
     let (mut peer, conn) = Peer::established();
     peer.window = 0;
     let close = peer.seg(Flags::ACK);
-    peer.say(close);
+    peer.exchange(close);
     peer.stack.send(peer.now, conn, b"hello").unwrap();
-    assert_eq!(peer.hear(), []);
+    assert_eq!(peer.receive(), []);
     for _ in 0..40 {
         let probe = peer.wait();
         assert_eq!((probe.len(), probe[0].payload.len()), (1, 0));
         assert_eq!(probe[0].seq, peer.ack - 1, "a number outside the window");
         let answer = peer.seg(Flags::ACK);
-        assert_eq!(peer.say(answer), []);
+        assert_eq!(peer.exchange(answer), []);
     }
     peer.window = 1000;
     let open = peer.seg(Flags::ACK);
-    assert_eq!(peer.say(open)[0].payload, b"hello");
+    assert_eq!(peer.exchange(open)[0].payload, b"hello");
     assert_eq!(peer.closed(), [], "an answering peer is never given up");
 }
 
@@ -39,16 +39,16 @@ fn window_is_scaled_but_not_in_syn() {
     let options = Options { mss: Some(1000), window_scale: Some(2), ..Options::NONE };
     let mut peer = Peer::new(config);
     peer.window = 500;
-    let answer = peer.say(Seg { options, ..peer.seg(Flags::SYN) });
+    let answer = peer.exchange(Seg { options, ..peer.seg(Flags::SYN) });
     assert_eq!((answer[0].options.window_scale, answer[0].window), (Some(5), 65_535));
     peer.seq += 1;
     peer.ack = answer[0].seq + 1;
     let ack = peer.data(0, b"x");
-    let answer = peer.say(ack);
+    let answer = peer.exchange(ack);
     assert_eq!(u32::from(answer[0].window) << 5, (1 << 20) - 32, "the rest of the buffer, rounded down");
     let conn = peer.events[0].conn;
     peer.stack.send(peer.now, conn, &[0; 5000]).unwrap();
-    let sent: usize = peer.hear().iter().map(|s| s.payload.len()).sum();
+    let sent: usize = peer.receive().iter().map(|s| s.payload.len()).sum();
     assert_eq!(sent, 2000, "500 << 2");
 }
 
@@ -59,16 +59,16 @@ fn reading_opens_the_window_by_whole_segments() {
     let (mut peer, conn) = Peer::established_with(config, Options { mss: Some(1000), ..Options::NONE });
     for _ in 0..4 {
         let s = peer.data(0, &[1; 1000]);
-        peer.say(s);
+        peer.exchange(s);
         peer.seq += 1000;
     }
     let beyond = peer.data(0, b"beyond");
-    let answer = peer.say(beyond);
+    let answer = peer.exchange(beyond);
     assert_eq!((answer[0].ack, answer[0].window), (peer.seq, 0));
     peer.stack.consume(peer.now, conn, 500);
-    assert_eq!(peer.hear(), [], "too little to announce (SWS)");
+    assert_eq!(peer.receive(), [], "too little to announce (SWS)");
     peer.stack.consume(peer.now, conn, 1500);
-    assert_eq!(peer.hear()[0].window, 2000);
+    assert_eq!(peer.receive()[0].window, 2000);
 }
 
 #[test]
@@ -77,9 +77,9 @@ fn writable_follows_a_full_buffer() {
     (config.send_buffer, config.send_buffer_max) = (3000, 0);
     let (mut peer, conn) = Peer::established_with(config, Options { mss: Some(1000), ..Options::NONE });
     assert_eq!(peer.stack.send(peer.now, conn, &[0; 5000]), Ok(3000));
-    peer.hear();
+    peer.receive();
     let ack = Seg { ack: peer.ack + 3000, ..peer.seg(Flags::ACK) };
-    peer.say(ack);
+    peer.exchange(ack);
     assert_eq!(peer.kinds().last(), Some(&EventKind::Writable));
 }
 
@@ -93,7 +93,7 @@ fn idle_peer_is_probed_by_keep_alive() {
     assert_eq!((probe[0].seq, probe[0].flags), (peer.ack - 1, Flags::ACK));
     assert!(peer.now.since(start) >= Span::from_secs(8));
     let alive = peer.seg(Flags::ACK);
-    peer.say(alive);
+    peer.exchange(alive);
     let mut probes = 0;
     while !peer.wait().is_empty() {
         probes += 1;
@@ -106,9 +106,9 @@ fn sender_avoids_silly_window_segments() {
     let (mut peer, conn) = Peer::established();
     peer.window = 10;
     let small = peer.seg(Flags::ACK);
-    peer.say(small);
+    peer.exchange(small);
     peer.stack.send(peer.now, conn, &[0; 5000]).unwrap();
-    assert_eq!(peer.hear(), [], "10 bytes are too little for a segment");
+    assert_eq!(peer.receive(), [], "10 bytes are too little for a segment");
     assert_eq!(peer.wait().len(), 1, "the peer is probed");
 }
 
@@ -117,18 +117,18 @@ fn receiver_with_a_small_window_is_sent_what_fits() {
     let (mut peer, conn) = Peer::established();
     // From now on the peer offers at most a tenth of a segment.
     peer.window = 100;
-    peer.say(peer.seg(Flags::ACK));
+    peer.exchange(peer.seg(Flags::ACK));
     peer.stack.send(peer.now, conn, &[7; 450]).unwrap();
-    assert_eq!(peer.hear(), [], "no small segment at once");
+    assert_eq!(peer.receive(), [], "no small segment at once");
     let mut lens = Vec::new();
     while lens.iter().sum::<usize>() < 450 {
-        let heard = peer.wait();
-        assert!(!heard.is_empty(), "the timer sends what the window allows");
-        for s in heard.iter().filter(|s| !s.payload.is_empty()) {
+        let received = peer.wait();
+        assert!(!received.is_empty(), "the timer sends what the window allows");
+        for s in received.iter().filter(|s| !s.payload.is_empty()) {
             lens.push(s.payload.len());
             peer.ack += s.payload.len() as u32;
         }
-        peer.say(peer.seg(Flags::ACK));
+        peer.exchange(peer.seg(Flags::ACK));
     }
     assert_eq!(lens, [100, 100, 100, 100, 50]);
 }
@@ -141,10 +141,10 @@ fn peer_cannot_exceed_the_receive_window() {
     let start = peer.seq;
     for offset in (1..40_000).step_by(900) {
         let s = peer.data(offset, &[1; 1000]);
-        peer.say(s);
+        peer.exchange(s);
     }
     let first = peer.data(0, b"x");
-    let answer = peer.say(first);
+    let answer = peer.exchange(first);
     let held = peer.stack.received(conn).len();
     assert_eq!(held, 10_000);
     let last = answer.last().expect("an answer");

@@ -14,7 +14,7 @@ use queueing::{Span, Time};
 pub struct Outbox {
     pub frames: Vec<Vec<u8>>,
     /// Frames that it still accepts.
-    pub room: usize,
+    pub space: usize,
 }
 
 impl Device for Outbox {
@@ -27,7 +27,7 @@ impl Device for Outbox {
     fn recycle(&mut self, _frame: Vec<u8>) {}
 
     fn transmit(&mut self, _now: Time, len: usize, fill: &mut dyn FnMut(&mut [u8])) -> Result<(), Full> {
-        self.room = self.room.checked_sub(1).ok_or(Full)?;
+        self.space = self.space.checked_sub(1).ok_or(Full)?;
         let mut frame = vec![0; len];
         fill(&mut frame);
         self.frames.push(frame);
@@ -37,7 +37,7 @@ impl Device for Outbox {
 
 /// Frames that `stack` sends now.
 pub fn sent(stack: &mut Stack, now: Time) -> Vec<Vec<u8>> {
-    let mut outbox = Outbox { frames: Vec::new(), room: usize::MAX };
+    let mut outbox = Outbox { frames: Vec::new(), space: usize::MAX };
     stack.egress(now, &mut outbox);
     outbox.frames
 }

@@ -28,7 +28,7 @@ type Ports = (u16, u16);
 
 /// Latest state of one pair of ports, from the stack's segments.
 #[derive(Clone, Copy, Default)]
-struct Heard {
+struct Received {
     /// Next sequence numbers of the stack and of the peer.
     seq: u32,
     ack: u32,
@@ -54,7 +54,7 @@ struct World {
     stack: Stack,
     now: Time,
     addrs: (IpAddr, IpAddr),
-    heard: BTreeMap<Ports, Heard>,
+    received: BTreeMap<Ports, Received>,
     known: BTreeMap<ConnId, Known>,
     open: Vec<ConnId>,
     /// Latest Fast Open cookie of the stack.
@@ -79,7 +79,7 @@ pub fn connection(data: &[u8]) {
         stack,
         now: Time::from_nanos(5_000_000_000),
         addrs: PAIRS[usize::from(six)],
-        heard: BTreeMap::new(),
+        received: BTreeMap::new(),
         known: BTreeMap::new(),
         open: Vec::new(),
         cookie: FastOpen::REQUEST,
@@ -185,8 +185,8 @@ impl World {
                 self.frame(&frame, None);
             }
         }
-        let room = input.one_of(&[usize::MAX, usize::MAX, usize::MAX, 0, 1])?;
-        self.listen_to(room);
+        let space = input.one_of(&[usize::MAX, usize::MAX, usize::MAX, 0, 1])?;
+        self.listen_to(space);
         Some(())
     }
 
@@ -208,7 +208,7 @@ impl World {
             _ => self.stack.connect_with(self.now, target, Some(local), &early),
         };
         if let Ok((id, written)) = connected {
-            self.heard.insert((remote, local), Heard::default());
+            self.received.insert((remote, local), Received::default());
             self.known.insert(id, Known { written: written as u32, ..Known::default() });
             self.open.push(id);
         }
@@ -221,8 +221,8 @@ impl World {
         match value % 6 {
             0 => self.stack.set_nodelay(self.now, id, value < 128),
             1 => {
-                let asked = KeepAlive { idle: span, interval: span, count: 1 + value / 64 };
-                self.stack.set_keep_alive(self.now, id, (value >= 16).then_some(asked));
+                let requested = KeepAlive { idle: span, interval: span, count: 1 + value / 64 };
+                self.stack.set_keep_alive(self.now, id, (value >= 16).then_some(requested));
             }
             2 => self.stack.set_user_timeout(self.now, id, (value >= 16).then_some(span)),
             3 => self.stack.set_dscp(self.now, id, value),
@@ -238,10 +238,10 @@ impl World {
     /// Sends a segment of the peer, near what the stack expects.
     fn segment(&mut self, input: &mut Input<'_>) -> Option<()> {
         let ports = (input.one_of(&[5000, 5000, 5000, 5001])?, input.one_of(&[80, 80, 80, 81, 90, 99])?);
-        let heard = self.heard.get(&ports).copied().unwrap_or_default();
+        let received = self.received.get(&ports).copied().unwrap_or_default();
         let near = [0, 0, 0, 0, 0, 1, 536, 1000, 4096, 0u32.wrapping_sub(1), 0u32.wrapping_sub(500), 1 << 31];
-        let seq = heard.ack.wrapping_add(input.one_of(&near)?);
-        let ack = heard.seq.wrapping_add(input.one_of(&near)?);
+        let seq = received.ack.wrapping_add(input.one_of(&near)?);
+        let ack = received.seq.wrapping_add(input.one_of(&near)?);
         let flags =
             input.one_of(&[0x10, 0x10, 0x10, 0x18, 0x02, 0x12, 0x11, 0x04, 0x14, 0x00, 0x29, 0xff, 0xd0])?;
         let window = input.one_of(&[8000, 8000, 0, 1, 500, 65_535])?;
@@ -251,7 +251,7 @@ impl World {
             2 => [&[2, 4, 2, 0x18, 4, 2, 3, 3, 7, 1, 1, 1][..], &self.fast_open()].concat(),
             3 => {
                 let (start, end) = (input.u16()?, input.u16()?);
-                let base = heard.seq.wrapping_sub(4096);
+                let base = received.seq.wrapping_sub(4096);
                 let edge = |offset: u16| base.wrapping_add(u32::from(offset) % 8192).to_be_bytes();
                 [&[1, 1, 5, 10][..], &edge(start), &edge(end)].concat()
             }
@@ -264,7 +264,7 @@ impl World {
         let syn = u32::from(flags & 2 != 0);
         let payload: Vec<u8> = (0..len).map(|i| pattern(seq.wrapping_add(syn + i))).collect();
         let frame = frame(self.addrs, ports, [seq, ack], flags, window, &options, &payload);
-        self.frame(&frame, Some(Said { ports, seq, ack, flags: Flags::from_bits(flags) }));
+        self.frame(&frame, Some(Sent { ports, seq, ack, flags: Flags::from_bits(flags) }));
         Some(())
     }
 
@@ -280,22 +280,22 @@ impl World {
     fn write(&mut self, id: ConnId, len: u32) {
         let Some(known) = self.known.get_mut(&id) else { return };
         let bytes: Vec<u8> = (0..len).map(|i| pattern(known.written + i)).collect();
-        if let Ok(taken) = self.stack.send(self.now, id, &bytes) {
-            assert!(taken <= bytes.len());
-            known.written += taken as u32;
+        if let Ok(accepted) = self.stack.send(self.now, id, &bytes) {
+            assert!(accepted <= bytes.len());
+            known.written += accepted as u32;
         }
     }
 
     fn read(&mut self, id: ConnId, len: usize) {
         let bytes = self.stack.received(id);
-        let taken = bytes.len().min(len);
-        if let Some(known) = self.known.get_mut(&id).filter(|_| taken > 0) {
+        let accepted = bytes.len().min(len);
+        if let Some(known) = self.known.get_mut(&id).filter(|_| accepted > 0) {
             let start = known.peer_start.expect("data follows a SYN");
             let wanted = |i: usize| pattern(start.wrapping_add(known.read + i as u32));
-            assert!((0..taken).all(|i| bytes[i] == wanted(i)), "the peer's bytes, in order");
-            known.read += taken as u32;
+            assert!((0..accepted).all(|i| bytes[i] == wanted(i)), "the peer's bytes, in order");
+            known.read += accepted as u32;
         }
-        self.stack.consume(self.now, id, taken);
+        self.stack.consume(self.now, id, accepted);
     }
 
     fn release(&mut self, id: ConnId) {
@@ -324,32 +324,32 @@ impl World {
     }
 
     /// Delivers a frame to the stack, and records the connection that it opens.
-    fn frame(&mut self, frame: &[u8], said: Option<Said>) {
-        let opening = said.and_then(|said| self.opening(said.ports));
+    fn frame(&mut self, frame: &[u8], message: Option<Sent>) {
+        let opening = message.and_then(|message| self.opening(message.ports));
         let before = (self.stack.connections(), *self.stack.counters());
         let meta = meta(self.now, frame);
         self.stack.ingress(self.now, frame, &meta);
-        if let Some(said) = said {
+        if let Some(message) = message {
             let counters = self.stack.counters();
-            let heard = self.heard.entry(said.ports).or_default();
-            let has = |flag| said.flags.contains(flag);
+            let received = self.received.entry(message.ports).or_default();
+            let has = |flag| message.flags.contains(flag);
             if has(Flags::SYN)
                 && (self.stack.connections() > before.0
                     || counters.time_wait_reused > before.1.time_wait_reused)
             {
-                heard.peer_start = Some(said.seq.wrapping_add(1));
+                received.peer_start = Some(message.seq.wrapping_add(1));
             }
             if counters.cookies_accepted > before.1.cookies_accepted {
-                heard.peer_start = Some(said.seq);
+                received.peer_start = Some(message.seq);
             }
             if let Some(id) = opening
                 && has(Flags::SYN)
                 && self.stack.info(self.now, id).is_some_and(|info| info.state != State::SynSent)
             {
-                self.known.entry(id).or_default().peer_start = Some(said.seq.wrapping_add(1));
+                self.known.entry(id).or_default().peer_start = Some(message.seq.wrapping_add(1));
             }
         }
-        self.hear_events(said);
+        self.poll_events(message);
     }
 
     /// Connection of the stack in SYN-SENT between `ports`.
@@ -361,8 +361,8 @@ impl World {
         })
     }
 
-    /// Reads events; `said` is the segment just delivered, if any.
-    fn hear_events(&mut self, said: Option<Said>) {
+    /// Reads events; `message` is the segment just delivered, if any.
+    fn poll_events(&mut self, message: Option<Sent>) {
         while let Some(event) = self.stack.poll_event() {
             let known = self.known.entry(event.conn).or_default();
             assert!(!known.closed, "{event:?} after the end");
@@ -370,12 +370,14 @@ impl World {
                 EventKind::Accepted(_) => {
                     let tuple = self.stack.tuple(event.conn).expect("an accepted connection exists");
                     let its = (tuple.remote_port, tuple.local_port);
-                    let said = said.filter(|said| said.ports == its).expect("a segment of its own opened it");
-                    let heard = self.heard.entry(its).or_default();
-                    known.peer_start = heard.peer_start;
+                    let message = message
+                        .filter(|message| message.ports == its)
+                        .expect("a segment of its own opened it");
+                    let received = self.received.entry(its).or_default();
+                    known.peer_start = received.peer_start;
                     // That segment acknowledges only the SYN, unless it is a SYN.
-                    heard.early = said.flags.contains(Flags::SYN);
-                    heard.stack_start = (!heard.early).then_some(said.ack);
+                    received.early = message.flags.contains(Flags::SYN);
+                    received.stack_start = (!received.early).then_some(message.ack);
                     self.open.push(event.conn);
                 }
                 EventKind::Connected => {
@@ -412,10 +414,10 @@ impl World {
         }
     }
 
-    /// Reads events and the stack's frames, at most `room`.
-    fn listen_to(&mut self, room: usize) {
-        self.hear_events(None);
-        for frame in sent(&mut self.stack, self.now, room) {
+    /// Reads events and the stack's frames, at most `space`.
+    fn listen_to(&mut self, space: usize) {
+        self.poll_events(None);
+        for frame in sent(&mut self.stack, self.now, space) {
             let Some(packet) = parse(&frame) else {
                 self.introduce();
                 continue;
@@ -423,7 +425,7 @@ impl World {
             match packet.protocol {
                 Protocol::Tcp => {
                     let segment = Segment::parse(&packet.payload, packet.source, packet.target, true);
-                    self.hear(&segment.expect("the stack's segments read back"));
+                    self.receive(&segment.expect("the stack's segments read back"));
                 }
                 Protocol::Icmpv6 if packet.payload.first() == Some(&NEIGHBOR_SOLICITATION) => {
                     self.introduce()
@@ -433,24 +435,24 @@ impl World {
         }
     }
 
-    fn hear(&mut self, s: &Segment<'_>) {
-        let heard = self.heard.entry((s.target_port, s.source_port)).or_default();
+    fn receive(&mut self, s: &Segment<'_>) {
+        let received = self.received.entry((s.target_port, s.source_port)).or_default();
         let has = |flag| s.flags.contains(flag);
         if has(Flags::RST) {
             return;
         }
         if has(Flags::SYN) {
             // A SYN-ACK may be a cookie, which belongs to no connection yet.
-            if !has(Flags::ACK) || heard.early {
-                heard.stack_start = Some((s.seq + 1).0);
+            if !has(Flags::ACK) || received.early {
+                received.stack_start = Some((s.seq + 1).0);
             }
             self.cookie = s.options.fast_open.unwrap_or(self.cookie);
         }
         if has(Flags::ACK) {
-            heard.ack = s.ack.0;
+            received.ack = s.ack.0;
         }
-        heard.seq = (s.seq + s.seq_len()).0;
-        if let Some(start) = heard.stack_start {
+        received.seq = (s.seq + s.seq_len()).0;
+        if let Some(start) = received.stack_start {
             let from = (s.seq + u32::from(has(Flags::SYN))) - Seq(start);
             let whole =
                 s.payload.iter().enumerate().all(|(i, byte)| *byte == pattern(from.wrapping_add(i as u32)));
@@ -499,7 +501,7 @@ impl World {
 
 /// Segment sent by the harness.
 #[derive(Clone, Copy)]
-struct Said {
+struct Sent {
     ports: Ports,
     seq: u32,
     ack: u32,

@@ -70,7 +70,7 @@ pub fn differential(data: &[u8]) {
                 let frame = if (100..112).contains(&byte) { marked(frame) } else { frame };
                 let lost = &mut side.lost[kind as usize];
                 let is_safe = frames > FAULTS || matches!(kind, Kind::Arp | Kind::Probe);
-                let (copies, late_us) = if is_safe { (1, 0) } else { fate(byte, *lost) };
+                let (copies, late_us) = if is_safe { (1, 0) } else { fault(byte, *lost) };
                 *lost = if copies == 0 { *lost + 1 } else { 0 };
                 for copy in 0..copies {
                     let delay = Span::from_micros(50 + late_us * (1 + copy));
@@ -124,7 +124,7 @@ enum Kind {
 
 /// Copies of a frame that arrive, and their delay in µs. At most two frames of a kind are lost in a
 /// row, so that no side gives up.
-fn fate(byte: u8, lost: u32) -> (u64, u64) {
+fn fault(byte: u8, lost: u32) -> (u64, u64) {
     match byte {
         0..=31 if lost < 2 => (0, 0),
         32..=47 => (2, 40),
@@ -224,8 +224,8 @@ impl Side {
         let left = self.len - self.written;
         if left > 0 {
             let bytes: Vec<u8> = (0..left.min(8192)).map(|i| pattern(self.written + i)).collect();
-            let taken = self.stack.send(now, id, &bytes).expect("our half is open");
-            self.written += taken as u32;
+            let accepted = self.stack.send(now, id, &bytes).expect("our half is open");
+            self.written += accepted as u32;
         } else if self.open && !self.closed {
             self.closed = true;
             self.stack.close(now, id);
@@ -248,8 +248,8 @@ impl Side {
         }
         if on(3) {
             let idle = Span::from_secs(30 + u64::from(self.read % 7));
-            let asked = KeepAlive { idle, interval: Span::from_secs(10), count: 9 };
-            self.stack.set_keep_alive(now, id, Some(asked));
+            let requested = KeepAlive { idle, interval: Span::from_secs(10), count: 9 };
+            self.stack.set_keep_alive(now, id, Some(requested));
         }
     }
 

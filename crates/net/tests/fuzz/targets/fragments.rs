@@ -10,7 +10,7 @@ use queueing::Span;
 use wire::udp;
 
 use super::input::{Input, pattern};
-use crate::host::{Host, PAIRS, piece};
+use crate::host::{Host, PAIRS, fragment};
 use crate::world::config;
 
 pub fn fragments(data: &[u8]) {
@@ -26,8 +26,8 @@ pub fn fragments(data: &[u8]) {
     host.pass(Span::from_secs(20));
     for (stack, peer) in PAIRS {
         let bytes = datagram(peer, stack, 7);
-        host.raw(&piece(peer, stack, 7, 304, &bytes[304..], false));
-        host.raw(&piece(peer, stack, 7, 0, &bytes[..304], true));
+        host.raw(&fragment(peer, stack, 7, 304, &bytes[304..], false));
+        host.raw(&fragment(peer, stack, 7, 0, &bytes[..304], true));
         assert_eq!(read(&mut host, socket), 1, "a datagram arrives in the end");
     }
 }
@@ -86,6 +86,6 @@ fn step(host: &mut Host, input: &mut Input<'_>) -> Option<()> {
         1 => end -= (end - start).min(3),
         _ => {}
     }
-    host.raw(&piece(peer, stack, ident.into(), start, &bytes[start..end], more));
+    host.raw(&fragment(peer, stack, ident.into(), start, &bytes[start..end], more));
     Some(())
 }

@@ -27,9 +27,9 @@ impl Input<'_> {
 
     /// Next `n` bytes, or as many as remain.
     pub fn bytes(&mut self, n: usize) -> Vec<u8> {
-        let (taken, rest) = self.0.split_at(n.min(self.0.len()));
+        let (accepted, rest) = self.0.split_at(n.min(self.0.len()));
         self.0 = rest;
-        taken.to_vec()
+        accepted.to_vec()
     }
 }
 

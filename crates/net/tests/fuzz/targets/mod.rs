@@ -68,9 +68,9 @@ fn stack() -> Stack {
     stack
 }
 
-/// Frames that `stack` sends now, at most `room`.
-fn sent(stack: &mut Stack, now: Time, room: usize) -> Vec<Vec<u8>> {
-    let mut outbox = Outbox { frames: Vec::new(), room };
+/// Frames that `stack` sends now, at most `space`.
+fn sent(stack: &mut Stack, now: Time, space: usize) -> Vec<Vec<u8>> {
+    let mut outbox = Outbox { frames: Vec::new(), space };
     stack.egress(now, &mut outbox);
     for frame in &outbox.frames {
         assert!(frame.len() <= usize::from(stack.config().mtu) + 14, "a frame of {} bytes", frame.len());

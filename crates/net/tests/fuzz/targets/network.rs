@@ -72,7 +72,7 @@ pub fn network(data: &[u8]) {
 
 /// Reads the stack's packets and the transaction id of its DHCP request.
 fn listen(host: &mut Host, transaction: &mut u32) {
-    for sent in host.hear() {
+    for sent in host.receive() {
         assert!(sent.packet.len() <= 1500, "a packet of {} bytes", sent.packet.len());
         let datagram = udp::Datagram::parse(&sent.payload, sent.source, sent.target, true);
         let Ok(datagram) = datagram.and_then(|datagram| Message::parse(datagram.payload)) else { continue };
@@ -94,7 +94,7 @@ fn step(host: &mut Host, input: &mut Input<'_>, transaction: u32) -> Option<()> 
             bytes.resize(bytes.len().max(4), 0);
             bytes[2..4].fill(0);
             icmpv6::finish_checksum(&mut bytes, source, target);
-            host.say(source.into(), target.into(), Protocol::Icmpv6, &bytes);
+            host.send(source.into(), target.into(), Protocol::Icmpv6, &bytes);
         }
         2 => {
             let mut bytes = input.bytes(len.max(4));
@@ -102,17 +102,17 @@ fn step(host: &mut Host, input: &mut Input<'_>, transaction: u32) -> Option<()> 
             bytes[2..4].fill(0);
             let sum = checksum::of(&bytes);
             bytes[2..4].copy_from_slice(&sum);
-            host.say(PEER4.into(), STACK4.into(), Protocol::Icmp, &bytes);
+            host.send(PEER4.into(), STACK4.into(), Protocol::Icmp, &bytes);
         }
         3 => {
             let protocol = Protocol::new(input.byte()?);
             let bytes = input.bytes(len);
-            host.say(PEER6.into(), STACK6.into(), protocol, &bytes);
+            host.send(PEER6.into(), STACK6.into(), protocol, &bytes);
         }
         4 => {
             let port = input.one_of(&[53, 68, 9])?;
             let bytes = input.bytes(len);
-            say(host, PEER4.into(), STACK4.into(), [9, port], &bytes);
+            send(host, PEER4.into(), STACK4.into(), [9, port], &bytes);
         }
         5 => {
             let kind = input.one_of(&[Kind::Offer, Kind::Ack, Kind::Nak, Kind::Request])?;
@@ -128,7 +128,7 @@ fn step(host: &mut Host, input: &mut Input<'_>, transaction: u32) -> Option<()> 
             // Random options replace the end mark.
             bytes.truncate(bytes.iter().rposition(|byte| *byte == 255)?);
             bytes.extend(input.bytes(len));
-            say(host, PEER4.into(), Ipv4Addr::BROADCAST.into(), [67, 68], &bytes);
+            send(host, PEER4.into(), Ipv4Addr::BROADCAST.into(), [67, 68], &bytes);
         }
         6 if more => {
             // Opens and closes sockets and listeners.
@@ -192,7 +192,7 @@ fn syn(host: &mut Host, (stack, peer): (IpAddr, IpAddr), ecn: u8) {
 }
 
 /// Sends a datagram between `ports`.
-fn say(host: &mut Host, source: IpAddr, target: IpAddr, ports: [u16; 2], payload: &[u8]) {
+fn send(host: &mut Host, source: IpAddr, target: IpAddr, ports: [u16; 2], payload: &[u8]) {
     let datagram = udp::Datagram { source_port: ports[0], target_port: ports[1], payload };
     let mut bytes = vec![0; datagram.len()];
     datagram.emit(source, target, &mut bytes);

@@ -92,8 +92,8 @@ pub fn icmpv6(data: &[u8]) {
             assert!(icmpv6::Message::parse(&buf, V6, V6).is_ok(), "an error reads back");
         }
         Ok(icmpv6::Message::Ndp(message)) => {
-            if let wire::ndp::Message::RouterAdvertisement(said) = &message {
-                assert!(said.prefixes().count() <= data.len(), "prefixes end");
+            if let wire::ndp::Message::RouterAdvertisement(message) = &message {
+                assert!(message.prefixes().count() <= data.len(), "prefixes end");
             }
             let mut buf = Vec::new();
             message.emit(&mut buf);
@@ -174,10 +174,10 @@ pub fn pcap(data: &[u8]) {
     let mut tee = PcapTap::new(replay, Vec::new()).expect("writes to memory succeed");
     let frames = play(&mut tee);
     let (replay, file) = tee.into_parts();
-    let told = replay.counters();
-    assert!(replay.is_over() && told.played == frames.len() as u64);
+    let reported = replay.counters();
+    assert!(replay.is_over() && reported.played == frames.len() as u64);
     let read: usize = frames.iter().map(|frame| 16 + frame.len()).sum();
-    assert!(24 + read + 16 * told.cut as usize <= data.len(), "no byte from nowhere");
+    assert!(24 + read + 16 * reported.cut as usize <= data.len(), "no byte from nowhere");
     let mut again = Replay::new(&file[..], Pace::Fast).expect("the recording is a capture");
     assert_eq!(play(&mut again), frames);
     assert!(again.error().is_none());

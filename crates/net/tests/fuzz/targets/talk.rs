@@ -13,9 +13,9 @@ use wire::FourTuple;
 
 /// Parsed verbs, paths or names, and the number of requests that ended.
 #[derive(Debug, Default, PartialEq)]
-struct Told(Vec<Vec<u8>>, usize);
+struct Recorder(Vec<Vec<u8>>, usize);
 
-impl RequestVisitor for Told {
+impl RequestVisitor for Recorder {
     fn on_request(&mut self, _: &Protocol, request: &Request<'_>) -> u64 {
         self.0.push(match request {
             Request::Http { method, path, .. } => format!("{method} {path}").into_bytes(),
@@ -45,22 +45,22 @@ pub fn talk(data: &[u8]) {
         4 => layout(FrameLength::Length { at: 1, bytes: 2, adds: 3 }),
         _ => layout(FrameLength::Mark((*b"\r\n").into())),
     };
-    let read = |pieces: &mut dyn Iterator<Item = &[u8]>| {
+    let read = |fragments: &mut dyn Iterator<Item = &[u8]>| {
         let notes = Arc::new(Notes::default());
-        let (mut reader, mut told) =
-            (StreamParser::new(protocol.clone(), Arc::clone(&notes), 0), Told::default());
+        let (mut reader, mut reported) =
+            (StreamParser::new(protocol.clone(), Arc::clone(&notes), 0), Recorder::default());
         let mut start = 0;
-        for piece in pieces {
-            reader.read(start, piece, &mut told);
+        for fragment in fragments {
+            reader.read(start, fragment, &mut reported);
             // Repeated bytes count once.
-            reader.read(start, piece, &mut told);
-            start += piece.len() as u64;
-            assert!(told.1 <= told.0.len(), "more requests ended than began");
+            reader.read(start, fragment, &mut reported);
+            start += fragment.len() as u64;
+            assert!(reported.1 <= reported.0.len(), "more requests ended than began");
         }
         let failed = reader.has_failed();
         drop(reader);
         assert_eq!(notes.held(), 0, "all buffered bytes are released");
-        (told, failed)
+        (reported, failed)
     };
     let whole = read(&mut [stream].into_iter());
     assert_eq!(read(&mut stream.chunks(usize::from(*cut) + 1)), whole);
@@ -91,10 +91,11 @@ pub fn labels(data: &[u8]) {
     let Ok(policy) = Policy::parse(text) else { return };
     let Some(classifier) = policy.transport() else { return };
     let stream = &stream[..stream.len().min(STREAM_MAX)];
-    let label = |pieces: &mut dyn Iterator<Item = &[u8]>| {
+    let label = |fragments: &mut dyn Iterator<Item = &[u8]>| {
         let mut flow = Pieces::default();
-        let labels =
-            pieces.filter(|piece| !piece.is_empty()).filter_map(|piece| flow.label(&classifier, piece));
+        let labels = fragments
+            .filter(|fragment| !fragment.is_empty())
+            .filter_map(|fragment| flow.label(&classifier, fragment));
         labels.min()
     };
     let whole = label(&mut [stream].into_iter());

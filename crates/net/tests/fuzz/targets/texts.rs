@@ -25,16 +25,16 @@ pub fn faults(data: &[u8]) {
         Ok(rates) => rates,
         Err(why) => return assert!(why.to_string().contains("fault"), "{why}"),
     };
-    let (here, mut there) = memory::pair(64, 64);
-    let mut here = FaultInjector::new(here, rates, &Rng::seeded(1));
+    let (near, mut far) = memory::pair(64, 64);
+    let mut near = FaultInjector::new(near, rates, &Rng::seeded(1));
     let (mut now, mut arrived) = (Time::ZERO, 0);
     for _ in 0..16 {
-        let _ = here.transmit(now, 60, &mut |frame| frame.fill(7));
-        now = here.next().unwrap_or(now).max(now + Span::from_micros(1));
-        here.advance(now);
-        while let Some(received) = there.receive(now) {
+        let _ = near.transmit(now, 60, &mut |frame| frame.fill(7));
+        now = near.next().unwrap_or(now).max(now + Span::from_micros(1));
+        near.advance(now);
+        while let Some(received) = far.receive(now) {
             assert_eq!(received.frame.as_ref().len(), 60);
-            there.recycle(received.frame);
+            far.recycle(received.frame);
             arrived += 1;
         }
     }
