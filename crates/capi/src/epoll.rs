@@ -106,9 +106,9 @@ unsafe fn wait(
         let Hint { id, by_level } = HINTS.get(epoll, event.u64)?;
         labels.level(id).map(|level| Rank { level, can_wait: by_level })
     };
-    let ReorderResult { kept, left } = reorder(events, rank, in_a_row.load(Ordering::Relaxed));
+    let ReorderResult { retained, left } = reorder(events, rank, in_a_row.load(Ordering::Relaxed));
     in_a_row.store(left, Ordering::Relaxed);
-    kept as c_int
+    retained as c_int
 }
 
 /// Yields the core shared with the stack, if a yield is due.

@@ -81,8 +81,7 @@ pub fn load(path: &Path) -> Result<(Classifiers, Arc<Observed>), Error> {
 /// Observations of a policy's classifiers, one per line; empty where no rule inspects requests.
 pub fn summary(observed: &Observed) -> Vec<String> {
     let notes = &observed.notes;
-    let given_up =
-        |why: &Nonsense| (notes.failed(*why) > 0).then(|| format!("{why} {}", notes.failed(*why)));
+    let given_up = |why: &Nonsense| (notes.failed(*why) > 0).then(|| format!("{why} {}", notes.failed(*why)));
     let given_up: Vec<String> = Nonsense::ALL.iter().filter_map(given_up).collect();
     if notes.requests() == 0 && given_up.is_empty() {
         return Vec::new();

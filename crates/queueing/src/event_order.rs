@@ -35,7 +35,7 @@ pub struct Rank {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReorderResult {
     /// Number of events at the front that the program gets.
-    pub kept: usize,
+    pub retained: usize,
     /// Consecutive calls, this one included, that left events below the most urgent
     /// level; input of the next call.
     pub left: u8,
@@ -52,7 +52,7 @@ const LEVELS: usize = 8;
 /// for these connections, 0 before the first.
 pub fn reorder<E: Copy>(events: &mut [E], rank: impl Fn(&E) -> Option<Rank>, left: u8) -> ReorderResult {
     let (Some(&first), len) = (events.first(), events.len()) else {
-        return ReorderResult { kept: 0, left: 0 };
+        return ReorderResult { retained: 0, left: 0 };
     };
     let batch = &mut events[..len.min(BATCH)];
     let (mut original, mut ranks) = ([first; BATCH], [None; BATCH]);
@@ -65,7 +65,7 @@ pub fn reorder<E: Copy>(events: &mut [E], rank: impl Fn(&E) -> Option<Rank>, lef
     let can_leave = |rank: &Rank| len <= BATCH && rank.can_wait && rank.level > 0;
     let lower_due = left >= PASSED_IN_A_ROW;
     let (mut equals, mut below, mut lower_served) = (0, 0, true);
-    let mut is_kept = |rank: Option<Rank>| {
+    let mut is_retained = |rank: Option<Rank>| {
         let Some(Rank { level, .. }) = rank.filter(can_leave) else { return true };
         if level == top {
             equals += 1;
@@ -79,17 +79,17 @@ pub fn reorder<E: Copy>(events: &mut [E], rank: impl Fn(&E) -> Option<Rank>, lef
     let mut keep = [false; BATCH];
     let mut offsets = [0; LEVELS + 1];
     for (at, &rank) in ranks.iter().enumerate().take(batch.len()) {
-        keep[at] = is_kept(rank);
+        keep[at] = is_retained(rank);
         offsets[level(rank) + 1] += usize::from(keep[at]);
     }
     (0..LEVELS).for_each(|level| offsets[level + 1] += offsets[level]);
-    let kept = offsets[LEVELS] + len - batch.len();
+    let retained = offsets[LEVELS] + len - batch.len();
     for (at, event) in original.iter().enumerate().take(batch.len()).filter(|(at, _)| keep[*at]) {
         let offset = &mut offsets[level(ranks[at])];
         batch[*offset] = *event;
         *offset += 1;
     }
-    ReorderResult { kept, left: if lower_served { 0 } else { left + 1 } }
+    ReorderResult { retained, left: if lower_served { 0 } else { left + 1 } }
 }
 
 //~ programs: events are ordered by label, and a less urgent level gets its turn after eight calls
@@ -109,8 +109,8 @@ mod tests {
             _ => None,
         };
         let before = if lower_due { PASSED_IN_A_ROW } else { 0 };
-        let ReorderResult { kept, left } = reorder(&mut events, rank, before);
-        events.truncate(kept);
+        let ReorderResult { retained, left } = reorder(&mut events, rank, before);
+        events.truncate(retained);
         events.extend((left > 0).then_some("…"));
         assert_eq!(events.join(" "), expected);
     }
@@ -148,14 +148,14 @@ mod tests {
     fn after_eight_calls_lower_levels_are_served() {
         let rank = |event: &u8| Some(Rank { level: *event, can_wait: true });
         let mut left = 0;
-        let kept: Vec<usize> = (0..18)
+        let retained: Vec<usize> = (0..18)
             .map(|_| {
                 let reordered = reorder(&mut [7, 0, 7, 7], rank, left);
                 left = reordered.left;
-                reordered.kept
+                reordered.retained
             })
             .collect();
-        assert_eq!(kept, [[1; 8].as_slice(), &[3], &[1; 8], &[3]].concat());
+        assert_eq!(retained, [[1; 8].as_slice(), &[3], &[1; 8], &[3]].concat());
     }
 
     #[test]
@@ -168,7 +168,7 @@ mod tests {
     fn no_event_of_an_oversized_batch_is_lost() {
         let mut events: Vec<u32> = (0..100).rev().collect();
         let rank = |event: &u32| Some(Rank { level: (event % 8) as u8, can_wait: true });
-        assert_eq!(reorder(&mut events, rank, 0), ReorderResult { kept: 100, left: 0 });
+        assert_eq!(reorder(&mut events, rank, 0), ReorderResult { retained: 100, left: 0 });
         let mut sorted = events.clone();
         sorted.sort_unstable();
         assert_eq!(sorted, (0..100).collect::<Vec<_>>());

@@ -206,7 +206,7 @@ struct Waiting {
     request: Request,
     pushed: Time,
     overtaken: u64,
-    overtaken_old: u64,
+    overtaken_aged: u64,
     overtaken_by: Time,
 }
 
@@ -224,7 +224,7 @@ impl Checked {
             PushResult::Queued => None,
             PushResult::PushedOut(victim) => Some(victim),
         };
-        let entry = Waiting { request, pushed: now, overtaken: 0, overtaken_old: 0, overtaken_by: now };
+        let entry = Waiting { request, pushed: now, overtaken: 0, overtaken_aged: 0, overtaken_by: now };
         self.waiting.insert(request.number, entry);
         if let Some(victim) = evicted {
             let later = victim.label.priority > request.label.priority;
@@ -259,10 +259,10 @@ impl Checked {
             StarvationBound::Aged { span, entries } => {
                 assert_eq!(span, AGE_MAX);
                 assert!(
-                    left.overtaken_old <= entries,
+                    left.overtaken_aged <= entries,
                     "{}: {} were served before an old entry, above {entries}",
                     self.name,
-                    left.overtaken_old
+                    left.overtaken_aged
                 );
             }
             StarvationBound::Unbounded { from } => {
@@ -271,7 +271,7 @@ impl Checked {
         }
         for other in self.waiting.values_mut() {
             other.overtaken += 1;
-            other.overtaken_old += u64::from(now.since(other.pushed) >= AGE_MAX);
+            other.overtaken_aged += u64::from(now.since(other.pushed) >= AGE_MAX);
             other.overtaken_by = other.overtaken_by.max(left.pushed);
         }
     }

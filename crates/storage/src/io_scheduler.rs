@@ -221,7 +221,7 @@ impl<W> IoScheduler<W> {
     /// Assigns free buffers, then starts requests up to the disk's depth, each by
     /// priority. Returns the number of requests started.
     pub fn submit(&mut self, now: Time) -> usize {
-        let mut begun = 0;
+        let mut started = 0;
         while !self.buffers.is_empty() {
             let slots = &self.slots;
             let Some(next) = self.buffer_queue.pop(now, |other| is_live(slots, other)) else { break };
@@ -241,13 +241,13 @@ impl<W> IoScheduler<W> {
             if let Stage::WaitsForDisk(request) = std::mem::replace(&mut slot.stage, Stage::InFlight) {
                 self.disk.begin(next.slot, request);
                 self.in_flight += 1;
-                begun += 1;
+                started += 1;
             }
         }
-        if begun > 0 || self.unflushed {
+        if started > 0 || self.unflushed {
             self.unflushed = !self.disk.flush();
         }
-        begun
+        started
     }
 
     /// Takes completions from the disk and queues them for notification.

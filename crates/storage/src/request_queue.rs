@@ -42,14 +42,14 @@ impl RequestQueue {
     /// Enqueues `waiting`. At most `capacity` entries satisfy `is_live`, including it.
     pub fn push(&mut self, waiting: Waiting, is_live: impl Fn(&Waiting) -> bool) {
         let PushResult::Refused(waiting) = self.0.push(waiting.since, waiting) else { return };
-        let mut kept = Vec::new();
+        let mut remaining = Vec::new();
         while let Some(other) = self.0.pop(waiting.since) {
             if is_live(&other) {
-                kept.push(other);
+                remaining.push(other);
             }
         }
-        kept.sort_by_key(|other| other.since);
-        for other in kept.into_iter().chain([waiting]) {
+        remaining.sort_by_key(|other| other.since);
+        for other in remaining.into_iter().chain([waiting]) {
             let pushed = self.0.push(other.since, other);
             assert!(matches!(pushed, PushResult::Queued), "live requests exceed the capacity");
         }

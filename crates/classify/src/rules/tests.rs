@@ -44,10 +44,7 @@ fn bad_values_are_refused_with_the_valid_ones() {
     check("length = { max = -1 }", "length max -1 is not in 0..=65535 bytes, such as \"> 1000\"");
     check("source = \"10.0.0.0/33\"", "source \"10.0.0.0/33\" is not an IP prefix, such as \"10.0.0.0/8\"");
     check("source = \"fd00::/129\"", "source \"fd00::/129\" is not an IP prefix, such as \"10.0.0.0/8\"");
-    check(
-        "source = \"fd00::1/64\"",
-        "source \"fd00::1/64\" has bits set after its prefix; valid: fd00::/64",
-    );
+    check("source = \"fd00::1/64\"", "source \"fd00::1/64\" has bits set after its prefix; valid: fd00::/64");
     check("source = \"ten\"", "source \"ten\" is not an IP prefix, such as \"10.0.0.0/8\"");
     check(
         "source = \"10.1.0.0/8\"",
@@ -72,14 +69,8 @@ fn bad_values_are_refused_with_the_valid_ones() {
         "`resp` is not available at layer = \"driver\"; valid: layer = \"transport\"",
     );
     check("drop = true", "a rule has either `priority` or `drop`, not both");
-    check(
-        "rtt = \"> 5ms\"",
-        "`rtt` is not available at layer = \"driver\"; valid: layer = \"transport\"",
-    );
-    check(
-        "loss = \"> 0.1\"",
-        "`loss` is not available at layer = \"driver\"; valid: layer = \"transport\"",
-    );
+    check("rtt = \"> 5ms\"", "`rtt` is not available at layer = \"driver\"; valid: layer = \"transport\"");
+    check("loss = \"> 0.1\"", "`loss` is not available at layer = \"driver\"; valid: layer = \"transport\"");
     check(
         "received = \"> 1MB\"",
         "`received` is not available at layer = \"driver\"; valid: layer = \"transport\"",

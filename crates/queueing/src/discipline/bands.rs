@@ -111,17 +111,21 @@ impl<D> Bands<D> {
         D: Discipline<T>,
     {
         let least = self.used.last()?;
-        self.take(least, |level| level.evict(now))
+        self.pop_with(least, |level| level.evict(now))
     }
 
-    /// Removes an entry of level `priority` with `take`.
+    /// Removes an entry of level `priority` with `pop`.
     #[inline]
-    pub fn take<T: Entry>(&mut self, priority: Priority, take: impl FnOnce(&mut D) -> Option<T>) -> Option<T>
+    pub fn pop_with<T: Entry>(
+        &mut self,
+        priority: Priority,
+        pop: impl FnOnce(&mut D) -> Option<T>,
+    ) -> Option<T>
     where
         D: Discipline<T>,
     {
         let level = &mut self.levels[priority.index()];
-        let entry = take(level)?;
+        let entry = pop(level)?;
         if level.is_empty() {
             self.used = self.used.without(priority);
         }

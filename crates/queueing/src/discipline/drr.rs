@@ -164,10 +164,10 @@ impl<T: Entry, D: Discipline<T>> SelectiveDequeue<T> for Drr<D> {
             return None;
         }
         if let Some(level) = self.bands.due_for_age::<T>(now, ready) {
-            return self.bands.take(level, |queue| queue.pop(now));
+            return self.bands.pop_with(level, |queue| queue.pop(now));
         }
         let level = self.next_level(ready)?;
-        let entry: T = self.bands.take(level, |queue| queue.pop(now))?;
+        let entry: T = self.bands.pop_with(level, |queue| queue.pop(now))?;
         if !entry.doomed() {
             let cost = entry.bytes().get().clamp(1, self.config.entry_max.get());
             self.sent[level.index()] += cost;

@@ -111,6 +111,6 @@ impl<T: Entry, D: Discipline<T>> SelectiveDequeue<T> for Strict<D> {
         let ready = self.0.used().and(wanted);
         let first = ready.first()?;
         let level = self.0.due_for_age::<T>(now, ready).unwrap_or(first);
-        self.0.take(level, |queue| queue.pop(now))
+        self.0.pop_with(level, |queue| queue.pop(now))
     }
 }

@@ -117,6 +117,6 @@ fn can_grow(assignment: &CoreAssignment, task: TaskId) -> bool {
 
 /// True if BE still runs on `socket` on a core that a policy could take.
 fn can_shrink(assignment: &CoreAssignment, socket: usize) -> bool {
-    let takes = |&core| matches!(assignment.state(core), CoreState::Granted(holder) if !assignment.spec(holder).is_critical());
-    assignment.topology().on_socket(socket).iter().any(takes)
+    let can_take = |&core| matches!(assignment.state(core), CoreState::Granted(holder) if !assignment.spec(holder).is_critical());
+    assignment.topology().on_socket(socket).iter().any(can_take)
 }

@@ -80,9 +80,8 @@ impl<'v> Item<'_, 'v> {
         let cidr = Cidr::new(addr, prefix);
         if cidr.net != bits(addr) {
             let net = cidr.addr();
-            return self.fail(format!(
-                "source {text:?} has bits set after its prefix; valid: {net}/{prefix}"
-            ));
+            return self
+                .fail(format!("source {text:?} has bits set after its prefix; valid: {net}/{prefix}"));
         }
         Ok(cidr)
     }

@@ -36,13 +36,13 @@ fn signals(assignment: &CoreAssignment, wants: &[(u32, u64)]) -> Signals {
 
 /// State of each core as a letter: `a` is task 0, `.` free, `-` idled sibling, `*` shared.
 fn shown(assignment: &CoreAssignment) -> String {
-    let letter = |core| match assignment.state(core) {
+    let symbol = |core| match assignment.state(core) {
         CoreState::Granted(task) | CoreState::Reserved(task) => char::from(b'a' + task.0 as u8),
         CoreState::SiblingIdle(_) => '-',
         CoreState::Free => '.',
         CoreState::Shared => '*',
     };
-    assignment.topology().all().map(letter).collect()
+    assignment.topology().all().map(symbol).collect()
 }
 
 /// One random round: signals of each task and core.

@@ -113,12 +113,12 @@ mod tests {
 
     /// States as text: busy `!`, parked `p`, idle `.`.
     fn text(policy: &ParkPolicy) -> String {
-        let letter = |worker: &WorkerState| match worker.state {
+        let symbol = |worker: &WorkerState| match worker.state {
             State::Idle => '.',
             State::Busy => '!',
             State::Parked => 'p',
         };
-        policy.workers.iter().map(letter).collect()
+        policy.workers.iter().map(symbol).collect()
     }
 
     #[test]

@@ -44,10 +44,10 @@ impl<B: SignalMemory> Workers<B> {
         self.reset();
     }
 
-    /// Keeps the programs for which `is_there` is true.
-    pub fn retain(&mut self, is_there: impl FnMut(&B) -> bool) {
+    /// Keeps the programs for which `is_alive` is true.
+    pub fn retain(&mut self, is_alive: impl FnMut(&B) -> bool) {
         let before = self.programs.len();
-        self.programs.retain(is_there);
+        self.programs.retain(is_alive);
         if self.programs.len() != before {
             self.reset();
         }

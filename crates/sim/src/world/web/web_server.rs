@@ -163,9 +163,9 @@ impl State {
         if self.levels.first() != self.levels.last() {
             let rank = |&at: &usize| Some(Rank { level: self.connections[at].level.level(), can_wait: true });
             let returned = batch.clone();
-            let ReorderResult { kept, left } = reorder(&mut batch, rank, self.skipped);
+            let ReorderResult { retained, left } = reorder(&mut batch, rank, self.skipped);
             self.skipped = left;
-            batch.truncate(kept);
+            batch.truncate(retained);
             self.ready.extend(returned.into_iter().filter(|at| !batch.contains(at)));
         }
         self.batch.extend(batch);
