@@ -18,18 +18,18 @@ pub(crate) struct Doorbell {
 }
 
 impl Doorbell {
-    /// Sleeps until [`ring`](Self::ring) if `nothing` is true; may return early. `nothing` must
+    /// Sleeps until [`ring`](Self::ring) if `is_empty` is true; may return early. `is_empty` must
     /// read what the other side writes before it rings.
-    pub fn sleep(&self, nothing: impl FnOnce() -> bool) {
-        self.sleep_by(nothing, park);
+    pub fn sleep(&self, is_empty: impl FnOnce() -> bool) {
+        self.sleep_by(is_empty, park);
     }
 
     /// As [`sleep`](Self::sleep), by the function `sleep`. A wake-up that comes before `sleep` is
     /// called must end it at once.
-    pub fn sleep_by(&self, nothing: impl FnOnce() -> bool, sleep: impl FnOnce()) {
+    pub fn sleep_by(&self, is_empty: impl FnOnce() -> bool, sleep: impl FnOnce()) {
         self.asleep.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
-        if nothing() {
+        if is_empty() {
             sleep();
         }
         self.asleep.store(false, Ordering::Relaxed);

@@ -16,7 +16,7 @@ use queueing::{Span, Time};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum IdleAction {
     /// Polls again at once.
-    Look,
+    Poll,
     /// Sleeps until a frame arrives, at most this long.
     Sleep(Span),
 }
@@ -27,7 +27,7 @@ pub(crate) struct AdaptiveSpin {
     spin: Span,
     sleep_max: Span,
     /// Moving average of the gaps without work.
-    usual: Span,
+    mean_gap: Span,
     /// Start of the current gap.
     since: Option<Time>,
 }
@@ -41,7 +41,7 @@ const GAP_MAX: u64 = 4;
 impl AdaptiveSpin {
     /// Spins up to `spin` before each sleep (zero: sleeps at once); no sleep exceeds `sleep_max`.
     pub(crate) const fn new(spin: Span, sleep_max: Span) -> Self {
-        Self { spin, sleep_max, usual: Span::ZERO, since: None }
+        Self { spin, sleep_max, mean_gap: Span::ZERO, since: None }
     }
 
     /// Records work at `now`.
@@ -49,16 +49,16 @@ impl AdaptiveSpin {
     pub(crate) fn on_work(&mut self, now: Time) {
         if let Some(since) = self.since.take() {
             let gap = now.since(since).min(self.spin * GAP_MAX);
-            let usual = (self.usual.as_nanos() * (SHARE - 1) + gap.as_nanos()) / SHARE;
-            self.usual = Span::from_nanos(usual);
+            let mean_gap = (self.mean_gap.as_nanos() * (SHARE - 1) + gap.as_nanos()) / SHARE;
+            self.mean_gap = Span::from_nanos(mean_gap);
         }
     }
 
     /// Idle action at `now`, with no work before `timer` except from outside.
-    pub(crate) fn rest(&mut self, now: Time, timer: Option<Time>) -> IdleAction {
+    pub(crate) fn action(&mut self, now: Time, timer: Option<Time>) -> IdleAction {
         let since = *self.since.get_or_insert(now);
-        if self.usual <= self.spin && now.since(since) < self.spin {
-            return IdleAction::Look;
+        if self.mean_gap <= self.spin && now.since(since) < self.spin {
+            return IdleAction::Poll;
         }
         IdleAction::Sleep(timer.map_or(self.sleep_max, |at| at.since(now).min(self.sleep_max)))
     }
@@ -76,54 +76,54 @@ mod tests {
         Time::from_nanos(us * 1000)
     }
 
-    /// State of `patience` after 64 gaps of `gap_us` with work in between.
-    fn used_to(mut patience: AdaptiveSpin, gap_us: u64) -> AdaptiveSpin {
+    /// State of `idle` after 64 gaps of `gap_us` with work in between.
+    fn after_gaps(mut idle: AdaptiveSpin, gap_us: u64) -> AdaptiveSpin {
         for n in 0..64 {
             let start = n * (gap_us + 1);
-            patience.rest(at(start), None);
-            patience.on_work(at(start + gap_us));
+            idle.action(at(start), None);
+            idle.on_work(at(start + gap_us));
         }
-        patience
+        idle
     }
 
     #[test]
     fn an_idle_thread_polls_for_the_span_and_then_sleeps() {
-        let mut patience = AdaptiveSpin::new(SPIN, SLEEP_MAX);
-        assert_eq!(patience.rest(at(0), None), IdleAction::Look);
-        assert_eq!(patience.rest(at(19), None), IdleAction::Look);
-        assert_eq!(patience.rest(at(20), None), IdleAction::Sleep(SLEEP_MAX));
+        let mut idle = AdaptiveSpin::new(SPIN, SLEEP_MAX);
+        assert_eq!(idle.action(at(0), None), IdleAction::Poll);
+        assert_eq!(idle.action(at(19), None), IdleAction::Poll);
+        assert_eq!(idle.action(at(20), None), IdleAction::Sleep(SLEEP_MAX));
     }
 
     #[test]
     fn no_sleep_outlasts_a_timer() {
-        let mut patience = AdaptiveSpin::new(Span::ZERO, SLEEP_MAX);
-        assert_eq!(patience.rest(at(0), Some(at(30))), IdleAction::Sleep(Span::from_micros(30)));
-        assert_eq!(patience.rest(at(40), Some(at(30))), IdleAction::Sleep(Span::ZERO), "it is due");
+        let mut idle = AdaptiveSpin::new(Span::ZERO, SLEEP_MAX);
+        assert_eq!(idle.action(at(0), Some(at(30))), IdleAction::Sleep(Span::from_micros(30)));
+        assert_eq!(idle.action(at(40), Some(at(30))), IdleAction::Sleep(Span::ZERO), "it is due");
     }
 
     #[test]
     fn after_long_gaps_the_thread_sleeps_at_once() {
-        let mut patience = used_to(AdaptiveSpin::new(SPIN, SLEEP_MAX), 50);
-        assert_eq!(patience.rest(at(10_000), None), IdleAction::Sleep(SLEEP_MAX));
+        let mut idle = after_gaps(AdaptiveSpin::new(SPIN, SLEEP_MAX), 50);
+        assert_eq!(idle.action(at(10_000), None), IdleAction::Sleep(SLEEP_MAX));
     }
 
     #[test]
     fn after_short_gaps_one_long_gap_does_not_stop_polling() {
-        let mut patience = used_to(AdaptiveSpin::new(SPIN, SLEEP_MAX), 3);
-        patience.rest(at(10_000), None);
-        patience.on_work(at(900_000));
-        assert_eq!(patience.rest(at(900_001), None), IdleAction::Look);
+        let mut idle = after_gaps(AdaptiveSpin::new(SPIN, SLEEP_MAX), 3);
+        idle.action(at(10_000), None);
+        idle.on_work(at(900_000));
+        assert_eq!(idle.action(at(900_001), None), IdleAction::Poll);
     }
 
     #[test]
     fn a_very_long_gap_is_outweighed_by_64_short_ones() {
-        let night = used_to(AdaptiveSpin::new(SPIN, SLEEP_MAX), 1_000_000);
-        assert_eq!(used_to(night, 3).rest(at(10_000), None), IdleAction::Look);
+        let idle = after_gaps(AdaptiveSpin::new(SPIN, SLEEP_MAX), 1_000_000);
+        assert_eq!(after_gaps(idle, 3).action(at(10_000), None), IdleAction::Poll);
     }
 
     #[test]
     fn with_a_zero_span_the_thread_never_polls() {
-        let mut patience = used_to(AdaptiveSpin::new(Span::ZERO, SLEEP_MAX), 0);
-        assert_eq!(patience.rest(at(10_000), None), IdleAction::Sleep(SLEEP_MAX));
+        let mut idle = after_gaps(AdaptiveSpin::new(Span::ZERO, SLEEP_MAX), 0);
+        assert_eq!(idle.action(at(10_000), None), IdleAction::Sleep(SLEEP_MAX));
     }
 }

@@ -11,57 +11,57 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// Exchange of one buffer; see the module.
 #[derive(Debug, Default)]
 pub struct SnapshotExchange<T> {
-    asked: AtomicBool,
-    shelf: Mutex<Shelf<T>>,
+    requested: AtomicBool,
+    slot: Mutex<Slot<T>>,
 }
 
 #[derive(Debug)]
-struct Shelf<T> {
-    there: Option<Box<T>>,
+struct Slot<T> {
+    buffer: Option<Box<T>>,
     filled: bool,
 }
 
-impl<T> Default for Shelf<T> {
+impl<T> Default for Slot<T> {
     fn default() -> Self {
-        Self { there: None, filled: false }
+        Self { buffer: None, filled: false }
     }
 }
 
 impl<T> SnapshotExchange<T> {
-    /// Posts `there` for the server to fill or to take from; replaces an unanswered request.
-    pub fn request(&self, there: Box<T>) {
-        let mut shelf = self.shelf();
-        *shelf = Shelf { there: Some(there), filled: false };
-        self.asked.store(true, Ordering::Relaxed);
+    /// Posts `buffer` for the server to fill or to take from; replaces an unanswered request.
+    pub fn request(&self, buffer: Box<T>) {
+        let mut slot = self.slot();
+        *slot = Slot { buffer: Some(buffer), filled: false };
+        self.requested.store(true, Ordering::Relaxed);
     }
 
     /// The filled buffer, once the server has filled it.
     pub fn take(&self) -> Option<Box<T>> {
-        let mut shelf = self.shelf();
-        let filled = std::mem::take(&mut shelf.filled);
-        if filled { shelf.there.take() } else { None }
+        let mut slot = self.slot();
+        let filled = std::mem::take(&mut slot.filled);
+        if filled { slot.buffer.take() } else { None }
     }
 
     /// Server side: fills the posted buffer if one was requested.
     #[inline]
     pub fn fill_if_requested(&self, fill: impl FnOnce(&mut T)) {
-        if self.asked.load(Ordering::Relaxed) {
+        if self.requested.load(Ordering::Relaxed) {
             self.fill(fill);
         }
     }
 
     #[cold]
     fn fill(&self, fill: impl FnOnce(&mut T)) {
-        let Ok(mut shelf) = self.shelf.try_lock() else { return };
-        if let Some(there) = &mut shelf.there {
-            fill(there);
-            shelf.filled = true;
+        let Ok(mut slot) = self.slot.try_lock() else { return };
+        if let Some(buffer) = &mut slot.buffer {
+            fill(buffer);
+            slot.filled = true;
         }
-        self.asked.store(false, Ordering::Relaxed);
+        self.requested.store(false, Ordering::Relaxed);
     }
 
-    fn shelf(&self) -> MutexGuard<'_, Shelf<T>> {
-        self.shelf.lock().unwrap_or_else(PoisonError::into_inner)
+    fn slot(&self) -> MutexGuard<'_, Slot<T>> {
+        self.slot.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -71,24 +71,24 @@ mod tests {
 
     #[test]
     fn a_request_is_filled_once() {
-        let hatch = SnapshotExchange::default();
-        hatch.fill_if_requested(|_: &mut u32| unreachable!("nothing was requested"));
-        hatch.request(Box::new(0));
-        assert_eq!(hatch.take(), None, "the server has not looped yet");
-        hatch.fill_if_requested(|there| *there = 7);
-        hatch.fill_if_requested(|_| unreachable!("the request was answered"));
-        assert_eq!(hatch.take().as_deref(), Some(&7));
-        assert_eq!(hatch.take(), None);
+        let exchange = SnapshotExchange::default();
+        exchange.fill_if_requested(|_: &mut u32| unreachable!("nothing was requested"));
+        exchange.request(Box::new(0));
+        assert_eq!(exchange.take(), None, "the server has not looped yet");
+        exchange.fill_if_requested(|buffer| *buffer = 7);
+        exchange.fill_if_requested(|_| unreachable!("the request was answered"));
+        assert_eq!(exchange.take().as_deref(), Some(&7));
+        assert_eq!(exchange.take(), None);
     }
 
     #[test]
     fn a_server_does_not_wait_for_a_locked_buffer() {
-        let hatch = SnapshotExchange::default();
-        hatch.request(Box::new(0));
-        let used = hatch.shelf();
-        hatch.fill_if_requested(|_: &mut u32| unreachable!("the lock is held"));
+        let exchange = SnapshotExchange::default();
+        exchange.request(Box::new(0));
+        let used = exchange.slot();
+        exchange.fill_if_requested(|_: &mut u32| unreachable!("the lock is held"));
         drop(used);
-        hatch.fill_if_requested(|there| *there = 1);
-        assert_eq!(hatch.take().as_deref(), Some(&1));
+        exchange.fill_if_requested(|buffer| *buffer = 1);
+        assert_eq!(exchange.take().as_deref(), Some(&1));
     }
 }

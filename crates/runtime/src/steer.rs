@@ -34,7 +34,7 @@ pub struct Steered<D: Device> {
     /// The shard's own queue; `None` for a guest, which transmits through the first shard.
     device: Option<D>,
     /// True if this shard transmits for guests.
-    drives: bool,
+    transmits_for_others: bool,
     frame_len_max: usize,
     offloads: Offloads,
     /// Link to each shard, by shard.
@@ -42,11 +42,11 @@ pub struct Steered<D: Device> {
     /// Next source to poll: a shard's link or, at our own number, the device.
     next: usize,
     /// A guest's frame that the full device refused.
-    stuck: Option<(usize, MemoryFrame)>,
+    blocked: Option<(usize, MemoryFrame)>,
     /// Shards with frames passed since their last wake-up, one bit each.
-    unrung: u128,
-    handed: u32,
-    gates: Arc<[ShardWaker]>,
+    unsignalled: u128,
+    passed: u32,
+    wakers: Arc<[ShardWaker]>,
     counters: Arc<Counters>,
 }
 
@@ -100,8 +100,8 @@ fn build<D: Device>(devices: Vec<Option<D>>, steering: Steering, frames: usize) 
     assert_eq!(shards, usize::from(steering.shards()), "a shard has one device");
     let first = devices[0].as_ref().expect("the first shard has a device");
     let (frame_len_max, offloads) = (first.frame_len_max(), first.offloads());
-    let drives = devices.iter().any(Option::is_none);
-    let gates: Arc<[ShardWaker]> =
+    let transmits_for_others = devices.iter().any(Option::is_none);
+    let wakers: Arc<[ShardWaker]> =
         devices.iter().map(|device| ShardWaker::new(device.as_ref().and_then(Device::waker))).collect();
     let mut steered: Vec<_> = devices
         .into_iter()
@@ -109,24 +109,24 @@ fn build<D: Device>(devices: Vec<Option<D>>, steering: Steering, frames: usize) 
         .map(|(shard, device)| Steered {
             shard,
             steering,
-            drives: drives && shard == 0,
+            transmits_for_others: transmits_for_others && shard == 0,
             device,
             frame_len_max,
             offloads,
             links: (0..shards).map(|_| None).collect(),
             next: 0,
-            stuck: None,
-            unrung: 0,
-            handed: 0,
-            gates: gates.clone(),
+            blocked: None,
+            unsignalled: 0,
+            passed: 0,
+            wakers: wakers.clone(),
             counters: Arc::default(),
         })
         .collect();
     for a in 0..shards {
         for b in a + 1..shards {
-            if a == 0 || !drives {
-                let (near, far) = pair(frames, frame_len_max);
-                (steered[a].links[b], steered[b].links[a]) = (Some(near), Some(far));
+            if a == 0 || !transmits_for_others {
+                let (first_end, second_end) = pair(frames, frame_len_max);
+                (steered[a].links[b], steered[b].links[a]) = (Some(first_end), Some(second_end));
             }
         }
     }
@@ -136,13 +136,13 @@ fn build<D: Device>(devices: Vec<Option<D>>, steering: Steering, frames: usize) 
 /// Default capacity of a link, in frames.
 pub const LINK_FRAMES: usize = 1024;
 /// Frames passed on in one `receive` before it returns to the shard.
-const HANDED_MAX: usize = 64;
+const PASSED_MAX: usize = 64;
 /// Frames passed on after which receivers are woken at the latest.
-const UNRUNG_MAX: u32 = 16;
+const UNSIGNALLED_MAX: u32 = 16;
 /// Guests' frames transmitted before the device is polled again.
 const FORWARDED_MAX: usize = 64;
 /// Longest sleep on a device that cannot be woken, as other shards' frames may wait.
-const GLANCE: Span = Span::from_micros(50);
+const POLL_INTERVAL: Span = Span::from_micros(50);
 
 impl<D: Device> Steered<D> {
     /// Reader of the counters, usable while the device serves.
@@ -153,14 +153,14 @@ impl<D: Device> Steered<D> {
 
     /// Transmits guests' frames, as far as the device has space.
     fn forward(&mut self, now: Time) {
-        let Some(device) = self.device.as_mut().filter(|_| self.drives) else { return };
+        let Some(device) = self.device.as_mut().filter(|_| self.transmits_for_others) else { return };
         let shards = self.links.len();
         let mut sent = 0;
         let mut empty = 0;
         let mut from = self.next;
         while sent < FORWARDED_MAX && empty < shards {
-            let (guest, frame) = match self.stuck.take() {
-                Some(stuck) => stuck,
+            let (source, frame) = match self.blocked.take() {
+                Some(blocked) => blocked,
                 None => {
                     from = (from + 1) % shards;
                     let received = self.links[from].as_mut().and_then(|link| link.receive(now));
@@ -174,12 +174,12 @@ impl<D: Device> Steered<D> {
             empty = 0;
             let bytes = frame.as_ref();
             if device.transmit(now, bytes.len(), &mut |buf| buf.copy_from_slice(bytes)).is_err() {
-                self.stuck = Some((guest, frame));
+                self.blocked = Some((source, frame));
                 break;
             }
             sent += 1;
             count(&self.counters.forwarded);
-            if let Some(link) = &mut self.links[guest] {
+            if let Some(link) = &mut self.links[source] {
                 link.recycle(frame);
             }
         }
@@ -189,36 +189,36 @@ impl<D: Device> Steered<D> {
     }
 
     /// Passes a received frame to `shard`.
-    fn hand(&mut self, shard: usize, at: Time, checked: bool, frame: &[u8]) {
+    fn pass_to(&mut self, shard: usize, at: Time, checked: bool, frame: &[u8]) {
         let Some(link) = &mut self.links[shard] else { return };
-        count(&self.counters.handed);
+        count(&self.counters.passed);
         match link.forward(at, checked, frame) {
             Ok(()) => {
-                self.unrung |= 1 << shard;
-                self.handed += 1;
+                self.unsignalled |= 1 << shard;
+                self.passed += 1;
             }
             Err(Full) => count(&self.counters.dropped),
         }
     }
 
     /// Wakes the shards that were passed frames.
-    fn ring(&mut self) {
-        while self.unrung != 0 {
-            let shard = self.unrung.trailing_zeros() as usize;
-            self.unrung &= self.unrung - 1;
-            self.gates[shard].ring();
+    fn wake(&mut self) {
+        while self.unsignalled != 0 {
+            let shard = self.unsignalled.trailing_zeros() as usize;
+            self.unsignalled &= self.unsignalled - 1;
+            self.wakers[shard].wake();
         }
-        self.handed = 0;
+        self.passed = 0;
     }
 
     /// Next frame of the own queue that this shard owns; passes on the others.
     fn receive_own(&mut self, now: Time) -> Option<Received<Frame<D::Frame>>> {
-        for _ in 0..HANDED_MAX {
+        for _ in 0..PASSED_MAX {
             let Received { frame, arrived, checked } = self.device.as_mut()?.receive(now)?;
             let at = arrived.unwrap_or(now);
             match self.steering.owner(frame.as_ref()) {
                 Owner::One(shard) if usize::from(shard) != self.shard => {
-                    self.hand(usize::from(shard), at, checked, frame.as_ref());
+                    self.pass_to(usize::from(shard), at, checked, frame.as_ref());
                     if let Some(device) = &mut self.device {
                         device.recycle(frame);
                     }
@@ -228,7 +228,7 @@ impl<D: Device> Steered<D> {
                 Owner::All => {
                     // There is no link to ourselves.
                     for shard in 0..self.links.len() {
-                        self.hand(shard, at, checked, frame.as_ref());
+                        self.pass_to(shard, at, checked, frame.as_ref());
                     }
                 }
             }
@@ -243,15 +243,15 @@ impl<D: Device> Steered<D> {
             return self.receive_own(now);
         }
         // A guest's frames are for transmission: `forward` takes them.
-        let link = self.links[source].as_mut().filter(|_| !self.drives)?;
+        let link = self.links[source].as_mut().filter(|_| !self.transmits_for_others)?;
         let received = link.receive(now)?;
-        count(&self.counters.taken);
+        count(&self.counters.from_others);
         Some(received.map(|frame| Frame::Link { from: source, frame }))
     }
 
     /// True if no other shard's frames wait here.
-    fn is_quiet(&self) -> bool {
-        self.stuck.is_none() && self.links.iter().flatten().all(|link| link.pending() == 0)
+    fn links_empty(&self) -> bool {
+        self.blocked.is_none() && self.links.iter().flatten().all(|link| link.pending() == 0)
     }
 }
 
@@ -270,8 +270,8 @@ impl<D: Device> Device for Steered<D> {
                 break;
             }
         }
-        if self.unrung != 0 && (received.is_none() || self.handed >= UNRUNG_MAX) {
-            self.ring();
+        if self.unsignalled != 0 && (received.is_none() || self.passed >= UNSIGNALLED_MAX) {
+            self.wake();
         }
         received
     }
@@ -296,7 +296,7 @@ impl<D: Device> Device for Steered<D> {
             (Some(device), _) => device.transmit(now, len, fill),
             (None, Some(link)) => {
                 link.transmit(now, len, fill)?;
-                self.unrung |= 1;
+                self.unsignalled |= 1;
                 Ok(())
             }
             (None, None) => Err(Full),
@@ -317,7 +317,7 @@ impl<D: Device> Device for Steered<D> {
         if let Some(device) = &mut self.device {
             device.flush(now);
         }
-        self.ring();
+        self.wake();
     }
 
     fn frame_len_max(&self) -> usize {
@@ -331,17 +331,17 @@ impl<D: Device> Device for Steered<D> {
     }
 
     fn wait(&mut self, span: Span) {
-        self.ring();
-        let gate = &self.gates[self.shard];
+        self.wake();
+        let waker = &self.wakers[self.shard];
         if self.device.is_none() {
             // The shard may run on another thread than before.
-            gate.wakes_this_thread();
+            waker.wakes_this_thread();
         }
-        let span = if gate.wakes() { span } else { span.min(GLANCE) };
-        let gates = self.gates.clone();
+        let span = if waker.wakes() { span } else { span.min(POLL_INTERVAL) };
+        let wakers = self.wakers.clone();
         let mut device = self.device.take();
-        gates[self.shard].bell.sleep_by(
-            || self.is_quiet(),
+        wakers[self.shard].doorbell.sleep_by(
+            || self.links_empty(),
             || match &mut device {
                 Some(device) => device.wait(span),
                 None => std::thread::park_timeout(Duration::from(span)),

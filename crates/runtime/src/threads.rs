@@ -53,7 +53,7 @@ pub struct Threads {
     /// request.
     pub hold: Span,
     /// Snapshot exchange of each shard's counters, in order; shards beyond these are not observed.
-    pub hatches: Vec<Arc<SnapshotExchange<ShardSnapshot>>>,
+    pub snapshots: Vec<Arc<SnapshotExchange<ShardSnapshot>>>,
     /// Exchange of new classifiers for each shard, in order; the shard takes them between two
     /// steps.
     pub classifiers: Vec<Arc<SnapshotExchange<Classifiers>>>,
@@ -74,7 +74,7 @@ impl Threads {
     #[must_use]
     pub const fn new(workers: Workers) -> Self {
         let (spin, hold) = (Self::SPIN, Self::HOLD);
-        Self { workers, pin: None, spin, hold, hatches: Vec::new(), classifiers: Vec::new() }
+        Self { workers, pin: None, spin, hold, snapshots: Vec::new(), classifiers: Vec::new() }
     }
 }
 
@@ -104,14 +104,14 @@ where
 {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let mut core = (0..cores).map(|core| CoreId(core as u16)).cycle();
-    let Threads { workers, pin, spin, hold, hatches, classifiers } = threads;
+    let Threads { workers, pin, spin, hold, snapshots, classifiers } = threads;
     let crowded = count(&shards, &workers) > cores;
     let spin = if crowded { Span::ZERO } else { spin.min(Threads::SPIN_MAX) };
     let hold = hold.min(Threads::HOLD_MAX);
     let cores: Vec<CoreId> = core.by_ref().take(shards.len()).collect();
     std::thread::scope(|scope| {
         let mut running = Vec::new();
-        let (mut hatches, mut classifiers) = (hatches.into_iter(), classifiers.into_iter());
+        let (mut snapshots, mut classifiers) = (snapshots.into_iter(), classifiers.into_iter());
         for ((shard, device), at) in shards.into_iter().zip(cores) {
             let app = shard.app();
             let mut remotes = Vec::new();
@@ -119,9 +119,9 @@ where
             for id in 0..threads {
                 let (mut worker, mut remote) = pair(WorkerId(id as u8), clock.clone());
                 let (app, workers, at) = (app.clone(), workers.clone(), core.next());
-                let together = Together(stop.clone());
+                let stop_on_panic = StopOnPanic(stop.clone());
                 let thread = scope.spawn(move || {
-                    let _together = together;
+                    let _together = stop_on_panic;
                     pinned(pin, at);
                     match workers {
                         Workers::Custom(work) => work(&mut worker),
@@ -133,15 +133,15 @@ where
             }
             let (clock, stop) = (clock.clone(), stop.clone());
             let sleep_max = if remotes.is_empty() { SLEEP_MAX } else { SLEEP_MAX_WORKERS };
-            let patience = AdaptiveSpin::new(spin, sleep_max);
-            let together = Together(stop.clone());
-            let ends = Ends { stop, hatch: hatches.next(), classifiers: classifiers.next() };
+            let idle = AdaptiveSpin::new(spin, sleep_max);
+            let stop_on_panic = StopOnPanic(stop.clone());
+            let inputs = ShardInputs { stop, snapshot: snapshots.next(), classifiers: classifiers.next() };
             running.push(scope.spawn(move || {
-                let _together = together;
+                let _together = stop_on_panic;
                 pinned(pin, Some(at));
                 match remotes.is_empty() {
-                    true => run_inline(shard, device, patience, hold, &clock, &ends),
-                    false => run(shard, device, remotes, patience, &clock, &ends),
+                    true => run_inline(shard, device, idle, hold, &clock, &inputs),
+                    false => run(shard, device, remotes, idle, &clock, &inputs),
                 }
             }));
         }
@@ -152,9 +152,9 @@ where
 }
 
 /// Stops the server when the thread that holds this panics.
-struct Together(Arc<AtomicBool>);
+struct StopOnPanic(Arc<AtomicBool>);
 
-impl Drop for Together {
+impl Drop for StopOnPanic {
     fn drop(&mut self) {
         if std::thread::panicking() {
             self.0.store(true, Ordering::Relaxed);
@@ -183,20 +183,20 @@ fn work<A: App>(worker: &mut Worker, app: &A) {
 }
 
 /// Inputs of a shard's thread from outside.
-struct Ends {
+struct ShardInputs {
     stop: Arc<AtomicBool>,
-    hatch: Option<Arc<SnapshotExchange<ShardSnapshot>>>,
+    snapshot: Option<Arc<SnapshotExchange<ShardSnapshot>>>,
     classifiers: Option<Arc<SnapshotExchange<Classifiers>>>,
 }
 
-impl Ends {
+impl ShardInputs {
     /// Fills a requested snapshot of `shard` and applies posted classifiers; true unless stopped.
-    fn goes_on<D: Device, A: App>(&self, shard: &mut Shard<D, A>) -> bool {
-        if let Some(hatch) = &self.hatch {
-            hatch.fill_if_requested(|seen| shard.show(seen));
+    fn update<D: Device, A: App>(&self, shard: &mut Shard<D, A>) -> bool {
+        if let Some(snapshot) = &self.snapshot {
+            snapshot.fill_if_requested(|seen| shard.show(seen));
         }
-        if let Some(hatch) = &self.classifiers {
-            hatch.fill_if_requested(|next| shard.set_classifiers(std::mem::take(next)));
+        if let Some(snapshot) = &self.classifiers {
+            snapshot.fill_if_requested(|next| shard.set_classifiers(std::mem::take(next)));
         }
         !self.stop.load(Ordering::Relaxed)
     }
@@ -207,17 +207,17 @@ fn run<D: Device, A: App>(
     mut shard: Shard<D, A>,
     mut device: D,
     mut remotes: Vec<Remote>,
-    mut patience: AdaptiveSpin,
+    mut idle: AdaptiveSpin,
     clock: &SharedClock,
-    ends: &Ends,
+    inputs: &ShardInputs,
 ) -> Stats {
     let wakes = device.waker().is_some();
-    while ends.goes_on(&mut shard) {
+    while inputs.update(&mut shard) {
         let now = clock.now();
         for (id, remote) in remotes.iter_mut().enumerate() {
             if let Some(job) = remote.take_done() {
                 shard.complete(now, job);
-                patience.on_work(now);
+                idle.on_work(now);
             }
             if let Some(wants) = remote.take_wants() {
                 shard.wants(WorkerId(id as u8), wants);
@@ -226,19 +226,19 @@ fn run<D: Device, A: App>(
         match shard.step(now, &mut device) {
             Step::Assign(job) => {
                 remotes[usize::from(job.worker.0)].give(job);
-                patience.on_work(now);
+                idle.on_work(now);
             }
             Step::Idle => {
                 let serving = shard.idle().len() < shard.workers();
-                let rest = patience.rest(now, shard.poll_timeout());
-                carry_out(rest, (!serving).then_some(&mut device), wakes);
+                let action = idle.action(now, shard.poll_timeout());
+                carry_out(action, (!serving).then_some(&mut device), wakes);
             }
-            _ => patience.on_work(now),
+            _ => idle.on_work(now),
         }
     }
     remotes.iter_mut().for_each(Remote::stop);
     for remote in &mut remotes {
-        while !remote.is_gone() {
+        while !remote.has_ended() {
             std::thread::yield_now();
         }
         if let Some(job) = remote.take_done() {
@@ -253,26 +253,26 @@ fn run<D: Device, A: App>(
 fn run_inline<D: Device, A: App>(
     mut shard: Shard<D, A>,
     mut device: D,
-    mut patience: AdaptiveSpin,
+    mut idle: AdaptiveSpin,
     hold: Span,
     clock: &SharedClock,
-    ends: &Ends,
+    inputs: &ShardInputs,
 ) -> Stats {
     let app = shard.app();
     let wakes = device.waker().is_some();
     shard.set_budget(Budget { receive_percent: shard.budget().receive_percent, ..Budget::inline(hold) });
-    while ends.goes_on(&mut shard) {
+    while inputs.update(&mut shard) {
         let now = clock.now();
         match shard.step(now, &mut device) {
             Step::Assign(mut job) => {
                 job.serve(&*app, &**clock);
                 shard.complete(clock.now(), job);
-                patience.on_work(now);
+                idle.on_work(now);
             }
             Step::Idle => {
-                carry_out(patience.rest(now, shard.poll_timeout()), Some(&mut device), wakes);
+                carry_out(idle.action(now, shard.poll_timeout()), Some(&mut device), wakes);
             }
-            _ => patience.on_work(now),
+            _ => idle.on_work(now),
         }
     }
     send_rest(&mut shard, &mut device, clock);
@@ -287,8 +287,8 @@ fn send_rest<D: Device, A: App>(shard: &mut Shard<D, A>, device: &mut D, clock: 
 }
 
 /// Carries out an idle action: sleeps on `device` if given and `wakes`, otherwise yields too.
-pub(crate) fn carry_out<D: Device>(rest: IdleAction, device: Option<&mut D>, wakes: bool) {
-    let IdleAction::Sleep(span) = rest else { return std::hint::spin_loop() };
+pub(crate) fn carry_out<D: Device>(action: IdleAction, device: Option<&mut D>, wakes: bool) {
+    let IdleAction::Sleep(span) = action else { return std::hint::spin_loop() };
     let slept = device.is_some() && wakes;
     if let Some(device) = device {
         device.wait(span);

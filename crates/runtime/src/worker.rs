@@ -27,7 +27,7 @@ pub struct Worker {
 #[derive(Default)]
 struct Shared {
     /// Wakes the worker.
-    bell: Doorbell,
+    doorbell: Doorbell,
     /// Priorities the worker waits for, one bit each; 0 while it serves.
     wants: AtomicU8,
 }
@@ -44,14 +44,14 @@ pub(crate) struct Remote {
 }
 
 /// Ring capacity: one job is in flight at a time, one slot is slack.
-const RING: usize = 2;
+const RING_LEN: usize = 2;
 /// Polls of an empty ring before parking.
 const SPINS: u32 = 5_000;
 
 /// Both sides of a worker's rings.
 pub(crate) fn pair(id: WorkerId, clock: Arc<dyn Clock + Send + Sync>) -> (Worker, Remote) {
-    let (jobs_in, jobs) = RingBuffer::new(RING);
-    let (done, done_out) = RingBuffer::new(RING);
+    let (jobs_in, jobs) = RingBuffer::new(RING_LEN);
+    let (done, done_out) = RingBuffer::new(RING_LEN);
     let shared = Arc::new(Shared::default());
     let worker = Worker { id, clock, jobs, done, shared: shared.clone() };
     (worker, Remote { jobs: Some(jobs_in), done: done_out, shared, wants: PrioritySet::ALL, thread: None })
@@ -161,7 +161,7 @@ impl Worker {
             spins += 1;
             match spins {
                 0..SPINS => std::hint::spin_loop(),
-                _ => self.shared.bell.sleep(|| self.jobs.is_empty() && !self.jobs.is_abandoned()),
+                _ => self.shared.doorbell.sleep(|| self.jobs.is_empty() && !self.jobs.is_abandoned()),
             }
         }
     }
@@ -210,13 +210,13 @@ impl Remote {
     }
 
     /// True if the worker has ended and returns no more jobs.
-    pub fn is_gone(&self) -> bool {
+    pub fn has_ended(&self) -> bool {
         self.done.is_abandoned()
     }
 
     fn wake(&self) {
         if let Some(thread) = &self.thread {
-            self.shared.bell.ring(thread);
+            self.shared.doorbell.ring(thread);
         }
     }
 }

@@ -218,12 +218,12 @@ impl Server<'_> {
         let slow = args.traces.kept(ui.is_some());
         let is_watched = ui.is_some() || traces.is_some();
         let mut watched = is_watched.then(|| Watched::new(ui.as_ref(), traces, device, slow, shards.len()));
-        let hatches = watched.as_ref().map_or(Vec::new(), Watched::hatches);
+        let snapshots = watched.as_ref().map_or(Vec::new(), Watched::hatches);
         let reads =
             Reads { arguments: self.arguments, policy: args.link.policy.is_some(), read: super::read };
         let mut reload = Reload::new(reads, self.observed.clone(), shards.len());
         let classifiers = reload.hatches();
-        let threads = Threads { workers, pin, spin: args.spin, hold: args.hold, hatches, classifiers };
+        let threads = Threads { workers, pin, spin: args.spin, hold: args.hold, snapshots, classifiers };
         let (stop, clock_here) = (Arc::new(AtomicBool::new(false)), Monotonic::new());
         let stats = std::thread::scope(|scope| {
             let (stop_there, clock) = (stop.clone(), Arc::new(Monotonic::new()));

@@ -23,43 +23,43 @@ pub struct SnapshotEndpoints<'a> {
     pub classifiers: Option<&'a SnapshotExchange<Classifiers>>,
 }
 
-/// Runs `streams` until `stop` is set. A thread without work polls for `spin`, at most
+/// Runs `proxy` until `stop` is set. A thread without work polls for `spin`, at most
 /// [`Threads::SPIN_MAX`], where work usually arrives sooner. Then it sleeps on `device`, which
-/// events of the application side must also end. Between two rounds it serves `hatches`; while
+/// events of the application side must also end. Between two rounds it serves `exchanges`; while
 /// levels differ it yields its core to programs that share it ([`YieldPolicy`]).
 pub fn serve<D: Device, P: AppSockets>(
-    streams: &mut SocketProxy<D, P>,
+    proxy: &mut SocketProxy<D, P>,
     device: &mut D,
     clock: &dyn Clock,
     stop: &AtomicBool,
     spin: Span,
-    hatches: SnapshotEndpoints<'_>,
+    exchanges: SnapshotEndpoints<'_>,
 ) {
-    let mut patience = AdaptiveSpin::new(spin.min(Threads::SPIN_MAX), SLEEP_MAX);
+    let mut idle = AdaptiveSpin::new(spin.min(Threads::SPIN_MAX), SLEEP_MAX);
     let mut yielding = YieldPolicy::new();
     while !stop.load(Ordering::Relaxed) {
-        if let Some(hatch) = hatches.seen {
-            hatch.fill_if_requested(|seen| streams.show(seen));
+        if let Some(exchange) = exchanges.seen {
+            exchange.fill_if_requested(|seen| proxy.show(seen));
         }
-        if let Some(hatch) = hatches.classifiers {
-            hatch.fill_if_requested(|next| streams.set_classifiers(std::mem::take(next)));
+        if let Some(exchange) = exchanges.classifiers {
+            exchange.fill_if_requested(|next| proxy.set_classifiers(std::mem::take(next)));
         }
         let now = clock.now();
-        if streams.turn(now, device) {
-            patience.on_work(now);
-            if streams.gives_way() && yielding.is_due() {
+        if proxy.turn(now, device) {
+            idle.on_work(now);
+            if proxy.gives_way() && yielding.is_due() {
                 let before = clock.now();
                 std::thread::yield_now();
                 yielding.on_return(clock.now().since(before));
             }
             continue;
         }
-        match patience.rest(now, streams.poll_timeout()) {
-            IdleAction::Look => std::hint::spin_loop(),
+        match idle.action(now, proxy.poll_timeout()) {
+            IdleAction::Poll => std::hint::spin_loop(),
             IdleAction::Sleep(span) => {
-                if streams.programs().sleep() {
+                if proxy.programs().sleep() {
                     device.wait(span);
-                    streams.programs().wake();
+                    proxy.programs().wake();
                 }
             }
         }

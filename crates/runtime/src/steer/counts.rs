@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 #[derive(Debug, Default)]
 pub(super) struct Counters {
     pub own: AtomicU64,
-    pub handed: AtomicU64,
+    pub passed: AtomicU64,
     pub dropped: AtomicU64,
-    pub taken: AtomicU64,
+    pub from_others: AtomicU64,
     pub forwarded: AtomicU64,
 }
 
@@ -20,21 +20,21 @@ pub struct Counts {
     /// Received by its own queue for itself.
     pub own: u64,
     /// Received by its own queue for other shards, including copies for all of them.
-    pub handed: u64,
+    pub passed: u64,
     /// Frames among these dropped because the link was full.
     pub dropped: u64,
     /// Received by other shards' queues for it.
-    pub taken: u64,
+    pub from_others: u64,
     /// Guests' frames transmitted by its device.
     pub forwarded: u64,
 }
 
 impl fmt::Display for Counts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { own, handed, dropped, taken, forwarded } = self;
+        let Self { own, passed, dropped, from_others, forwarded } = self;
         write!(
             f,
-            "frames: {own} own, {taken} from other shards, {handed} passed to other shards ({dropped} dropped), {forwarded} forwarded"
+            "frames: {own} own, {from_others} from other shards, {passed} passed to other shards ({dropped} dropped), {forwarded} forwarded"
         )
     }
 }
@@ -47,10 +47,10 @@ impl Meter {
     /// Current counts.
     #[must_use]
     pub fn read(&self) -> Counts {
-        let Counters { own, handed, dropped, taken, forwarded } = &*self.0;
-        let [own, handed, dropped, taken, forwarded] =
-            [own, handed, dropped, taken, forwarded].map(|counter| counter.load(Ordering::Relaxed));
-        Counts { own, handed, dropped, taken, forwarded }
+        let Counters { own, passed, dropped, from_others, forwarded } = &*self.0;
+        let [own, passed, dropped, from_others, forwarded] =
+            [own, passed, dropped, from_others, forwarded].map(|counter| counter.load(Ordering::Relaxed));
+        Counts { own, passed, dropped, from_others, forwarded }
     }
 }
 

@@ -153,10 +153,10 @@ fn check(client: &Client, stats: &[Stats], counts: &[Counts]) {
     let chi_square: f64 = accepted.iter().map(|&n| (n as f64 - mean).powi(2) / mean).sum();
     assert!(chi_square < 16.3, "{accepted:?}: χ² {chi_square} has a chance below 0.1 %");
     assert_eq!(counts.iter().map(|c| c.dropped).sum::<u64>(), 0, "below its capacity no wire drops");
-    let (handed, taken): (u64, u64) =
-        counts.iter().fold((0, 0), |sum, c| (sum.0 + c.handed, sum.1 + c.taken));
-    assert_eq!(handed, taken, "every frame passed on arrives");
-    assert!(handed > 0);
+    let (passed, from_others): (u64, u64) =
+        counts.iter().fold((0, 0), |sum, c| (sum.0 + c.passed, sum.1 + c.from_others));
+    assert_eq!(passed, from_others, "every frame passed on arrives");
+    assert!(passed > 0);
 }
 
 /// Runs all shards and the client in turn, under virtual time.
@@ -240,10 +240,11 @@ fn check_on_threads(queues: usize) {
     assert!(done, "every client gets its echo");
     let counts: Vec<Counts> = meters.iter().map(Meter::read).collect();
     // A shard may stop before it receives the last bare acknowledgements.
-    let (handed, taken): (u64, u64) =
-        counts.iter().fold((0, 0), |sum, c| (sum.0 + c.handed, sum.1 + c.taken));
-    assert!(taken <= handed);
-    let settled: Vec<Counts> = counts.iter().map(|c| Counts { handed: taken, taken, ..*c }).collect();
+    let (passed, from_others): (u64, u64) =
+        counts.iter().fold((0, 0), |sum, c| (sum.0 + c.passed, sum.1 + c.from_others));
+    assert!(from_others <= passed);
+    let settled: Vec<Counts> =
+        counts.iter().map(|c| Counts { passed: from_others, from_others, ..*c }).collect();
     check(&client, &stats, &settled);
 }
 
@@ -273,7 +274,7 @@ fn a_full_link_drops_and_counts_and_never_blocks() {
         own += 1;
     }
     let counts = devices[0].meter().read();
-    assert_eq!((own, counts.own, counts.handed, counts.dropped), (20, 20, 20, 12));
+    assert_eq!((own, counts.own, counts.passed, counts.dropped), (20, 20, 20, 12));
     assert_eq!(std::iter::from_fn(|| devices[1].receive(Time::ZERO)).count(), 8);
 }
 

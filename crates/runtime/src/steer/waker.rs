@@ -10,11 +10,11 @@ use crate::doorbell::Doorbell;
 /// A shard's doorbell and the means to end its sleep.
 #[derive(Default)]
 pub(super) struct ShardWaker {
-    pub bell: Doorbell,
+    pub doorbell: Doorbell,
     /// `None` for a device that cannot be woken.
     device: Option<Waker>,
     /// Thread of a guest, which sleeps without a device.
-    guest: Mutex<Option<Thread>>,
+    parked: Mutex<Option<Thread>>,
 }
 
 impl ShardWaker {
@@ -24,24 +24,24 @@ impl ShardWaker {
 
     /// True if a sleep can be ended early.
     pub fn wakes(&self) -> bool {
-        self.device.is_some() || self.guest.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+        self.device.is_some() || self.parked.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 
     /// Sets the current thread as the one that will park; it may have changed.
     pub fn wakes_this_thread(&self) {
-        let mut guest = self.guest.lock().unwrap_or_else(PoisonError::into_inner);
-        if guest.as_ref().is_none_or(|thread| thread.id() != current().id()) {
-            *guest = Some(current());
+        let mut parked = self.parked.lock().unwrap_or_else(PoisonError::into_inner);
+        if parked.as_ref().is_none_or(|thread| thread.id() != current().id()) {
+            *parked = Some(current());
         }
     }
 
     /// Wakes the shard if it sleeps; call it after the write that the shard waits for.
-    pub fn ring(&self) {
-        self.bell.ring_by(|| match &self.device {
+    pub fn wake(&self) {
+        self.doorbell.ring_by(|| match &self.device {
             Some(wake) => wake(),
             None => {
-                let guest = self.guest.lock().unwrap_or_else(PoisonError::into_inner);
-                if let Some(thread) = &*guest {
+                let parked = self.parked.lock().unwrap_or_else(PoisonError::into_inner);
+                if let Some(thread) = &*parked {
                     thread.unpark();
                 }
             }

@@ -83,13 +83,13 @@ impl Executor {
     /// Queues the woken tasks.
     pub fn gather(&mut self, now: Time) {
         let (mut arriving, mut ended) = (std::mem::take(&mut self.arriving), std::mem::take(&mut self.ended));
-        self.home.take_inbox(&mut arriving, &mut ended);
+        self.home.take_injected(&mut arriving, &mut ended);
         for task in arriving.drain(..) {
             self.place(now, &task);
         }
         // Tasks polled by other threads.
-        for ran in ended.drain(..) {
-            self.take_back(ran);
+        for polled in ended.drain(..) {
+            self.finish_poll(polled);
         }
         (self.arriving, self.ended) = (arriving, ended);
         self.show();
@@ -98,7 +98,7 @@ impl Executor {
     /// Publishes the most urgent waiting level to other shards.
     fn show(&self) {
         let level = self.standing.iter().position(|&standing| standing > 0);
-        self.home.show_waiting(level.map_or(NOBODY, |level| level as u8));
+        self.home.publish_waiting(level.map_or(NONE_WAITING, |level| level as u8));
     }
 
     fn place(&mut self, now: Time, task: &Arc<Task>) {
@@ -167,8 +167,8 @@ impl Executor {
     }
 
     /// Takes back a finished poll.
-    pub fn take_back(&mut self, ran: PolledTask) {
-        let Some((task, panicked)) = ran.ended() else { return };
+    pub fn finish_poll(&mut self, polled: PolledTask) {
+        let Some((task, panicked)) = polled.ended() else { return };
         self.counts.panicked += u64::from(panicked);
         if task.slot() != NO_SLOT {
             self.slots[task.slot() as usize].task = None;
@@ -183,7 +183,7 @@ impl Drop for Executor {
     fn drop(&mut self) {
         self.home.end();
         // Ending a task may wake and start others, but the inbox is closed.
-        self.home.take_inbox(&mut self.arriving, &mut self.ended);
+        self.home.take_injected(&mut self.arriving, &mut self.ended);
         let arriving = std::mem::take(&mut self.arriving);
         let placed: Vec<_> = self.slots.iter_mut().filter_map(|slot| slot.task.take()).collect();
         for task in arriving.into_iter().chain(placed) {
@@ -202,5 +202,5 @@ impl Drop for Executor {
     }
 }
 
-/// Value of [`Shared::show_waiting`] for no waiting task.
-pub(crate) const NOBODY: u8 = Priority::LEVELS as u8;
+/// Value of [`Shared::publish_waiting`] for no waiting task.
+pub(crate) const NONE_WAITING: u8 = Priority::LEVELS as u8;

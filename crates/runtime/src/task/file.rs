@@ -66,8 +66,8 @@ impl File {
     /// [`REQUESTS_MAX`] are unfinished.
     pub async fn read_at(&self, at: u64, len: usize) -> io::Result<Buffer> {
         self.check(at, len)?;
-        let asked = IoRequest::Read { file: self.file, at, len: len as u32 };
-        let (read, memory) = Asking::new(&self.home, asked).await?;
+        let request = IoRequest::Read { file: self.file, at, len: len as u32 };
+        let (read, memory) = FileRequest::new(&self.home, request).await?;
         let mut buffer = Buffer { home: self.home.clone(), memory, len: 0 };
         buffer.len = read?;
         Ok(buffer)
@@ -85,8 +85,8 @@ impl File {
             return Err(invalid("the buffer is of another shard's disk; take one where the file is".into()));
         }
         let memory = buffer.memory.take().expect("a buffer has memory until it goes away");
-        let asked = IoRequest::Write { file: self.file, at, len: len as u32, buffer: memory };
-        let (written, memory) = Asking::new(&self.home, asked).await?;
+        let request = IoRequest::Write { file: self.file, at, len: len as u32, buffer: memory };
+        let (written, memory) = FileRequest::new(&self.home, request).await?;
         buffer.memory = memory;
         match written? {
             all if all == len => Ok(()),
@@ -102,7 +102,7 @@ impl File {
     /// # Errors
     /// The disk's; [`io::ErrorKind::QuotaExceeded`] as for [`File::read_at`].
     pub async fn sync(&self) -> io::Result<()> {
-        let (synced, _) = Asking::new(&self.home, IoRequest::Sync { file: self.file }).await?;
+        let (synced, _) = FileRequest::new(&self.home, IoRequest::Sync { file: self.file }).await?;
         synced.map(|_| ())
     }
 
@@ -158,7 +158,7 @@ impl Drop for Buffer {
     fn drop(&mut self) {
         if let (Some(memory), Some(files)) = (self.memory.take(), &self.home.files) {
             lock(files).release(memory);
-            self.home.stir();
+            self.home.notify();
         }
     }
 }
@@ -171,10 +171,10 @@ impl Handle {
     /// The disk's: among them [`io::ErrorKind::Unsupported`] if the file system does not support
     /// [`Options::direct`], or the shard has no disk.
     pub fn open_file(&self, path: impl AsRef<Path>, options: &Options) -> io::Result<File> {
-        let mut desk = desk(&self.0)?;
-        let Opened { file, align } = desk.open(path.as_ref(), options)?;
-        let buffer_len = desk.buffer_len();
-        drop(desk);
+        let mut scheduler = scheduler(&self.0)?;
+        let Opened { file, align } = scheduler.open(path.as_ref(), options)?;
+        let buffer_len = scheduler.buffer_len();
+        drop(scheduler);
         Ok(File { home: self.0.clone(), file, align, buffer_len })
     }
 
@@ -184,14 +184,14 @@ impl Handle {
     /// [`io::ErrorKind::InvalidInput`] if buffers are shorter; `QuotaExceeded` as for
     /// [`File::read_at`]; `Unsupported` if the shard has no disk.
     pub async fn buffer(&self, len: usize) -> io::Result<Buffer> {
-        fits(len, desk(&self.0)?.buffer_len())?;
-        let (_, memory) = Asking::new(&self.0, IoRequest::Buffer).await?;
+        fits(len, scheduler(&self.0)?.buffer_len())?;
+        let (_, memory) = FileRequest::new(&self.0, IoRequest::Buffer).await?;
         Ok(Buffer { home: self.0.clone(), memory, len })
     }
 }
 
 /// I/O scheduler of a shard that has a disk.
-fn desk(home: &Shared) -> io::Result<MutexGuard<'_, IoScheduler<Waiter>>> {
+fn scheduler(home: &Shared) -> io::Result<MutexGuard<'_, IoScheduler<Waiter>>> {
     home.files.as_ref().map(lock).ok_or_else(|| {
         io::Error::new(io::ErrorKind::Unsupported, "the shard has no disk; its Config can have one")
     })
@@ -209,20 +209,20 @@ fn invalid(why: String) -> io::Error {
 }
 
 /// Future of one request.
-struct Asking<'a> {
+struct FileRequest<'a> {
     home: &'a Arc<Shared>,
     stage: Stage,
 }
 
 enum Stage {
-    Fresh(IoRequest),
-    Begun(Ticket),
-    Over,
+    Unsubmitted(IoRequest),
+    Submitted(Ticket),
+    Done,
 }
 
-impl<'a> Asking<'a> {
-    fn new(home: &'a Arc<Shared>, asked: IoRequest) -> Self {
-        Self { home, stage: Stage::Fresh(asked) }
+impl<'a> FileRequest<'a> {
+    fn new(home: &'a Arc<Shared>, request: IoRequest) -> Self {
+        Self { home, stage: Stage::Unsubmitted(request) }
     }
 
     fn files(&self) -> &'a Mutex<IoScheduler<Waiter>> {
@@ -230,25 +230,25 @@ impl<'a> Asking<'a> {
     }
 }
 
-impl Future for Asking<'_> {
+impl Future for FileRequest<'_> {
     type Output = io::Result<Answer>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let waiter = Waiter::new(cx);
         let files = self.files();
-        match std::mem::replace(&mut self.stage, Stage::Over) {
-            Stage::Fresh(asked) if self.home.has_ended() => {
-                self.stage = Stage::Fresh(asked);
+        match std::mem::replace(&mut self.stage, Stage::Done) {
+            Stage::Unsubmitted(request) if self.home.has_ended() => {
+                self.stage = Stage::Unsubmitted(request);
                 let why = "the shard has ended; it carries nothing out any more";
                 Poll::Ready(Err(io::Error::new(io::ErrorKind::BrokenPipe, why)))
             }
-            Stage::Fresh(asked) => {
+            Stage::Unsubmitted(request) => {
                 let level = current::with(|running| level(running.task.label())).unwrap_or(Priority::LOWEST);
-                let begun = lock(files).begin(self.home.now(), level, asked, waiter);
-                match begun {
+                let submitted = lock(files).begin(self.home.now(), level, request, waiter);
+                match submitted {
                     Ok(ticket) => {
-                        self.stage = Stage::Begun(ticket);
-                        self.home.stir();
+                        self.stage = Stage::Submitted(ticket);
+                        self.home.notify();
                         Poll::Pending
                     }
                     Err(waiter) => {
@@ -258,35 +258,35 @@ impl Future for Asking<'_> {
                     }
                 }
             }
-            Stage::Begun(ticket) => {
+            Stage::Submitted(ticket) => {
                 let polled = lock(files).poll(ticket, waiter);
                 match polled {
                     Ok(answer) => Poll::Ready(Ok(answer)),
                     // The previous waiter is dropped without the lock.
                     Err(_before) => {
-                        self.stage = Stage::Begun(ticket);
+                        self.stage = Stage::Submitted(ticket);
                         Poll::Pending
                     }
                 }
             }
-            Stage::Over => panic!("polled after it was ready"),
+            Stage::Done => panic!("polled after it was ready"),
         }
     }
 }
 
-impl Drop for Asking<'_> {
+impl Drop for FileRequest<'_> {
     fn drop(&mut self) {
         let files = self.files();
-        let waiter = match std::mem::replace(&mut self.stage, Stage::Over) {
-            Stage::Fresh(IoRequest::Write { buffer, .. }) => {
+        let waiter = match std::mem::replace(&mut self.stage, Stage::Done) {
+            Stage::Unsubmitted(IoRequest::Write { buffer, .. }) => {
                 lock(files).release(buffer);
                 None
             }
-            Stage::Fresh(_) | Stage::Over => return,
-            Stage::Begun(ticket) => lock(files).cancel(ticket),
+            Stage::Unsubmitted(_) | Stage::Done => return,
+            Stage::Submitted(ticket) => lock(files).cancel(ticket),
         };
         drop(waiter);
         // A buffer may have become free.
-        self.home.stir();
+        self.home.notify();
     }
 }

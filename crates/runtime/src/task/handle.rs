@@ -2,7 +2,7 @@
 //!
 //! Everything from outside a step arrives here: woken and new tasks in the inbox, socket
 //! operations, sleeps. Each caller stores its change first, then sets the flag and rings the
-//! doorbell ([`Shared::stir`]), so that a sleeping shard is woken and no change is missed. A lock
+//! doorbell ([`Shared::notify`]), so that a sleeping shard is woken and no change is missed. A lock
 //! is held for one operation, and never two at a time. No waker is called and no foreign value
 //! dropped under a lock.
 
@@ -16,7 +16,7 @@ use storage::IoScheduler;
 
 use super::control_block::{Task, UNLABELED, pack};
 use super::current;
-use super::executor::NOBODY;
+use super::executor::NONE_WAITING;
 use super::join::{JoinHandle, joined};
 use super::sockets::Sockets;
 use super::task_poll::PolledTask;
@@ -26,10 +26,10 @@ use crate::doorbell::Doorbell;
 
 /// Tasks that wait to enter the run queue.
 #[derive(Default)]
-struct Inbox {
+struct InjectQueue {
     tasks: Vec<Arc<Task>>,
     /// Finished tasks that other threads polled. Bound: one entry per task.
-    ran: Vec<PolledTask>,
+    polled: Vec<PolledTask>,
     /// True once the shard has ended: nothing is accepted any more.
     ended: bool,
 }
@@ -39,21 +39,21 @@ pub(crate) struct Shared {
     now: AtomicU64,
     /// Woken tasks that wait to enter the run queue. Bound: one entry per task, and one more for
     /// each level to which it was raised.
-    inbox: Mutex<Inbox>,
+    inject_queue: Mutex<InjectQueue>,
     pub timers: Mutex<Timers>,
     pub sockets: Mutex<Sockets>,
     /// Queue of requests on files; `None` without a disk.
     pub files: Option<Mutex<IoScheduler<Waiter>>>,
     /// True if a change was stored since the last step.
-    stirred: AtomicBool,
-    bell: Doorbell,
+    notified: AtomicBool,
+    doorbell: Doorbell,
     /// Wakes the sleeping shard; empty if that is not possible.
     wake: OnceLock<DeviceWaker>,
     /// Live tasks and their maximum.
     live: AtomicUsize,
     tasks_max: usize,
     refused: AtomicU64,
-    /// Most urgent level at which a task waits, or [`NOBODY`].
+    /// Most urgent level at which a task waits, or [`NONE_WAITING`].
     waiting: AtomicU8,
     /// As in the inbox, readable without its lock.
     ended: AtomicBool,
@@ -63,17 +63,17 @@ impl Shared {
     pub fn new(sockets: Sockets, files: Option<IoScheduler<Waiter>>, tasks_max: usize) -> Arc<Self> {
         Arc::new(Self {
             now: AtomicU64::new(0),
-            inbox: Mutex::default(),
+            inject_queue: Mutex::default(),
             timers: Mutex::default(),
             sockets: Mutex::new(sockets),
             files: files.map(Mutex::new),
-            stirred: AtomicBool::new(false),
-            bell: Doorbell::default(),
+            notified: AtomicBool::new(false),
+            doorbell: Doorbell::default(),
             wake: OnceLock::new(),
             live: AtomicUsize::new(0),
             tasks_max,
             refused: AtomicU64::new(0),
-            waiting: AtomicU8::new(NOBODY),
+            waiting: AtomicU8::new(NONE_WAITING),
             ended: AtomicBool::new(false),
         })
     }
@@ -104,34 +104,34 @@ impl Shared {
 
     /// Puts a woken task into the inbox.
     pub fn enqueue(&self, task: Arc<Task>) {
-        let mut inbox = lock(&self.inbox);
-        if inbox.ended {
-            drop(inbox);
+        let mut inject_queue = lock(&self.inject_queue);
+        if inject_queue.ended {
+            drop(inject_queue);
             // Its join handle reports the missing result.
             return drop(task.take_body());
         }
-        inbox.tasks.push(task);
-        drop(inbox);
-        self.stir();
+        inject_queue.tasks.push(task);
+        drop(inject_queue);
+        self.notify();
     }
 
     /// Swaps the inbox for two empty lists.
-    pub fn take_inbox(&self, tasks: &mut Vec<Arc<Task>>, ran: &mut Vec<PolledTask>) {
-        let mut inbox = lock(&self.inbox);
-        std::mem::swap(&mut inbox.tasks, tasks);
-        std::mem::swap(&mut inbox.ran, ran);
+    pub fn take_injected(&self, tasks: &mut Vec<Arc<Task>>, polled: &mut Vec<PolledTask>) {
+        let mut inject_queue = lock(&self.inject_queue);
+        std::mem::swap(&mut inject_queue.tasks, tasks);
+        std::mem::swap(&mut inject_queue.polled, polled);
     }
 
     /// Returns a task that another thread polled to its shard.
-    pub fn leave(&self, ran: PolledTask) {
-        let mut inbox = lock(&self.inbox);
-        if inbox.ended {
-            drop(inbox);
-            return drop(ran);
+    pub fn return_polled(&self, polled: PolledTask) {
+        let mut inject_queue = lock(&self.inject_queue);
+        if inject_queue.ended {
+            drop(inject_queue);
+            return drop(polled);
         }
-        inbox.ran.push(ran);
-        drop(inbox);
-        self.stir();
+        inject_queue.polled.push(polled);
+        drop(inject_queue);
+        self.notify();
     }
 
     /// True if the shard has ended. Call it after putting a task's future back: either the shard
@@ -141,7 +141,7 @@ impl Shared {
     }
 
     /// Publishes the most urgent waiting level.
-    pub fn show_waiting(&self, level: u8) {
+    pub fn publish_waiting(&self, level: u8) {
         if self.waiting.load(Ordering::Relaxed) != level {
             self.waiting.store(level, Ordering::Relaxed);
         }
@@ -155,13 +155,13 @@ impl Shared {
     /// Closes the inbox.
     pub fn end(&self) {
         self.ended.store(true, Ordering::Relaxed);
-        lock(&self.inbox).ended = true;
+        lock(&self.inject_queue).ended = true;
     }
 
     /// Sets the flag for the next step and wakes the shard.
-    pub fn stir(&self) {
-        self.stirred.store(true, Ordering::Release);
-        self.bell.ring_by(|| {
+    pub fn notify(&self) {
+        self.notified.store(true, Ordering::Release);
+        self.doorbell.ring_by(|| {
             if let Some(wake) = self.wake.get() {
                 wake();
             }
@@ -169,8 +169,8 @@ impl Shared {
     }
 
     /// True if a change was stored since the last call.
-    pub fn take_stirred(&self) -> bool {
-        self.stirred.load(Ordering::Relaxed) && self.stirred.swap(false, Ordering::AcqRel)
+    pub fn take_notified(&self) -> bool {
+        self.notified.load(Ordering::Relaxed) && self.notified.swap(false, Ordering::AcqRel)
     }
 
     /// Sets the waker that ends this shard's sleep.
@@ -180,13 +180,13 @@ impl Shared {
 
     /// Sleeps by `sleep`, unless a change was stored.
     pub fn sleep_by(&self, sleep: impl FnOnce()) {
-        self.bell.sleep_by(|| !self.stirred.load(Ordering::Acquire), sleep);
+        self.doorbell.sleep_by(|| !self.notified.load(Ordering::Acquire), sleep);
     }
 
     /// Reserves one more live task; false at the maximum.
     fn admit(&self) -> bool {
-        let room = |live| (live < self.tasks_max).then_some(live + 1);
-        let admitted = self.live.fetch_update(Ordering::Relaxed, Ordering::Relaxed, room).is_ok();
+        let increment = |live| (live < self.tasks_max).then_some(live + 1);
+        let admitted = self.live.fetch_update(Ordering::Relaxed, Ordering::Relaxed, increment).is_ok();
         if !admitted {
             self.refused.fetch_add(1, Ordering::Relaxed);
         }

@@ -13,7 +13,7 @@ use queueing::{Span, Time};
 pub(crate) struct LongPollDetector {
     quantum: Span,
     /// Checks since the last long poll.
-    calm: u32,
+    checks_since_long_poll: u32,
 }
 
 /// Verdict on a poll.
@@ -28,24 +28,25 @@ pub(crate) enum PollVerdict {
 /// Maximum quanta between two checks.
 pub(crate) const PERIOD_MAX: u64 = 4;
 /// Checks without a long poll that double the period.
-const CALM_LOOKS: u32 = 64;
+const CHECKS_PER_DOUBLING: u32 = 64;
 
 impl LongPollDetector {
     pub const fn new(quantum: Span) -> Self {
-        Self { quantum, calm: 0 }
+        Self { quantum, checks_since_long_poll: 0 }
     }
 
-    /// Verdict at `now` on the poll that began at `turn`, if there is one.
-    pub fn look(&mut self, now: Time, turn: Option<Time>) -> PollVerdict {
-        let taken = turn.map_or(Span::ZERO, |began| now.since(began));
-        if turn.is_some() && taken >= self.quantum {
-            self.calm = 0;
+    /// Verdict at `now` on the poll that began at `poll_start`, if there is one.
+    pub fn check(&mut self, now: Time, poll_start: Option<Time>) -> PollVerdict {
+        let elapsed = poll_start.map_or(Span::ZERO, |began| now.since(began));
+        if poll_start.is_some() && elapsed >= self.quantum {
+            self.checks_since_long_poll = 0;
             return PollVerdict::HandOver;
         }
-        self.calm = self.calm.saturating_add(1);
-        let period = self.quantum * (1 << (self.calm / CALM_LOOKS).min(PERIOD_MAX.ilog2()));
+        self.checks_since_long_poll = self.checks_since_long_poll.saturating_add(1);
+        let period =
+            self.quantum * (1 << (self.checks_since_long_poll / CHECKS_PER_DOUBLING).min(PERIOD_MAX.ilog2()));
         // A poll that may become long is checked when it does, but not at once.
-        PollVerdict::Again(period.saturating_sub(taken).max(Span::from_nanos(1)))
+        PollVerdict::Again(period.saturating_sub(elapsed).max(Span::from_nanos(1)))
     }
 }
 
@@ -59,43 +60,43 @@ mod tests {
 
     /// Checks polls of these lengths, with gaps between them. Returns the time after which each one
     /// was called long, if it was.
-    fn watched(turns: &[(Span, Span)]) -> Vec<Option<Span>> {
-        let mut watch = LongPollDetector::new(QUANTUM);
-        let (mut begin, mut look) = (Time::ZERO, Time::ZERO);
+    fn watched(polls: &[(Span, Span)]) -> Vec<Option<Span>> {
+        let mut detector = LongPollDetector::new(QUANTUM);
+        let (mut begin, mut check) = (Time::ZERO, Time::ZERO);
         let mut called = Vec::new();
-        for &(gap, len) in turns {
+        for &(gap, len) in polls {
             begin += gap;
             let mut long = None;
-            while look < begin + len {
-                match watch.look(look, (look >= begin).then_some(begin)) {
+            while check < begin + len {
+                match detector.check(check, (check >= begin).then_some(begin)) {
                     PollVerdict::HandOver => {
-                        long = Some(look.since(begin));
+                        long = Some(check.since(begin));
                         break;
                     }
-                    PollVerdict::Again(span) => look += span,
+                    PollVerdict::Again(span) => check += span,
                 }
             }
             called.push(long);
             begin += len;
-            look = look.max(begin);
+            check = check.max(begin);
         }
         called
     }
 
     #[test]
     fn checks_are_rarer_without_long_polls_and_frequent_after_one() {
-        let mut watch = LongPollDetector::new(QUANTUM);
+        let mut detector = LongPollDetector::new(QUANTUM);
         let mut periods: Vec<u64> = Vec::new();
         for _ in 0..400 {
-            let PollVerdict::Again(span) = watch.look(Time::ZERO, None) else {
+            let PollVerdict::Again(span) = detector.check(Time::ZERO, None) else {
                 panic!("nothing is being taken")
             };
             periods.push(span.as_nanos() / QUANTUM.as_nanos());
         }
         periods.dedup();
         assert_eq!(periods, [1, 2, 4]);
-        assert_eq!(watch.look(Time::ZERO + QUANTUM, Some(Time::ZERO)), PollVerdict::HandOver);
-        assert_eq!(watch.look(Time::ZERO, None), PollVerdict::Again(QUANTUM));
+        assert_eq!(detector.check(Time::ZERO + QUANTUM, Some(Time::ZERO)), PollVerdict::HandOver);
+        assert_eq!(detector.check(Time::ZERO, None), PollVerdict::Again(QUANTUM));
     }
 
     proptest! {
@@ -103,11 +104,11 @@ mod tests {
 
         #[test]
         fn long_polls_are_detected_in_time_and_short_ones_never(
-            turns in proptest::collection::vec((0u64..2_000, 0u64..2_000), 1..200),
+            polls in proptest::collection::vec((0u64..2_000, 0u64..2_000), 1..200),
         ) {
             let span = |us| Span::from_micros(us);
-            let turns: Vec<_> = turns.into_iter().map(|(gap, len)| (span(gap), span(len))).collect();
-            for ((_, len), called) in turns.iter().zip(watched(&turns)) {
+            let polls: Vec<_> = polls.into_iter().map(|(gap, len)| (span(gap), span(len))).collect();
+            for ((_, len), called) in polls.iter().zip(watched(&polls)) {
                 let late = QUANTUM * (1 + PERIOD_MAX);
                 match called {
                     Some(after) => prop_assert!(after >= QUANTUM && after <= late),

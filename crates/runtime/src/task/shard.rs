@@ -108,9 +108,9 @@ impl<D: Device> TaskShard<D> {
         self.handle().spawn(future)
     }
 
-    /// Result of `look` on the stack, e.g. its counters.
-    pub fn with_stack<R>(&self, look: impl FnOnce(&mut Stack) -> R) -> R {
-        look(&mut lock(&self.home.sockets).stack)
+    /// Result of `access` on the stack, e.g. its counters.
+    pub fn with_stack<R>(&self, access: impl FnOnce(&mut Stack) -> R) -> R {
+        access(&mut lock(&self.home.sockets).stack)
     }
 
     /// Event counters.
@@ -163,9 +163,9 @@ impl<D: Device> TaskShard<D> {
     pub fn step(&mut self, now: Time, device: &mut D) -> Step {
         match self.next(now, device) {
             Next::Done(step) => step,
-            Next::Turn(turn) => {
-                let priority = turn.priority();
-                self.take_back(turn.take());
+            Next::Poll(poll) => {
+                let priority = poll.priority();
+                self.finish_poll(poll.run());
                 Step::Poll { priority }
             }
         }
@@ -176,34 +176,34 @@ impl<D: Device> TaskShard<D> {
         self.front.start_round(now);
         self.home.set_now(now);
         self.wake(now);
-        self.look_around(now);
+        self.update_guard(now);
         let next = self.work(now, device);
         self.front.set_work(match next {
             Next::Done(Step::Drive { .. } | Step::Transport { .. }) => Work::Receive,
             Next::Done(Step::Idle) => Work::None,
-            Next::Done(_) | Next::Turn(_) => Work::Rest,
+            Next::Done(_) | Next::Poll(_) => Work::Rest,
         });
         next
     }
 
     /// Takes back a finished poll of [`TaskShard::next`].
-    pub fn take_back(&mut self, ran: PolledTask) {
-        self.executor.take_back(ran);
+    pub fn finish_poll(&mut self, polled: PolledTask) {
+        self.executor.finish_poll(polled);
     }
 
     /// Next poll of this shard, for an idle thread of another shard.
-    pub fn spare(&mut self, now: Time) -> Option<TaskPoll> {
+    pub fn steal(&mut self, now: Time) -> Option<TaskPoll> {
         self.home.set_now(now);
-        if self.home.take_stirred() {
+        if self.home.take_notified() {
             self.executor.gather(now);
         }
-        let turn = self.executor.next(now);
-        self.stolen += u64::from(turn.is_some());
-        turn
+        let poll = self.executor.next(now);
+        self.stolen += u64::from(poll.is_some());
+        poll
     }
 
     /// Receives up to a round's frames without polling tasks.
-    pub(super) fn glance(&mut self, now: Time, device: &mut D) {
+    pub(super) fn receive_only(&mut self, now: Time, device: &mut D) {
         self.front.start_round(now);
         self.home.set_now(now);
         self.wake(now);
@@ -216,19 +216,19 @@ impl<D: Device> TaskShard<D> {
     }
 
     /// Wait of the task that has waited longest.
-    pub(super) fn waits_since(&self, now: Time) -> Span {
+    pub(super) fn longest_wait(&self, now: Time) -> Span {
         self.executor.oldest().map_or(Span::ZERO, |since| now.since(since))
     }
 
     /// Signals for the core scheduler; `request`: start of the current poll.
-    pub(super) fn pulse(&self, request: Option<Time>) -> WorkerSignals {
+    pub(super) fn signals(&self, request: Option<Time>) -> WorkerSignals {
         let Oldest { frames, tasks, timers, storage } = self.oldest();
         let runnable = self.waiting() as u32;
         WorkerSignals { frames, tasks, timers, storage, request, runnable, ..WorkerSignals::default() }
     }
 
     /// True if its thread has to poll the disk, which cannot wake it.
-    pub(super) fn must_look(&self) -> bool {
+    pub(super) fn must_poll(&self) -> bool {
         self.home.files.as_ref().is_some_and(|files| lock(files).needs_poll())
     }
 
@@ -241,18 +241,18 @@ impl<D: Device> TaskShard<D> {
         // True until a whole round found no work.
         let mut more = true;
         let executor = &self.executor;
-        let over = self.front.receive_share_exhausted(|| executor.waiting() > 0);
+        let exhausted = self.front.receive_share_exhausted(|| executor.waiting() > 0);
         for _ in 0..ROUND_PHASES {
             let budget = &self.front.budget;
             let (step, next) = match self.round {
-                Round::Drive { left } if over || left == 0 => {
+                Round::Drive { left } if exhausted || left == 0 => {
                     (None, Round::Transport { left: budget.transport })
                 }
                 Round::Drive { left } => match self.drive(now, device) {
                     Some(step) => (Some(step), Round::Drive { left: left - 1 }),
                     None => (None, Round::Transport { left: self.front.budget.transport }),
                 },
-                Round::Transport { left } if over || left == 0 => {
+                Round::Transport { left } if exhausted || left == 0 => {
                     (None, Round::Complete { left: COMPLETIONS })
                 }
                 Round::Transport { left } => match self.transport(now, device) {
@@ -265,9 +265,9 @@ impl<D: Device> TaskShard<D> {
                 Round::Complete { .. } => (None, Round::Poll { left: budget.assign }),
                 Round::Poll { left: 0 } => (None, Round::Submit),
                 Round::Poll { left } => match self.executor.next(now) {
-                    Some(turn) => {
+                    Some(poll) => {
                         self.round = Round::Poll { left: left - 1 };
-                        return Next::Turn(turn);
+                        return Next::Poll(poll);
                     }
                     None => (None, Round::Submit),
                 },
@@ -286,7 +286,7 @@ impl<D: Device> TaskShard<D> {
                 return Next::Done(step);
             }
         }
-        if over {
+        if exhausted {
             // The waiting entries were stale.
             self.front.reset_share();
             return self.work(now, device);
@@ -320,14 +320,14 @@ impl<D: Device> TaskShard<D> {
         if let Some(files) = &self.home.files {
             lock(files).collect(now);
         }
-        if self.home.take_stirred() {
+        if self.home.take_notified() {
             self.executor.gather(now);
         }
     }
 
     /// Evaluates the guard's policy, if due. Request boundaries are unknown, so it gets no budgets
     /// and no latencies.
-    fn look_around(&mut self, now: Time) {
+    fn update_guard(&mut self, now: Time) {
         if let Some(gate) = &mut self.front.gate {
             let sockets = lock(&self.home.sockets);
             let served = sockets.served;
@@ -338,8 +338,8 @@ impl<D: Device> TaskShard<D> {
         }
         if self.front.is_due(now) {
             let (waiting, oldest) = (self.executor.waiting(), self.executor.oldest());
-            let behind = ServerLoad { waiting, oldest, present: self.present, reordered: false };
-            self.front.update_admission(now, &mut &self.home.sockets, &behind);
+            let load = ServerLoad { waiting, oldest, present: self.present, reordered: false };
+            self.front.update_admission(now, &mut &self.home.sockets, &load);
         }
     }
 
@@ -358,8 +358,8 @@ impl<D: Device> TaskShard<D> {
 
     /// Wakes the task of the most urgent completed request on a file.
     fn complete(&self, now: Time) -> bool {
-        let told = self.home.files.as_ref().and_then(|files| lock(files).pop_waiter(now));
-        let Some((waiter, level)) = told else { return false };
+        let completed = self.home.files.as_ref().and_then(|files| lock(files).pop_waiter(now));
+        let Some((waiter, level)) = completed else { return false };
         waiter.wake(level);
         true
     }
@@ -380,7 +380,7 @@ fn transmitted(frames: usize) -> Option<Step> {
 }
 
 impl StackAccess for &Mutex<Sockets> {
-    fn with<R>(&mut self, ask: impl FnOnce(&mut Stack) -> R) -> R {
-        ask(&mut lock(self).stack)
+    fn with<R>(&mut self, access: impl FnOnce(&mut Stack) -> R) -> R {
+        access(&mut lock(self).stack)
     }
 }

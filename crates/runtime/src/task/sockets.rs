@@ -22,14 +22,14 @@ pub(crate) struct Sockets {
     pub(super) table: Vec<Socket>,
     free: Vec<u32>,
     /// Table index by [`ConnId::index`].
-    places: Vec<u32>,
+    slot_by_index: Vec<u32>,
     listeners: Vec<Listening>,
     /// Connections reset because of a full accept queue.
     pub overflows: u64,
     /// Connections read for the first time.
     pub served: u64,
     /// Waiters for datagrams.
-    pub hearers: BTreeMap<UdpId, Waiter>,
+    pub udp_waiters: BTreeMap<UdpId, Waiter>,
 }
 
 /// A connection.
@@ -93,7 +93,7 @@ impl Entry for Pending {
 const BACKLOG: usize = 1024;
 /// Wait for acceptance after which a connection is treated as aged.
 const AGE_MAX: Span = Span::from_millis(10);
-const NO_PLACE: u32 = u32::MAX;
+const NO_SLOT: u32 = u32::MAX;
 
 impl Sockets {
     pub fn new(stack: Stack) -> Self {
@@ -101,11 +101,11 @@ impl Sockets {
             stack,
             table: Vec::new(),
             free: Vec::new(),
-            places: Vec::new(),
+            slot_by_index: Vec::new(),
             listeners: Vec::new(),
             overflows: 0,
             served: 0,
-            hearers: BTreeMap::new(),
+            udp_waiters: BTreeMap::new(),
         }
     }
 
@@ -121,8 +121,8 @@ impl Sockets {
         }
         while let Some(id) = self.stack.poll_udp() {
             // The waiter stays until it has read: the next datagram may be more urgent.
-            if let (Some(hearer), Some(level)) = (self.hearers.get(&id), self.stack.udp_level(id)) {
-                woken.push((hearer.clone(), level));
+            if let (Some(waiter), Some(level)) = (self.udp_waiters.get(&id), self.stack.udp_level(id)) {
+                woken.push((waiter.clone(), level));
             }
         }
     }
@@ -160,10 +160,10 @@ impl Sockets {
                 socket.closed = Some(reason);
                 let waiters = socket.reader.take().into_iter().chain(socket.writer.take());
                 woken.extend(waiters.map(|waiter| (waiter, priority)));
-                self.places[event.conn.index as usize] = NO_PLACE;
+                self.slot_by_index[event.conn.index as usize] = NO_SLOT;
                 if let Phase::Waiting(listener) = socket.phase {
                     self.listeners[listener as usize].waiting -= 1;
-                    self.give_back(slot);
+                    self.free_slot(slot);
                 }
             }
             EventKind::Accepted(_) => {}
@@ -231,12 +231,12 @@ impl Sockets {
             }
             net::stack::ListenError::PortZero => io::ErrorKind::InvalidInput,
         })?;
-        let places = backlog * Priority::LEVELS;
-        let queue = Strict::new(places, |_| Fifo::new(places)).with_age_max(AGE_MAX);
+        let slot_by_index = backlog * Priority::LEVELS;
+        let queue = Strict::new(slot_by_index, |_| Fifo::new(slot_by_index)).with_age_max(AGE_MAX);
         let listening = Listening { port, queue, waiting: 0, backlog, open: true, acceptor: None };
         // The stack reuses numbers of closed listeners.
         match self.listeners.get_mut(id.0 as usize) {
-            Some(gone) => *gone = listening,
+            Some(closed) => *closed = listening,
             None => self.listeners.push(listening),
         }
         Ok(id)
@@ -271,10 +271,10 @@ impl Sockets {
         let waiters = [socket.reader.take(), socket.writer.take()];
         if socket.closed.is_none() {
             let id = socket.id;
-            self.places[id.index as usize] = NO_PLACE;
+            self.slot_by_index[id.index as usize] = NO_SLOT;
             self.stack.detach(now, id);
         }
-        self.give_back(slot);
+        self.free_slot(slot);
         waiters
     }
 
@@ -301,21 +301,21 @@ impl Sockets {
             }
         };
         let index = id.index as usize;
-        if self.places.len() <= index {
-            self.places.resize(index + 1, NO_PLACE);
+        if self.slot_by_index.len() <= index {
+            self.slot_by_index.resize(index + 1, NO_SLOT);
         }
-        self.places[index] = slot;
+        self.slot_by_index[index] = slot;
         slot
     }
 
-    fn give_back(&mut self, slot: u32) {
+    fn free_slot(&mut self, slot: u32) {
         self.table[slot as usize].phase = Phase::Free;
         self.free.push(slot);
     }
 
     /// Table index of `id`, if it has an entry.
     fn slot(&self, id: ConnId) -> Option<u32> {
-        let slot = *self.places.get(id.index as usize)?;
+        let slot = *self.slot_by_index.get(id.index as usize)?;
         self.table.get(slot as usize).filter(|socket| socket.id == id).map(|_| slot)
     }
 }

@@ -46,9 +46,9 @@ pub enum Step {
 pub enum Next {
     /// Work that the shard has done.
     Done(Step),
-    /// A poll for the caller to run and to [give back](super::TaskShard::take_back); the shard can
+    /// A poll for the caller to run and to [give back](super::TaskShard::finish_poll); the shard can
     /// go on meanwhile.
-    Turn(TaskPoll),
+    Poll(TaskPoll),
 }
 
 /// Event counters.

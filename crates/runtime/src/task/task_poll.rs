@@ -24,8 +24,8 @@ pub struct TaskPoll {
     pub(super) priority: Priority,
 }
 
-/// A finished poll, to be given to [`TaskShard::take_back`](super::TaskShard::take_back) or
-/// [`PolledTask::leave`].
+/// A finished poll, to be given to [`TaskShard::finish_poll`](super::TaskShard::finish_poll) or
+/// [`PolledTask::return_home`].
 #[must_use]
 pub struct PolledTask {
     task: Arc<Task>,
@@ -46,7 +46,7 @@ impl TaskPoll {
     }
 
     /// Polls the task.
-    pub fn take(self) -> PolledTask {
+    pub fn run(self) -> PolledTask {
         let task = self.task;
         let Some(mut body) = task.take_body() else {
             return PolledTask { task, ended: false, panicked: false };
@@ -89,10 +89,10 @@ impl PolledTask {
     }
 
     /// Returns it to its shard's inbox, for use by threads that do not hold the shard.
-    pub fn leave(self) {
+    pub fn return_home(self) {
         if self.ended {
             let home = self.task.home.clone();
-            home.leave(self);
+            home.return_polled(self);
         }
     }
 }

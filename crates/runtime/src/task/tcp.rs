@@ -72,7 +72,7 @@ impl Drop for TcpListener {
     fn drop(&mut self) {
         let waiter = lock(&self.home.sockets).unlisten(self.home.now(), self.id);
         drop(waiter);
-        self.home.stir();
+        self.home.notify();
     }
 }
 
@@ -165,7 +165,7 @@ impl TcpStream {
         drop(sockets);
         drop(before);
         current::with(|running| running.task.set_label(label));
-        self.home.stir();
+        self.home.notify();
         Poll::Ready(Ok(taken))
     }
 
@@ -211,14 +211,14 @@ impl TcpStream {
             return Poll::Pending;
         }
         drop(sockets);
-        self.home.stir();
+        self.home.notify();
         Poll::Ready(Ok(written))
     }
 
     /// Closes our half after its output; the peer's stays open.
     pub fn shut(&mut self) {
         lock(&self.home.sockets).stack.close(self.home.now(), self.id);
-        self.home.stir();
+        self.home.notify();
     }
 
     /// Waits for the end of the handshake.
@@ -245,7 +245,7 @@ impl Drop for TcpStream {
     fn drop(&mut self) {
         let waiters = lock(&self.home.sockets).release(self.home.now(), self.slot);
         drop(waiters);
-        self.home.stir();
+        self.home.notify();
     }
 }
 
@@ -271,7 +271,7 @@ impl Handle {
             let slot = sockets.connect(self.0.now(), remote)?;
             TcpStream::new(&self.0, &sockets, slot)
         };
-        self.0.stir();
+        self.0.notify();
         poll_fn(|cx| stream.poll_connected(cx)).await.map(|()| stream)
     }
 }

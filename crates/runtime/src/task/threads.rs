@@ -1,6 +1,6 @@
 //! Thread shell: threads and a clock around task shards.
 //!
-//! A shard and its device are in a [`Post`] behind a lock, which the owning thread releases only
+//! A shard and its device are in a [`ShardSlot`] behind a lock, which the owning thread releases only
 //! while it runs a task's poll. Meanwhile another thread may steal one of the shard's polls. If a
 //! poll is long, a spare thread becomes the owner and goes on. The previous owner, demoted, returns
 //! its result when the poll ends, and exits. At most [`LONG_MAX`] polls of a shard are long at a
@@ -8,7 +8,7 @@
 //!
 //! Makes no decisions: `TaskShard` selects the work, `long_poll_detector` detects long polls,
 //! `idle` decides how to wait. A sleeping thread is woken by the device's waker, or polls after
-//! [`GLANCE`] where a device has none.
+//! [`POLL_INTERVAL`] where a device has none.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
@@ -19,7 +19,7 @@ use net::Device;
 use queueing::{CoreId, Span, Time};
 use sched::cores::worker_signals::WorkerSignals;
 
-use super::executor::NOBODY;
+use super::executor::NONE_WAITING;
 use super::handle::{Shared, lock};
 use super::long_poll_detector::{LongPollDetector, PollVerdict};
 use super::signal_publisher::SignalPublisher;
@@ -29,9 +29,9 @@ use crate::idle::{AdaptiveSpin, IdleAction};
 use crate::threads::{SLEEP_MAX, SharedClock, carry_out};
 
 /// Longest sleep on a device that cannot be woken, or not by the disk.
-const GLANCE: Span = Span::from_micros(50);
+const POLL_INTERVAL: Span = Span::from_micros(50);
 /// Interval at which a parked thread receives frames, so that the core scheduler learns of them.
-const PARKED: Duration = Duration::from_millis(1);
+const PARKED_POLL_INTERVAL: Duration = Duration::from_millis(1);
 /// Maximum of long polls of one shard at a time, each on its own thread.
 const LONG_MAX: u32 = 16;
 
@@ -44,48 +44,49 @@ pub fn run<D>(
     shards: Vec<(TaskShard<D>, D)>,
     clock: SharedClock,
     stop: &AtomicBool,
-    crew: &WorkerOptions,
+    options: &WorkerOptions,
 ) -> Vec<Counters>
 where
     D: Device + Send,
     D::Frame: Send,
 {
     let least = Span::from_micros(1);
-    assert!(crew.quantum.is_none_or(|quantum| quantum.span >= least), "a quantum is at least {least}");
+    assert!(options.quantum.is_none_or(|quantum| quantum.span >= least), "a quantum is at least {least}");
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let spin = if shards.len() > cores { Span::ZERO } else { crew.spin };
-    let posts = shards.into_iter().enumerate();
-    let posts = posts.map(|(at, (shard, device))| Post::new(at, cores, shard, device, spin, crew)).collect();
-    let shop = Shop { posts, clock, stop, crew };
+    let spin = if shards.len() > cores { Span::ZERO } else { options.spin };
+    let slots = shards.into_iter().enumerate();
+    let slots =
+        slots.map(|(at, (shard, device))| ShardSlot::new(at, cores, shard, device, spin, options)).collect();
+    let pool = Pool { slots, clock, stop, options };
     std::thread::scope(|scope| {
-        for at in 0..shop.posts.len() {
-            let shop = &shop;
-            scope.spawn(move || shop.work(at, FIRST));
+        for at in 0..pool.slots.len() {
+            let pool = &pool;
+            scope.spawn(move || pool.work(at, FIRST));
         }
-        if let Some(quantum) = &crew.quantum {
-            let shop = &shop;
-            scope.spawn(move || shop.watch(scope, quantum));
+        if let Some(quantum) = &options.quantum {
+            let pool = &pool;
+            scope.spawn(move || pool.detect_long_polls(scope, quantum));
         }
     });
-    let now = shop.clock.now();
-    let over = shop.posts.into_iter().map(|post| {
-        let mut work = post.work.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let now = pool.clock.now();
+    let counters = pool.slots.into_iter().map(|slot| {
+        let mut work = slot.work.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
         work.shard.finish(now, &mut work.device);
         work.shard.counters()
     });
-    over.collect()
+    counters.collect()
 }
 
 /// State shared by the threads.
-struct Shop<'a, D: Device> {
-    posts: Vec<Post<D>>,
+struct Pool<'a, D: Device> {
+    slots: Vec<ShardSlot<D>>,
     clock: SharedClock,
     stop: &'a AtomicBool,
-    crew: &'a WorkerOptions,
+    options: &'a WorkerOptions,
 }
 
 /// A shard with its owner thread.
-struct Post<D: Device> {
+struct ShardSlot<D: Device> {
     core: CoreId,
     work: Mutex<Work<D>>,
     home: Arc<Shared>,
@@ -97,31 +98,31 @@ struct Post<D: Device> {
     long: AtomicU32,
 }
 
-/// State under a post's lock.
+/// State under a slot's lock.
 struct Work<D: Device> {
     shard: TaskShard<D>,
     device: D,
     /// True if the device can be woken.
     wakes: bool,
-    patience: AdaptiveSpin,
+    idle: AdaptiveSpin,
     /// Start of the owner's current poll.
-    turn: Option<Time>,
+    poll_start: Option<Time>,
     /// Kernel thread id of the owner.
     thread: u32,
-    teller: Option<SignalPublisher>,
+    publisher: Option<SignalPublisher>,
 }
 
-/// Number of a post's first thread; spare ones count up from it.
+/// Number of a slot's first thread; spare ones count up from it.
 const FIRST: u32 = 0;
 
-impl<D: Device> Post<D> {
+impl<D: Device> ShardSlot<D> {
     fn new(
         at: usize,
         cores: usize,
         shard: TaskShard<D>,
         device: D,
         spin: Span,
-        crew: &WorkerOptions,
+        options: &WorkerOptions,
     ) -> Self {
         let home = shard.handle().0;
         let waker = device.waker();
@@ -129,11 +130,14 @@ impl<D: Device> Post<D> {
         if let Some(waker) = waker {
             home.set_wake(waker);
         }
-        let patience = AdaptiveSpin::new(spin, if wakes { SLEEP_MAX } else { GLANCE });
-        let teller = crew.board.clone().and_then(|board| SignalPublisher::new(board, at, crew.here));
+        let idle = AdaptiveSpin::new(spin, if wakes { SLEEP_MAX } else { POLL_INTERVAL });
+        let publisher = options
+            .signal_page
+            .clone()
+            .and_then(|signal_page| SignalPublisher::new(signal_page, at, options.current_core));
         Self {
             core: CoreId((at % cores) as u16),
-            work: Mutex::new(Work { shard, device, wakes, patience, turn: None, thread: 0, teller }),
+            work: Mutex::new(Work { shard, device, wakes, idle, poll_start: None, thread: 0, publisher }),
             home,
             owner: AtomicU32::new(FIRST),
             resting: AtomicBool::new(false),
@@ -141,8 +145,8 @@ impl<D: Device> Post<D> {
         }
     }
 
-    /// State of the post, unless its owner holds the lock.
-    fn look(&self) -> Option<MutexGuard<'_, Work<D>>> {
+    /// State of the slot, unless its owner holds the lock.
+    fn try_lock(&self) -> Option<MutexGuard<'_, Work<D>>> {
         match self.work.try_lock() {
             Ok(work) => Some(work),
             Err(TryLockError::Poisoned(work)) => Some(work.into_inner()),
@@ -154,15 +158,15 @@ impl<D: Device> Post<D> {
 impl<D: Device> Work<D> {
     /// Publishes signals for the core scheduler; `request`: start of the current poll, `long`:
     /// number of long polls on other threads.
-    fn tell(&mut self, now: Time, request: Option<Time>, resting: bool, long: &AtomicU32) {
-        if let Some(teller) = &mut self.teller {
+    fn publish(&mut self, now: Time, request: Option<Time>, resting: bool, long: &AtomicU32) {
+        if let Some(publisher) = &mut self.publisher {
             let long = long.load(Ordering::Relaxed);
-            teller.tell(now, WorkerSignals { sleeping: resting, long, ..self.shard.pulse(request) });
+            publisher.publish(now, WorkerSignals { sleeping: resting, long, ..self.shard.signals(request) });
         }
     }
 }
 
-impl<D: Device + Send> Shop<'_, D>
+impl<D: Device + Send> Pool<'_, D>
 where
     D::Frame: Send,
 {
@@ -170,177 +174,181 @@ where
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// Loop of thread `me` of post `at`, until a stop or the loss of the post.
+    /// Loop of thread `me` of slot `at`, until a stop or the loss of the slot.
     fn work(&self, at: usize, me: u32) {
-        let post = &self.posts[at];
-        if let Some(pin) = self.crew.pin {
-            pin(post.core);
+        let slot = &self.slots[at];
+        if let Some(pin) = self.options.pin {
+            pin(slot.core);
         }
-        let mut work = lock(&post.work);
-        if let Some(quantum) = self.crew.quantum {
+        let mut work = lock(&slot.work);
+        if let Some(quantum) = self.options.quantum {
             work.thread = (quantum.thread)();
         }
-        while !self.stops() && post.owner.load(Ordering::Relaxed) == me {
-            if work.teller.is_some() {
-                work = self.park(post, work);
+        while !self.stops() && slot.owner.load(Ordering::Relaxed) == me {
+            if work.publisher.is_some() {
+                work = self.park(slot, work);
             }
             let now = self.clock.now();
             let Work { shard, device, .. } = &mut *work;
             match shard.next(now, device) {
-                Next::Turn(turn) => {
-                    work.patience.on_work(now);
-                    match self.take(at, me, now, work, turn) {
-                        Some(again) => work = again,
+                Next::Poll(poll) => {
+                    work.idle.on_work(now);
+                    match self.run_poll(at, me, now, work, poll) {
+                        Some(guard) => work = guard,
                         None => return,
                     }
                 }
                 Next::Done(Step::Idle) => match self.steal(at, now) {
-                    Some(turn) => match self.take(at, me, now, work, turn) {
-                        Some(again) => work = again,
+                    Some(poll) => match self.run_poll(at, me, now, work, poll) {
+                        Some(guard) => work = guard,
                         None => return,
                     },
-                    None => self.rest(post, &mut work, now),
+                    None => self.wait_idle(slot, &mut work, now),
                 },
                 Next::Done(_) => {
-                    work.patience.on_work(now);
-                    work.tell(now, None, false, &post.long);
+                    work.idle.on_work(now);
+                    work.publish(now, None, false, &slot.long);
                 }
             }
         }
     }
 
-    /// Runs `turn` with the post unlocked; `None` if the post has another owner afterwards.
-    fn take<'p>(
+    /// Runs `poll` with the slot unlocked; `None` if the slot has another owner afterwards.
+    fn run_poll<'p>(
         &'p self,
         at: usize,
         me: u32,
         now: Time,
         mut work: MutexGuard<'p, Work<D>>,
-        turn: TaskPoll,
+        poll: TaskPoll,
     ) -> Option<MutexGuard<'p, Work<D>>> {
-        let post = &self.posts[at];
-        work.turn = Some(now);
-        work.tell(now, Some(now), false, &post.long);
-        let late = self.crew.steal_after.is_some_and(|after| work.shard.waits_since(now) >= after);
+        let slot = &self.slots[at];
+        work.poll_start = Some(now);
+        work.publish(now, Some(now), false, &slot.long);
+        let late = self.options.steal_after.is_some_and(|after| work.shard.longest_wait(now) >= after);
         drop(work);
         if late {
-            self.call_help(at);
+            self.wake_stealer(at);
         }
-        let own = turn.is_of(&post.home);
-        let ran = turn.take();
-        let mut work = lock(&post.work);
-        if post.owner.load(Ordering::Relaxed) != me {
+        let is_own = poll.is_of(&slot.home);
+        let polled = poll.run();
+        let mut work = lock(&slot.work);
+        if slot.owner.load(Ordering::Relaxed) != me {
             drop(work);
-            post.long.fetch_sub(1, Ordering::Relaxed);
-            ran.leave();
-            if self.crew.board.is_some() {
+            slot.long.fetch_sub(1, Ordering::Relaxed);
+            polled.return_home();
+            if self.options.signal_page.is_some() {
                 // Lets a sleeping owner publish the end of the long poll.
-                post.home.stir();
+                slot.home.notify();
             }
             return None;
         }
-        work.turn = None;
-        match own {
-            true => work.shard.take_back(ran),
-            false => ran.leave(),
+        work.poll_start = None;
+        match is_own {
+            true => work.shard.finish_poll(polled),
+            false => polled.return_home(),
         }
         Some(work)
     }
 
     /// Poll of the most urgent waiting task among the other shards.
     fn steal(&self, at: usize, now: Time) -> Option<TaskPoll> {
-        self.crew.steal_after?;
-        let others = (1..self.posts.len()).map(|n| &self.posts[(at + n) % self.posts.len()]);
-        let busiest = others.map(|post| (post.home.waiting(), post)).min_by_key(|(level, _)| *level);
-        let (_, post) = busiest.filter(|(level, _)| *level < NOBODY)?;
-        post.look()?.shard.spare(now)
+        self.options.steal_after?;
+        let other_slots = (1..self.slots.len()).map(|n| &self.slots[(at + n) % self.slots.len()]);
+        let busiest = other_slots.map(|slot| (slot.home.waiting(), slot)).min_by_key(|(level, _)| *level);
+        let (_, slot) = busiest.filter(|(level, _)| *level < NONE_WAITING)?;
+        slot.try_lock()?.shard.steal(now)
     }
 
     /// Wakes an idle shard's thread to steal tasks from here.
-    fn call_help(&self, at: usize) {
-        let others = (1..self.posts.len()).map(|n| &self.posts[(at + n) % self.posts.len()]);
-        if let Some(other) = others.into_iter().find(|post| post.resting.load(Ordering::Relaxed)) {
-            other.home.stir();
+    fn wake_stealer(&self, at: usize) {
+        let other_slots = (1..self.slots.len()).map(|n| &self.slots[(at + n) % self.slots.len()]);
+        if let Some(other) = other_slots.into_iter().find(|slot| slot.resting.load(Ordering::Relaxed)) {
+            other.home.notify();
         }
     }
 
     /// Waits, as there is no work.
-    fn rest(&self, post: &Post<D>, work: &mut Work<D>, now: Time) {
+    fn wait_idle(&self, slot: &ShardSlot<D>, work: &mut Work<D>, now: Time) {
         let timer = work.shard.poll_timeout();
-        let mut rest = work.patience.rest(now, timer);
-        if let IdleAction::Sleep(span) = &mut rest
-            && work.shard.must_look()
+        let mut action = work.idle.action(now, timer);
+        if let IdleAction::Sleep(span) = &mut action
+            && work.shard.must_poll()
         {
-            *span = GLANCE.min(*span);
+            *span = POLL_INTERVAL.min(*span);
         }
-        if rest == IdleAction::Look {
+        if action == IdleAction::Poll {
             return std::hint::spin_loop();
         }
-        work.tell(now, None, true, &post.long);
-        post.resting.store(true, Ordering::Relaxed);
-        post.home.sleep_by(|| carry_out(rest, Some(&mut work.device), work.wakes));
-        post.resting.store(false, Ordering::Relaxed);
+        work.publish(now, None, true, &slot.long);
+        slot.resting.store(true, Ordering::Relaxed);
+        slot.home.sleep_by(|| carry_out(action, Some(&mut work.device), work.wakes));
+        slot.resting.store(false, Ordering::Relaxed);
     }
 
     /// Gives up the core while a live core scheduler requests it. Other threads may steal waiting
     /// tasks; frames are received now and then, for the signals.
-    fn park<'p>(&self, post: &'p Post<D>, mut work: MutexGuard<'p, Work<D>>) -> MutexGuard<'p, Work<D>> {
+    fn park<'p>(&self, slot: &'p ShardSlot<D>, mut work: MutexGuard<'p, Work<D>>) -> MutexGuard<'p, Work<D>> {
         while !self.stops() {
-            let Some(teller) = &work.teller else { break };
-            let Some(wish) = teller.lane().and_then(|lane| lane.park.acknowledge()) else { break };
-            let (board, lane) = teller.place();
+            let Some(publisher) = &work.publisher else { break };
+            let Some(requested) =
+                publisher.worker_slot().and_then(|worker_slot| worker_slot.park.acknowledge())
+            else {
+                break;
+            };
+            let (signal_page, worker_slot) = publisher.memory_and_slot();
             let at = self.clock.now();
-            if !board.page().is_leased(at) {
+            if !signal_page.page().is_leased(at) {
                 break;
             }
             let Work { shard, device, .. } = &mut *work;
-            shard.glance(at, device);
-            work.tell(at, None, false, &post.long);
+            shard.receive_only(at, device);
+            work.publish(at, None, false, &slot.long);
             drop(work);
-            if let Some(lane) = board.page().slots().get(lane) {
-                board.wait(lane.park.word(), wish, PARKED);
+            if let Some(worker_slot) = signal_page.page().slots().get(worker_slot) {
+                signal_page.wait(worker_slot.park.word(), requested, PARKED_POLL_INTERVAL);
             }
-            work = lock(&post.work);
+            work = lock(&slot.work);
         }
         work
     }
 
-    /// Hands posts to spare threads during long polls.
-    fn watch<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>, quantum: &Quantum) {
-        let spare = |at: usize, id: u32| scope.spawn(move || self.wait_for(at, id)).thread().clone();
-        let mut watches = vec![LongPollDetector::new(quantum.span); self.posts.len()];
+    /// Hands slots to spare threads during long polls.
+    fn detect_long_polls<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>, quantum: &Quantum) {
+        let spare = |at: usize, id: u32| scope.spawn(move || self.await_ownership(at, id)).thread().clone();
+        let mut detectors = vec![LongPollDetector::new(quantum.span); self.slots.len()];
         let mut spares: Vec<(u32, Thread)> =
-            (0..self.posts.len()).map(|at| (FIRST + 1, spare(at, FIRST + 1))).collect();
+            (0..self.slots.len()).map(|at| (FIRST + 1, spare(at, FIRST + 1))).collect();
         while !self.stops() {
-            let mut again = SLEEP_MAX;
-            for (at, post) in self.posts.iter().enumerate() {
-                let mut work = post.look();
-                let turn = work.as_ref().and_then(|work| work.turn);
-                match (watches[at].look(self.clock.now(), turn), &mut work) {
-                    (PollVerdict::HandOver, Some(work)) if post.long.load(Ordering::Relaxed) < LONG_MAX => {
+            let mut check_after = SLEEP_MAX;
+            for (at, slot) in self.slots.iter().enumerate() {
+                let mut work = slot.try_lock();
+                let poll = work.as_ref().and_then(|work| work.poll_start);
+                match (detectors[at].check(self.clock.now(), poll), &mut work) {
+                    (PollVerdict::HandOver, Some(work)) if slot.long.load(Ordering::Relaxed) < LONG_MAX => {
                         let (id, thread) = &mut spares[at];
-                        post.long.fetch_add(1, Ordering::Relaxed);
-                        post.owner.store(*id, Ordering::Release);
-                        work.turn = None;
+                        slot.long.fetch_add(1, Ordering::Relaxed);
+                        slot.owner.store(*id, Ordering::Release);
+                        work.poll_start = None;
                         work.shard.on_handed_over();
                         (quantum.demote)(work.thread);
                         thread.unpark();
                         let next = id.wrapping_add(1);
                         spares[at] = (next, spare(at, next));
-                        again = again.min(quantum.span);
+                        check_after = check_after.min(quantum.span);
                     }
-                    (PollVerdict::HandOver, _) => again = again.min(quantum.span),
-                    (PollVerdict::Again(span), _) => again = again.min(span),
+                    (PollVerdict::HandOver, _) => check_after = check_after.min(quantum.span),
+                    (PollVerdict::Again(span), _) => check_after = check_after.min(span),
                 }
             }
-            std::thread::sleep(Duration::from(again));
+            std::thread::sleep(Duration::from(check_after));
         }
         spares.iter().for_each(|(_, thread)| thread.unpark());
     }
 
-    /// Loop of spare thread `me` of post `at`: waits until it owns the post.
-    fn wait_for(&self, at: usize, me: u32) {
-        while self.posts[at].owner.load(Ordering::Acquire) != me {
+    /// Loop of spare thread `me` of slot `at`: waits until it owns the slot.
+    fn await_ownership(&self, at: usize, me: u32) {
+        while self.slots[at].owner.load(Ordering::Acquire) != me {
             if self.stops() {
                 return;
             }

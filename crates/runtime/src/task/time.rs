@@ -113,7 +113,7 @@ impl Future for Sleep {
         let Some(index) = self.index else {
             let index = lock(&self.home.timers).begin(self.until, cx.waker().clone());
             self.index = Some(index);
-            self.home.stir();
+            self.home.notify();
             return Poll::Pending;
         };
         let polled = lock(&self.home.timers).poll(index, cx.waker());

@@ -77,13 +77,13 @@ impl UdpSocket {
         let now = self.home.now();
         let mut sockets = lock(&self.home.sockets);
         let Some(datagram) = sockets.stack.receive_from(now, self.id) else {
-            let before = sockets.hearers.insert(self.id, Waiter::new(cx));
+            let before = sockets.udp_waiters.insert(self.id, Waiter::new(cx));
             drop(sockets);
             drop(before);
             return Poll::Pending;
         };
         let Datagram { remote, local, payload, label, .. } = datagram;
-        let before = sockets.hearers.remove(&self.id);
+        let before = sockets.udp_waiters.remove(&self.id);
         let len = take(&payload);
         sockets.stack.recycle(payload);
         drop(sockets);
@@ -116,7 +116,7 @@ impl UdpSocket {
         let label = Label { deadline: None, ..unpack(now, label) };
         let path = UdpPath { id: self.id, local, remote };
         let sent = lock(&self.home.sockets).stack.answer(&path, &label.into(), payload);
-        self.home.stir();
+        self.home.notify();
         sent.map_err(|e| match e {
             SendError::NotOpen => io::ErrorKind::NotConnected.into(),
             SendError::NoRoute => io::ErrorKind::NetworkUnreachable.into(),
@@ -131,7 +131,7 @@ impl Drop for UdpSocket {
     fn drop(&mut self) {
         let mut sockets = lock(&self.home.sockets);
         sockets.stack.close_udp(self.id);
-        let waiter = sockets.hearers.remove(&self.id);
+        let waiter = sockets.udp_waiters.remove(&self.id);
         drop(sockets);
         drop(waiter);
     }

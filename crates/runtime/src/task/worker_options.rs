@@ -18,10 +18,10 @@ pub struct WorkerOptions {
     /// is woken for that once a task has waited this long. `None` leaves every task to its shard.
     pub steal_after: Option<Span>,
     /// Signal page shared with the core scheduler; shard `n` uses slot `n`.
-    pub board: Option<Arc<dyn SignalMemory>>,
+    pub signal_page: Option<Arc<dyn SignalMemory>>,
     /// Current core of the calling thread, as the core scheduler numbers it; called once per poll
-    /// if there is a `board`. With `None` long requests are not detected.
-    pub here: Option<fn() -> Option<CoreId>>,
+    /// if there is a `signal_page`. With `None` long requests are not detected.
+    pub current_core: Option<fn() -> Option<CoreId>>,
 }
 
 /// Definition and handling of a long poll. A spare thread takes over the shard on the same core,
@@ -49,8 +49,8 @@ impl WorkerOptions {
             pin: None,
             quantum: Some(Quantum::default()),
             steal_after: Some(STEAL_AFTER),
-            board: None,
-            here: None,
+            signal_page: None,
+            current_core: None,
         }
     }
 }

@@ -222,25 +222,25 @@ fn a_worker_that_panics_ends_the_server() {
 #[test]
 fn running_shards_take_new_classifiers() {
     for workers in [Workers::Inline, Workers::Threads] {
-        let hatches: Vec<Arc<SnapshotExchange<Classifiers>>> = vec![Arc::default(), Arc::default()];
+        let snapshots: Vec<Arc<SnapshotExchange<Classifiers>>> = vec![Arc::default(), Arc::default()];
         let asked = Arc::new(AtomicBool::new(false));
         let clock: SharedClock = Arc::new(Real(Instant::now()));
         let (mut served, mut clients) = (Vec::new(), Vec::new());
-        for _ in &hatches {
+        for _ in &snapshots {
             let (shard, near, far) = shard();
             served.push((shard, near));
             clients.push(Client::connected_to(far, clock.now()));
         }
-        for hatch in &hatches {
+        for snapshot in &snapshots {
             let asked = asked.clone();
             let driver: classify::DriverClassifier = Arc::new(move |_| {
                 asked.store(true, Ordering::Relaxed);
                 classify::Verdict::NoVerdict
             });
-            hatch.request(Box::new(Classifiers { driver: Some(driver), ..Classifiers::default() }));
+            snapshot.request(Box::new(Classifiers { driver: Some(driver), ..Classifiers::default() }));
         }
         let stop = Arc::new(AtomicBool::new(false));
-        let threads = Threads { classifiers: hatches.clone(), ..Threads::new(workers) };
+        let threads = Threads { classifiers: snapshots.clone(), ..Threads::new(workers) };
         let serving = std::thread::spawn({
             let (clock, stop) = (clock.clone(), stop.clone());
             move || serve(served, clock, stop, threads)
@@ -254,9 +254,9 @@ fn running_shards_take_new_classifiers() {
         stop.store(true, Ordering::Relaxed);
         serving.join().unwrap();
         assert!(answered && asked.load(Ordering::Relaxed));
-        let is_empty = |hatch: &Arc<SnapshotExchange<Classifiers>>| {
-            hatch.take().is_some_and(|left| left.driver.is_none())
+        let is_empty = |snapshot: &Arc<SnapshotExchange<Classifiers>>| {
+            snapshot.take().is_some_and(|left| left.driver.is_none())
         };
-        assert!(hatches.iter().all(is_empty), "the shards have them now");
+        assert!(snapshots.iter().all(is_empty), "the shards have them now");
     }
 }

@@ -123,10 +123,10 @@ fn becomes_true(flag: &AtomicBool) -> bool {
     flag.load(Ordering::Relaxed)
 }
 
-/// Runs `tasks` on the first of `shards` shards with the options `crew`, until `over` returns.
+/// Runs `tasks` on the first of `shards` shards with the options `options`, until `over` returns.
 fn run_until(
     shards: usize,
-    crew: WorkerOptions,
+    options: WorkerOptions,
     tasks: impl FnOnce(&TaskShard<MemoryDevice>),
     over: impl FnOnce(),
 ) -> Vec<Counters> {
@@ -141,7 +141,7 @@ fn run_until(
     tasks(&shards[0].0);
     let (stop, clock) = (AtomicBool::new(false), Arc::new(Real(Instant::now())));
     std::thread::scope(|scope| {
-        let running = scope.spawn(|| run(shards, clock, &stop, &crew));
+        let running = scope.spawn(|| run(shards, clock, &stop, &options));
         // Stops also when `over` fails: the scope would otherwise wait for ever.
         let failed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(over)).err();
         stop.store(true, Ordering::Relaxed);
@@ -151,12 +151,12 @@ fn run_until(
 }
 
 /// Runs a task that computes until another one has run; returns whether it did, and the counters.
-fn busy_until_another_task_has_run(shards: usize, crew: WorkerOptions) -> (bool, Counters) {
+fn busy_until_another_task_has_run(shards: usize, options: WorkerOptions) -> (bool, Counters) {
     let (ran, seen, over) = <[Arc<AtomicBool>; 3]>::default().into();
     let done = over.clone();
     let counters = run_until(
         shards,
-        crew,
+        options,
         |shard| {
             let (flag, told) = (ran.clone(), seen.clone());
             shard.spawn(async move {
@@ -178,8 +178,9 @@ fn a_handler_that_computes_for_long_does_not_block_the_others() {
         demote: |n| DEMOTED.store(n == 77, Ordering::Relaxed),
         ..Quantum::default()
     };
-    let crew = WorkerOptions { quantum: Some(quantum), steal_after: None, ..WorkerOptions::new(Span::ZERO) };
-    let (seen, counters) = busy_until_another_task_has_run(1, crew);
+    let options =
+        WorkerOptions { quantum: Some(quantum), steal_after: None, ..WorkerOptions::new(Span::ZERO) };
+    let (seen, counters) = busy_until_another_task_has_run(1, options);
     assert!(seen, "the other ran meanwhile");
     assert!(counters.handed_over >= 1 && DEMOTED.load(Ordering::Relaxed));
     assert_eq!((counters.started, counters.ended), (2, 2));
@@ -190,8 +191,8 @@ static DEMOTED: AtomicBool = AtomicBool::new(false);
 //~ tasks: work stealing takes the most urgent task
 #[test]
 fn an_idle_thread_steals_polls_of_another_shards_tasks() {
-    let crew = WorkerOptions { quantum: None, ..WorkerOptions::new(Span::ZERO) };
-    let (seen, counters) = busy_until_another_task_has_run(2, crew);
+    let options = WorkerOptions { quantum: None, ..WorkerOptions::new(Span::ZERO) };
+    let (seen, counters) = busy_until_another_task_has_run(2, options);
     assert!(seen, "the other ran meanwhile");
     assert_eq!((counters.stolen >= 1, counters.ended, counters.handed_over), (true, 2, 0));
 }
@@ -221,12 +222,12 @@ impl SignalMemory for Local {
 
 #[test]
 fn a_worker_parks_on_request_and_publishes_its_waiting_work() {
-    let board = Arc::new(Local { page: SignalPage::new(1), asleep: Default::default() });
-    let crew = WorkerOptions { board: Some(board.clone()), ..WorkerOptions::new(Span::ZERO) };
+    let signal_page = Arc::new(Local { page: SignalPage::new(1), asleep: Default::default() });
+    let options = WorkerOptions { signal_page: Some(signal_page.clone()), ..WorkerOptions::new(Span::ZERO) };
     let mut ran = None;
-    board.page.set_lease(Some(Time::MAX));
-    assert!(board.request_park(0, true));
-    let lane = &board.page.slots()[0];
+    signal_page.page.set_lease(Some(Time::MAX));
+    assert!(signal_page.request_park(0, true));
+    let lane = &signal_page.page.slots()[0];
     let until = |what: &dyn Fn(&WorkerSignals) -> bool| {
         let end = Instant::now() + std::time::Duration::from_secs(20);
         while Instant::now() < end {
@@ -240,30 +241,30 @@ fn a_worker_parks_on_request_and_publishes_its_waiting_work() {
     let handle = &mut ran;
     let counters = run_until(
         1,
-        crew,
+        options,
         |shard| *handle = Some(shard.spawn(async { 5 })),
         || {
             assert!(until(&|pulse| pulse.runnable == 1 && pulse.tasks.is_some()), "it publishes the task");
-            assert!(board.request_park(0, false));
+            assert!(signal_page.request_park(0, false));
             assert!(until(&|pulse| pulse.runnable == 0 && pulse.sleeping), "it continues, and sleeps");
         },
     );
     assert_eq!(ran.and_then(|task| task.try_take()), Some(Ok(5)));
-    assert_eq!((counters[0].polls, board.page.signals(Time::ZERO).runnable), (1, 0));
+    assert_eq!((counters[0].polls, signal_page.page.signals(Time::ZERO).runnable), (1, 0));
 }
 
 //~ sched: a program on the runtime continues when its scheduler ends, hangs or is killed
 #[test]
 fn a_worker_continues_without_its_scheduler() {
-    let board = Arc::new(Local { page: SignalPage::new(1), asleep: Default::default() });
-    let crew = WorkerOptions {
-        board: Some(board.clone()),
-        here: Some(|| Some(CoreId(3))),
+    let signal_page = Arc::new(Local { page: SignalPage::new(1), asleep: Default::default() });
+    let options = WorkerOptions {
+        signal_page: Some(signal_page.clone()),
+        current_core: Some(|| Some(CoreId(3))),
         ..WorkerOptions::new(Span::ZERO)
     };
-    board.page.set_lease(Some(Time::MAX));
-    assert!(board.request_park(0, true));
-    let lane = &board.page.slots()[0];
+    signal_page.page.set_lease(Some(Time::MAX));
+    assert!(signal_page.request_park(0, true));
+    let lane = &signal_page.page.slots()[0];
     let tells = |what: &dyn Fn(&WorkerSignals) -> bool| {
         let end = Instant::now() + std::time::Duration::from_secs(20);
         let mut told = false;
@@ -277,7 +278,7 @@ fn a_worker_continues_without_its_scheduler() {
     let (begins, mut seen) = (began.clone(), [false; 3]);
     run_until(
         1,
-        crew,
+        options,
         |shard| {
             drop(shard.spawn(async move {
                 loop {
@@ -290,7 +291,7 @@ fn a_worker_continues_without_its_scheduler() {
             seen[0] = tells(&|pulse| pulse.runnable == 1);
             seen[1] = !began.load(Ordering::Relaxed);
             // The park request is never withdrawn; its lease has expired.
-            board.page.set_lease(Some(Time::ZERO));
+            signal_page.page.set_lease(Some(Time::ZERO));
             seen[2] = tells(&|pulse| pulse.request.is_some() && pulse.core == Some(CoreId(3)));
         },
     );

@@ -24,7 +24,7 @@ fn urgent(n: u8) -> Label {
 fn turn(world: &mut World) -> TaskPoll {
     loop {
         match world.turn() {
-            Next::Turn(turn) => return turn,
+            Next::Poll(poll) => return poll,
             Next::Done(Step::Idle) => panic!("it has nothing to do"),
             Next::Done(_) => {}
         }
@@ -45,7 +45,7 @@ fn a_shard_continues_during_a_long_poll() {
     world.settle();
     assert_eq!(other.try_take(), Some(Ok(0)), "it does not wait for the long poll");
     assert_eq!((long.try_take(), world.server.counters().ended), (None, 1));
-    taken.take().leave();
+    taken.run().return_home();
     world.settle();
     assert_eq!(long.try_take(), Some(Ok(1)));
     let counters = world.server.counters();
@@ -62,7 +62,7 @@ fn a_stolen_task_returns_to_its_shard_after_the_poll() {
     let taken = turn(&mut world);
     // Woken during its poll, it is queued only after the poll.
     assert!(world.serve().is_empty());
-    taken.take().leave();
+    taken.run().return_home();
     assert_eq!(world.finish(&task), 5);
 }
 
@@ -75,9 +75,9 @@ fn the_stolen_task_is_the_shards_most_urgent() {
         drop(shard.handle().spawn_with(urgent(n), async {}));
     }
     let mut levels = Vec::new();
-    while let Some(turn) = shard.spare(at(1)) {
+    while let Some(turn) = shard.steal(at(1)) {
         levels.push(turn.priority().level());
-        turn.take().leave();
+        turn.run().return_home();
     }
     assert_eq!(levels, [0, 3, 5, 7]);
     assert_eq!(shard.step(at(2), &mut device), Step::Idle);
@@ -97,7 +97,7 @@ fn a_task_whose_poll_outlives_its_shard_is_dropped_afterwards() {
     });
     let handle = world.server.handle();
     let taken = turn(&mut world);
-    let elsewhere = std::thread::spawn(move || taken.take().leave());
+    let elsewhere = std::thread::spawn(move || taken.run().return_home());
     begun.recv().expect("it begins");
     drop(world);
     assert_eq!(waits.try_take(), None, "its poll has not ended");
@@ -112,7 +112,7 @@ fn a_panic_in_a_stolen_poll_is_counted_by_the_home_shard() {
     let mut world = World::new();
     let broken = world.server.spawn(async { panic!("a bug in a handler") });
     let taken = turn(&mut world);
-    let elsewhere = std::thread::spawn(move || taken.take().leave());
+    let elsewhere = std::thread::spawn(move || taken.run().return_home());
     elsewhere.join().expect("it is caught");
     world.settle();
     assert_eq!(broken.try_take(), Some(Err::<(), _>(JoinError::Panicked)));

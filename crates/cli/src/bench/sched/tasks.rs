@@ -24,9 +24,9 @@ pub fn run() -> Result<(), Error> {
     let board = SharedPage::create(WORKERS).map_err(|e| Error::new(format!("a page to share: {e}")))?;
     let quantum =
         Quantum { thread: host::thread::number, demote: host::thread::demote, ..Quantum::default() };
-    let crew = WorkerOptions {
-        board: Some(Arc::new(board)),
-        here: Some(affinity::here),
+    let options = WorkerOptions {
+        signal_page: Some(Arc::new(board)),
+        current_core: Some(affinity::here),
         quantum: Some(quantum),
         ..WorkerOptions::new(Span::ZERO)
     };
@@ -41,7 +41,7 @@ pub fn run() -> Result<(), Error> {
         ((shard, device), far)
     };
     let (shards, _far): (Vec<_>, Vec<_>) = (1..=WORKERS).map(worker).unzip();
-    task::run(shards, Arc::new(Monotonic::new()), host::signals::flag(), &crew);
+    task::run(shards, Arc::new(Monotonic::new()), host::signals::flag(), &options);
     Ok(())
 }
 
