@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use serde_json::{Value, json};
-use sim::fabric::{Outcome, PLACES};
+use sim::fabric::{LOCATIONS, Outcome};
 
 use super::args::Args;
 use super::plan::Plan;
@@ -139,7 +139,7 @@ impl<'a> Shown<'a> {
             let stat = |stat| self.mean(scheduler, "all", stat);
             let mut cells = vec![scheduler.clone(), format!("{sent:.0}")];
             cells.extend([number(stat("dropped")), number(stat("marked")), number(stat("timeouts"))]);
-            for place in 0..PLACES.len() {
+            for place in 0..LOCATIONS.len() {
                 let [p99, most] = waiting(outcomes, place);
                 let shown =
                     |packets: f64| if packets.is_nan() { "–".to_owned() } else { format!("{packets:.0}") };
@@ -207,7 +207,7 @@ impl<'a> Shown<'a> {
             let count = |of: fn(&sim::fabric::Counters) -> u64| {
                 mean(outcomes.iter().map(|outcome| of(&outcome.counters) as f64))
             };
-            let places = PLACES.iter().enumerate().map(|(place, name)| {
+            let places = LOCATIONS.iter().enumerate().map(|(place, name)| {
                 let [p99, most] = waiting(outcomes, place);
                 let waited = mean(outcomes.iter().map(|outcome| outcome.occupancy.places[place].mean()));
                 json!({"place": name, "mean": waited, "p99": p99, "most": most})
@@ -253,7 +253,7 @@ impl<'a> Shown<'a> {
         }
         let lines = first().map(|(name, outcome)| (name, slowdowns(outcome)));
         plots.push(Plot::line("Slowdown by size, mean", ("flow size, bytes", "slowdown"), true, lines));
-        for (place, name) in PLACES.iter().enumerate() {
+        for (place, name) in LOCATIONS.iter().enumerate() {
             let lines: Vec<_> =
                 first().map(|(scheduler, outcome)| (scheduler, fullest(outcome, place))).collect();
             if lines.iter().any(|(_, points)| !points.is_empty()) {

@@ -258,11 +258,11 @@ impl Config {
         for task in &self.tasks {
             task.check().map_err(|error| BadConfig(format!("task {}: {error}", task.name)))?;
         }
-        let board = self.board().map_err(|error| BadConfig(error.to_string()))?;
-        self.policy(&board).map(drop).map_err(|error| BadConfig(error.to_string()))
+        let assignment = self.assignment().map_err(|error| BadConfig(error.to_string()))?;
+        self.policy(&assignment).map(drop).map_err(|error| BadConfig(error.to_string()))
     }
 
-    pub(super) fn board(&self) -> Result<CoreAssignment, CoresConfigError> {
+    pub(super) fn assignment(&self) -> Result<CoreAssignment, CoresConfigError> {
         let Machine { sockets, physical, lanes, .. } = self.machine;
         CoreAssignment::new(
             Topology::regular(sockets, physical, lanes)?,
@@ -270,10 +270,10 @@ impl Config {
         )
     }
 
-    pub(super) fn policy(&self, board: &CoreAssignment) -> Result<Box<dyn Policy>, CoresConfigError> {
+    pub(super) fn policy(&self, assignment: &CoreAssignment) -> Result<Box<dyn Policy>, CoresConfigError> {
         let default = Settings::default();
         let bandwidth_max = self.bandwidth_max_gb.map_or(default.bandwidth_max, |gb| gb * 1e9);
-        by_name(&self.policy, &Settings { bandwidth_max, ..default }, board)
+        by_name(&self.policy, &Settings { bandwidth_max, ..default }, assignment)
     }
 }
 

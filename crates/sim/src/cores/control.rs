@@ -25,21 +25,22 @@ impl Cores for MachineState {
                 task.recent.clear();
             }
         }
-        for core in 0..self.lanes.len() {
+        for core in 0..self.logical_cores.len() {
             self.account(now, core);
-            let lane = &mut self.lanes[core];
+            let logical_core = &mut self.logical_cores[core];
             let signal = &mut signals.cores[core];
-            signal.yielded = lane.yielded.take();
-            signal.sample = lane.sample.take();
-            signal.request_since = lane.request.is_some().then_some(lane.service_start);
+            signal.yielded = logical_core.yielded.take();
+            signal.sample = logical_core.sample.take();
+            signal.request_since = logical_core.request.is_some().then_some(logical_core.service_start);
         }
         for (number, signal) in signals.bandwidth.iter_mut().enumerate() {
-            let lanes = self.topology.on_socket(number).iter().map(|core| &self.lanes[core.0 as usize]);
-            let moved: f64 = lanes.map(|lane| lane.bytes_moved).sum();
+            let logical_cores =
+                self.topology.on_socket(number).iter().map(|core| &self.logical_cores[core.0 as usize]);
+            let bytes_moved: f64 = logical_cores.map(|logical_core| logical_core.bytes_moved).sum();
             let socket = &mut self.sockets[number];
             let span = now.since(socket.sampled_at).as_secs_f64();
-            *signal = (span > 0.0).then(|| (moved - socket.bytes_moved) / span);
-            (socket.bytes_moved, socket.sampled_at) = (moved, now);
+            *signal = (span > 0.0).then(|| (bytes_moved - socket.bytes_moved) / span);
+            (socket.bytes_moved, socket.sampled_at) = (bytes_moved, now);
         }
     }
 
@@ -48,19 +49,19 @@ impl Cores for MachineState {
             match action {
                 Action::Run { core, task, keep } => {
                     let core = core.0 as usize;
-                    let idle = self.lanes[core].state == LogicalCoreState::Idle;
+                    let idle = self.logical_cores[core].state == LogicalCoreState::Idle;
                     let cost = if idle { self.costs.wake } else { self.costs.preempt };
                     self.switch_to(now, core, task, keep, self.costs.decide + cost);
                 }
                 Action::Idle { core } => self.preempt(now, core.0 as usize),
                 Action::Share { core } => {
                     let core = core.0 as usize;
-                    self.lanes[core].shared = true;
+                    self.logical_cores[core].shared = true;
                     self.release(now, core);
                 }
                 Action::Sample { core } => {
-                    let lane = &mut self.lanes[core.0 as usize];
-                    lane.sample = Some(Sample { misses: lane.misses(), at: now });
+                    let logical_core = &mut self.logical_cores[core.0 as usize];
+                    logical_core.sample = Some(Sample { misses: logical_core.misses(), at: now });
                 }
             }
         }

@@ -76,9 +76,9 @@ impl ExternalMachine {
     /// # Panics
     /// If the policy or the tasks are invalid.
     pub fn new(config: &Config, queue: Box<dyn RequestQueue>) -> Self {
-        let board = config.board().expect("a checked machine");
-        let policy = config.policy(&board).expect("a checked policy");
-        let allocator = Allocator::new(policy, board);
+        let assignment = config.assignment().expect("a checked machine");
+        let policy = config.policy(&assignment).expect("a checked policy");
+        let allocator = Allocator::new(policy, assignment);
         let mut machine = MachineState::new(config, allocator.assignment().topology().clone());
         machine.tasks[TASK].external = Some(queue);
         Self { machine, allocator }
@@ -128,7 +128,7 @@ impl ExternalMachine {
     /// Work of `task` by `now`, measured from the end of warm-up, in time of one undisturbed
     /// logical core.
     pub fn work(&mut self, now: Time, task: usize) -> Span {
-        (0..self.machine.lanes.len()).for_each(|core| self.machine.account(now, core));
+        (0..self.machine.logical_cores.len()).for_each(|core| self.machine.account(now, core));
         Span::from_nanos(self.machine.tasks.get(task).map_or(0, |task| task.work_ns as u64))
     }
 

@@ -19,11 +19,13 @@ impl MachineState {
             return;
         }
         let rank = |&core: &usize| {
-            let lane = &self.lanes[core];
+            let logical_core = &self.logical_cores[core];
             let mut siblings = self.topology.siblings(CoreId(core as u16));
-            match lane.state {
-                _ if !lane.shared => None,
-                LogicalCoreState::Idle if siblings.all(|s| self.lanes[s.0 as usize].active().is_none()) => {
+            match logical_core.state {
+                _ if !logical_core.shared => None,
+                LogicalCoreState::Idle
+                    if siblings.all(|s| self.logical_cores[s.0 as usize].active().is_none()) =>
+                {
                     Some(0)
                 }
                 LogicalCoreState::Idle => Some(1),
@@ -32,7 +34,7 @@ impl MachineState {
                 LogicalCoreState::Switching | LogicalCoreState::Spinning | LogicalCoreState::Serving => None,
             }
         };
-        let best = (0..self.lanes.len()).filter_map(|core| Some((rank(&core)?, core))).min();
+        let best = (0..self.logical_cores.len()).filter_map(|core| Some((rank(&core)?, core))).min();
         let Some((rank, core)) = best else { return };
         let cost = if rank == 2 { self.costs.preempt } else { self.costs.wake };
         self.tasks[task].waking += 1;
@@ -50,10 +52,11 @@ impl MachineState {
         }
         // For the kernel, threads that are being switched in already run.
         let switching_in = |task: usize| {
-            let to = |lane: &&super::logical_core::LogicalCore| {
-                lane.state == LogicalCoreState::Switching && lane.holder == Some(TaskId(task as u16))
+            let to = |logical_core: &&super::logical_core::LogicalCore| {
+                logical_core.state == LogicalCoreState::Switching
+                    && logical_core.holder == Some(TaskId(task as u16))
             };
-            self.lanes.iter().filter(to).count() as u32
+            self.logical_cores.iter().filter(to).count() as u32
         };
         let ready =
             |task: &usize| self.tasks[*task].threads > self.tasks[*task].working + switching_in(*task);
@@ -65,9 +68,11 @@ impl MachineState {
 
     /// Schedules the end of BE's slice on `core`, if slices are enabled.
     pub(super) fn slice(&mut self, now: Time, core: usize) {
-        let lane = &self.lanes[core];
-        if let (true, Some(distribution), Some(holder)) = (lane.shared, self.costs.slice, lane.holder) {
-            let generation = lane.generation;
+        let logical_core = &self.logical_cores[core];
+        if let (true, Some(distribution), Some(holder)) =
+            (logical_core.shared, self.costs.slice, logical_core.holder)
+        {
+            let generation = logical_core.generation;
             let lasts = distribution.sample(&mut self.tasks[holder.index()].rng);
             self.engine.schedule(now + lasts, Event::Slice { core, generation });
         }
@@ -75,7 +80,7 @@ impl MachineState {
 
     /// End of a slice: a waiting LC thread gets the core, else BE gets another slice.
     pub(super) fn end_slice(&mut self, now: Time, core: usize, generation: u32) {
-        if self.lanes[core].generation != generation {
+        if self.logical_cores[core].generation != generation {
             return;
         }
         if self.tasks.iter().any(|task| task.critical && task.waiting() > task.waking) {

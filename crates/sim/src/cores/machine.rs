@@ -51,7 +51,7 @@ pub(super) struct Socket {
 pub(super) struct MachineState {
     pub engine: Engine<Event>,
     pub topology: Topology,
-    pub lanes: Vec<LogicalCore>,
+    pub logical_cores: Vec<LogicalCore>,
     pub tasks: Vec<TaskState>,
     pub sockets: Vec<Socket>,
     pub costs: Costs,
@@ -82,7 +82,7 @@ impl MachineState {
         };
         let mut machine = Self {
             engine: Engine::new(),
-            lanes: vec![LogicalCore::new(); topology.cores()],
+            logical_cores: vec![LogicalCore::new(); topology.cores()],
             sockets: vec![socket; topology.sockets()],
             demands: Vec::with_capacity(tasks.len()),
             weights: vec![0.0; tasks.len()],
@@ -134,12 +134,12 @@ impl MachineState {
     }
 
     pub fn done(&mut self, now: Time, core: usize, generation: u32) {
-        if self.lanes[core].generation != generation {
+        if self.logical_cores[core].generation != generation {
             return;
         }
         self.account(now, core);
-        let request = self.lanes[core].request.take().expect("a request was in service");
-        let holder = self.lanes[core].holder.expect("a task served it");
+        let request = self.logical_cores[core].request.take().expect("a request was in service");
+        let holder = self.logical_cores[core].holder.expect("a task served it");
         let (from, latency) = (self.from, now.since(request.at));
         let task = &mut self.tasks[holder.index()];
         task.serving -= 1;
@@ -154,8 +154,8 @@ impl MachineState {
 
     /// Serves the next request of the LC task on `core`, or spins.
     pub fn serve_next(&mut self, now: Time, core: usize) {
-        let holder = self.lanes[core].holder.expect("the calling task has the core");
-        let was = self.lanes[core].state;
+        let holder = self.logical_cores[core].holder.expect("the calling task has the core");
+        let was = self.logical_cores[core].state;
         if let Some(request) = self.tasks[holder.index()].dequeue(now, &mut self.shed) {
             self.serve(now, core, request);
             if was != LogicalCoreState::Serving {
@@ -163,36 +163,36 @@ impl MachineState {
             }
             return;
         }
-        if self.lanes[core].shared {
+        if self.logical_cores[core].shared {
             self.set_state(core, LogicalCoreState::Idle);
             return self.release(now, core);
         }
         self.set_state(core, LogicalCoreState::Spinning);
         self.tasks[holder.index()].spinning.push(core);
-        if !self.lanes[core].keep {
-            let generation = self.lanes[core].generation;
+        if !self.logical_cores[core].keep {
+            let generation = self.logical_cores[core].generation;
             self.engine.schedule(now + self.costs.spin, Event::Park { core, generation });
         }
         self.on_core_changed(now, core);
     }
 
     pub fn park(&mut self, now: Time, core: usize, generation: u32) {
-        let lane = &mut self.lanes[core];
-        if lane.generation != generation {
+        let logical_core = &mut self.logical_cores[core];
+        if logical_core.generation != generation {
             return;
         }
-        lane.yielded = lane.holder;
+        logical_core.yielded = logical_core.holder;
         self.preempt(now, core);
     }
 
     pub fn switched(&mut self, now: Time, core: usize, generation: u32) {
-        let lane = &self.lanes[core];
-        if lane.generation != generation {
+        let logical_core = &self.logical_cores[core];
+        if logical_core.generation != generation {
             return;
         }
-        let task = &mut self.tasks[lane.holder.expect("it was handed to a task").index()];
+        let task = &mut self.tasks[logical_core.holder.expect("it was handed to a task").index()];
         if task.critical {
-            task.waking -= usize::from(lane.shared);
+            task.waking -= usize::from(logical_core.shared);
             self.serve_next(now, core);
         } else {
             task.working += 1;
@@ -206,18 +206,19 @@ impl MachineState {
     pub fn switch_to(&mut self, now: Time, core: usize, task: TaskId, keep: bool, cost: Span) {
         self.preempt(now, core);
         self.set_state(core, LogicalCoreState::Switching);
-        let lane = &mut self.lanes[core];
-        (lane.holder, lane.keep) = (Some(task), keep);
-        let generation = lane.generation;
+        let logical_core = &mut self.logical_cores[core];
+        (logical_core.holder, logical_core.keep) = (Some(task), keep);
+        let generation = logical_core.generation;
         self.engine.schedule(now + cost, Event::Switched { core, generation });
     }
 
     /// Preempts `core`; a request in service returns to the head of its queue.
     pub fn preempt(&mut self, now: Time, core: usize) {
         self.account(now, core);
-        let lane = &mut self.lanes[core];
-        let (was, holder, request) = (lane.state, lane.holder.take(), lane.request.take());
-        let shared = lane.shared;
+        let logical_core = &mut self.logical_cores[core];
+        let (was, holder, request) =
+            (logical_core.state, logical_core.holder.take(), logical_core.request.take());
+        let shared = logical_core.shared;
         self.set_state(core, LogicalCoreState::Idle);
         let Some(holder) = holder else { return };
         let task = &mut self.tasks[holder.index()];
@@ -243,28 +244,28 @@ impl MachineState {
 
     /// Changes the state of `core`; scheduled events become stale.
     fn set_state(&mut self, core: usize, state: LogicalCoreState) {
-        let lane = &mut self.lanes[core];
-        lane.state = state;
-        lane.generation = lane.generation.wrapping_add(1);
+        let logical_core = &mut self.logical_cores[core];
+        logical_core.state = state;
+        logical_core.generation = logical_core.generation.wrapping_add(1);
     }
 
     fn serve(&mut self, now: Time, core: usize, request: Request) {
         self.account(now, core);
         self.set_state(core, LogicalCoreState::Serving);
-        let lane = &mut self.lanes[core];
-        (lane.request, lane.service_start) = (Some(request), now);
-        self.tasks[lane.holder.expect("the serving task has the core").index()].serving += 1;
+        let logical_core = &mut self.logical_cores[core];
+        (logical_core.request, logical_core.service_start) = (Some(request), now);
+        self.tasks[logical_core.holder.expect("the serving task has the core").index()].serving += 1;
         self.update_speed(now, core);
     }
 
     /// Accounts the work of `core` up to `now`.
     pub fn account(&mut self, now: Time, core: usize) {
-        let lane = &mut self.lanes[core];
-        let since = lane.accounted_until.max(self.from);
-        let whole = now.since(lane.accounted_until).as_nanos();
-        let work_ns = lane.account(now);
+        let logical_core = &mut self.logical_cores[core];
+        let since = logical_core.accounted_until.max(self.from);
+        let whole = now.since(logical_core.accounted_until).as_nanos();
+        let work_ns = logical_core.account(now);
         if work_ns > 0.0
-            && let Some(holder) = lane.holder
+            && let Some(holder) = logical_core.holder
         {
             let counted = now.since(since).as_nanos() as f64 / whole as f64;
             let task = &mut self.tasks[holder.index()];
@@ -276,7 +277,7 @@ impl MachineState {
     /// Slowdown of work on `core` by its siblings.
     fn sibling_slowdown(&self, core: usize, task: TaskId) -> f64 {
         let siblings = self.topology.siblings(CoreId(core as u16));
-        let active = siblings.filter_map(|sibling| self.lanes[sibling.0 as usize].active());
+        let active = siblings.filter_map(|sibling| self.logical_cores[sibling.0 as usize].active());
         let pressure: f64 = active.map(|other| self.tasks[other.index()].needs().pressure).sum();
         1.0 + self.tasks[task.index()].needs().sensitivity * pressure
     }
@@ -284,17 +285,17 @@ impl MachineState {
     /// Sets the speed of `core` and reschedules the end of its request.
     fn update_speed(&mut self, now: Time, core: usize) {
         self.account(now, core);
-        let Some(task) = self.lanes[core].active() else { return };
+        let Some(task) = self.logical_cores[core].active() else { return };
         let socket = &self.sockets[self.topology.socket(CoreId(core as u16))];
         let index = task.index();
         let longer = self.sibling_slowdown(core, task) * socket.dilation[index];
         let rate = self.tasks[index].needs().bandwidth_gb * socket.misses[index] / longer;
-        let lane = &mut self.lanes[core];
-        (lane.speed, lane.rate) = (1.0 / longer, rate);
-        if let Some(request) = &lane.request {
-            lane.generation = lane.generation.wrapping_add(1);
+        let logical_core = &mut self.logical_cores[core];
+        (logical_core.speed, logical_core.rate) = (1.0 / longer, rate);
+        if let Some(request) = &logical_core.request {
+            logical_core.generation = logical_core.generation.wrapping_add(1);
             let left = Span::from_nanos((request.left_ns * longer).ceil() as u64);
-            let generation = lane.generation;
+            let generation = logical_core.generation;
             self.engine.schedule(now + left, Event::Done { core, generation });
         }
     }
@@ -302,8 +303,8 @@ impl MachineState {
     /// Updates the siblings of `core` and its socket's memory after a change of state.
     pub fn on_core_changed(&mut self, now: Time, core: usize) {
         let id = CoreId(core as u16);
-        for lane in 0..self.topology.lanes(self.topology.physical(id)).len() {
-            let sibling = self.topology.lanes(self.topology.physical(id))[lane];
+        for logical_core in 0..self.topology.lanes(self.topology.physical(id)).len() {
+            let sibling = self.topology.lanes(self.topology.physical(id))[logical_core];
             self.update_speed(now, sibling.0 as usize);
         }
         self.update_memory(now, self.topology.socket(id), false);
@@ -314,14 +315,15 @@ impl MachineState {
     fn update_memory(&mut self, now: Time, number: usize, anyway: bool) {
         self.weights.fill(0.0);
         for &core in self.topology.on_socket(number) {
-            if let Some(task) = self.lanes[core.0 as usize].active() {
+            if let Some(task) = self.logical_cores[core.0 as usize].active() {
                 self.weights[task.index()] += 1.0 / self.sibling_slowdown(core.0 as usize, task);
             }
         }
         let socket = &mut self.sockets[number];
-        let moved = self.tasks.iter().zip(&self.weights).zip(&socket.weights);
-        let changed: f64 =
-            moved.map(|((task, now), before)| (now - before).abs() * task.needs().bandwidth_gb).sum();
+        let weight_changes = self.tasks.iter().zip(&self.weights).zip(&socket.weights);
+        let changed: f64 = weight_changes
+            .map(|((task, now), before)| (now - before).abs() * task.needs().bandwidth_gb)
+            .sum();
         if !anyway && changed < self.machine.bandwidth_gb * TOLERANCE {
             return;
         }
@@ -348,7 +350,7 @@ impl MachineState {
             (socket.dilation[task], socket.misses[task]) = (dilation, demand.misses);
             for index in 0..self.topology.on_socket(number).len() {
                 let core = self.topology.on_socket(number)[index].0 as usize;
-                if self.lanes[core].active().is_some_and(|active| active.index() == task) {
+                if self.logical_cores[core].active().is_some_and(|active| active.index() == task) {
                     self.update_speed(now, core);
                 }
             }
@@ -357,11 +359,11 @@ impl MachineState {
 
     /// Advances phases and windows that have ended.
     pub fn phases(&mut self, now: Time) {
-        (0..self.lanes.len()).for_each(|core| self.account(now, core));
+        (0..self.logical_cores.len()).for_each(|core| self.account(now, core));
         let mut advanced = false;
         self.tasks.iter_mut().for_each(|task| advanced |= task.advance_phase());
         if advanced {
-            (0..self.lanes.len()).for_each(|core| self.update_speed(now, core));
+            (0..self.logical_cores.len()).for_each(|core| self.update_speed(now, core));
             (0..self.sockets.len()).for_each(|socket| self.update_memory(now, socket, true));
         }
         if now >= self.window_ends {

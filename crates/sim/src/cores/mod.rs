@@ -59,9 +59,9 @@ const PHASES_EVERY: Span = Span::from_micros(50);
 /// If the configuration does not pass [`Config::check`].
 #[must_use]
 pub fn run(config: &Config) -> Outcome {
-    let board = config.board().expect("a checked configuration");
-    let policy = config.policy(&board).expect("a checked configuration");
-    let mut allocator = Allocator::new(policy, board);
+    let assignment = config.assignment().expect("a checked configuration");
+    let policy = config.policy(&assignment).expect("a checked configuration");
+    let mut allocator = Allocator::new(policy, assignment);
     let mut machine = MachineState::new(config, allocator.assignment().topology().clone());
     let end = Time::ZERO + config.warmup + config.lasts;
     while let Some((now, event)) = machine.engine.next_by(end) {

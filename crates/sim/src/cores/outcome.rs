@@ -47,9 +47,12 @@ impl TaskOutcome {
 impl MachineState {
     /// Collects the results. Unanswered requests count with their age.
     pub fn finish(mut self, end: Time) -> Outcome {
-        (0..self.lanes.len()).for_each(|core| self.account(end, core));
-        let serving: Vec<_> =
-            self.lanes.iter().filter_map(|lane| Some((lane.holder?, lane.request?))).collect();
+        (0..self.logical_cores.len()).for_each(|core| self.account(end, core));
+        let serving: Vec<_> = self
+            .logical_cores
+            .iter()
+            .filter_map(|logical_core| Some((logical_core.holder?, logical_core.request?)))
+            .collect();
         for (holder, request) in serving {
             self.tasks[holder.index()].queue.push_back(request);
         }

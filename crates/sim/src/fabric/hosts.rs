@@ -74,11 +74,11 @@ impl<P: Protocol> Partition<'_, P> {
 
     /// Starts a flow outside the arrival process, at level `floor` or lower; returns its
     /// number. For a fabric of one partition.
-    pub fn start_flow_now(&mut self, now: Time, ends: [Node; 2], segments: u32, floor: Priority) -> u32 {
+    pub fn start_flow_now(&mut self, now: Time, endpoints: [Node; 2], segments: u32, floor: Priority) -> u32 {
         let flow = self.next_flow;
         self.next_flow += 1;
         self.count_event(now);
-        self.open(now, flow, ends, segments, floor);
+        self.open(now, flow, endpoints, segments, floor);
         flow
     }
 
@@ -87,7 +87,8 @@ impl<P: Protocol> Partition<'_, P> {
         let (ideal, latency) = ideal(self.wiring, spray, from, to, segments);
         let record =
             Flow { from, to, segments, began: now, took: None, ideal, retransmitted: 0, timeouts: 0 };
-        let flow_params = FlowParams { flow, ends: [from, to], segments, floor, round_trip: latency * 2 };
+        let flow_params =
+            FlowParams { flow, endpoints: [from, to], segments, floor, round_trip: latency * 2 };
         let end = self.protocol.open(now, &flow_params);
         self.sending.resize_with(flow as usize, || None);
         self.sending.push(Some(Box::new(Sending { end, record, latency, timer_at: Time::MAX })));

@@ -22,7 +22,7 @@ use super::topology::{Node, Wiring};
 /// Message service between hosts.
 pub(crate) trait MessagePort {
     /// Sends a message of `segments` full segments at `level` or lower; returns its number.
-    fn send(&mut self, now: Time, ends: [Node; 2], segments: u32, level: Priority) -> u32;
+    fn send(&mut self, now: Time, endpoints: [Node; 2], segments: u32, level: Priority) -> u32;
 
     /// Time of the next event.
     fn next(&self) -> Option<Time>;
@@ -97,8 +97,8 @@ struct FabricMessagePort<'a, P: Protocol> {
 }
 
 impl<P: Protocol> MessagePort for FabricMessagePort<'_, P> {
-    fn send(&mut self, now: Time, ends: [Node; 2], segments: u32, level: Priority) -> u32 {
-        let flow = self.partition.start_flow_now(now, ends, segments, level);
+    fn send(&mut self, now: Time, endpoints: [Node; 2], segments: u32, level: Priority) -> u32 {
+        let flow = self.partition.start_flow_now(now, endpoints, segments, level);
         self.partition.awaited.insert(flow, segments);
         self.messages.insert(flow);
         flow

@@ -36,7 +36,7 @@ pub use config::{Config, Multipath, RngStreams, Senders, Transport};
 pub use flow_trace::{BadLine, TraceFlow};
 pub use net_tcp::Settings as Modern;
 pub use ns2::Settings as Ns2;
-pub use occupancy::{INSTANTS, Occupancy, PLACES, Waited};
+pub use occupancy::{INSTANTS, LOCATIONS, Occupancy, Waited};
 pub use outcome::{Counters, Flow, Outcome};
 pub use packet::{ACK_BYTES, Kind, MSS, Packet, SEGMENT_BYTES};
 pub use queues::{SCHEDULERS, Scheduler};
@@ -120,12 +120,12 @@ fn finish<P: Protocol>(mut partitions: Vec<Partition<'_, P>>) -> Outcome {
 /// Largest number of concurrently active flows.
 fn active_max(flows: &[Flow]) -> u32 {
     let end = |flow: &Flow| Some(flow.began + flow.took?);
-    let mut ends: Vec<Time> = flows.iter().filter_map(end).collect();
-    ends.sort_unstable();
-    let mut ends = ends.into_iter().peekable();
+    let mut finish_times: Vec<Time> = flows.iter().filter_map(end).collect();
+    finish_times.sort_unstable();
+    let mut finish_times = finish_times.into_iter().peekable();
     let (mut active, mut most) = (0, 0);
     for flow in flows {
-        while ends.next_if(|&end| end <= flow.began).is_some() {
+        while finish_times.next_if(|&end| end <= flow.began).is_some() {
             active -= 1;
         }
         active += 1;

@@ -88,7 +88,7 @@ pub(super) struct NetTcp {
 /// Sending end.
 pub(super) struct Sender {
     flow: u32,
-    ends: [Node; 2],
+    endpoints: [Node; 2],
     /// Highest level of the flow's packets.
     floor: Priority,
     bytes: u64,
@@ -119,7 +119,7 @@ impl NetTcp {
 
 impl Sender {
     /// Queues more of the flow once half of the previous data is acknowledged.
-    fn feed(&mut self, now: Time, context: &mut EndpointContext) {
+    fn fill_send_buffer(&mut self, now: Time, context: &mut EndpointContext) {
         let queued = self.written - self.end.acknowledged();
         if self.written < self.bytes && queued <= QUEUED_MAX / 2 {
             let more = (self.bytes - self.written).min(QUEUED_MAX - queued);
@@ -154,19 +154,19 @@ impl Protocol for NetTcp {
     const ANSWERS_LATE: bool = false;
 
     fn open(&mut self, now: Time, params: &FlowParams) -> Sender {
-        let FlowParams { flow, ends, segments, floor, round_trip } = *params;
+        let FlowParams { flow, endpoints, segments, floor, round_trip } = *params;
         let end = match &self.srtt_by_pair {
             None => Endpoint::open(&mut self.context, now, flow),
             Some(srtt_by_pair) => {
-                let round_trip = srtt_by_pair.get(&ends).copied().unwrap_or(round_trip);
+                let round_trip = srtt_by_pair.get(&endpoints).copied().unwrap_or(round_trip);
                 let (end, far) = Endpoint::pair(&mut self.context, now, flow, round_trip);
                 far.release(&mut self.context);
                 end
             }
         };
         let bytes = u64::from(segments) * MSS;
-        let mut sender = Sender { flow, ends, floor, bytes, written: 0, end };
-        sender.feed(now, &mut self.context);
+        let mut sender = Sender { flow, endpoints, floor, bytes, written: 0, end };
+        sender.fill_send_buffer(now, &mut self.context);
         sender
     }
 
@@ -197,7 +197,7 @@ impl Protocol for NetTcp {
 
     fn close_sender(&mut self, sender: Sender) {
         if let (Some(srtt_by_pair), Some(srtt)) = (&mut self.srtt_by_pair, sender.end.flow().srtt) {
-            srtt_by_pair.insert(sender.ends, srtt);
+            srtt_by_pair.insert(sender.endpoints, srtt);
         }
         sender.end.release(&mut self.context);
     }
@@ -210,7 +210,7 @@ impl Protocol for NetTcp {
 impl End<NetTcp> for Sender {
     fn on_packet(&mut self, hosts: &mut NetTcp, now: Time, packet: &Packet, payload: &Transmit) {
         self.end.on_segment(&mut hosts.context, now, &payload.segment, ecn(packet, payload));
-        self.feed(now, &mut hosts.context);
+        self.fill_send_buffer(now, &mut hosts.context);
     }
 
     fn poll(&mut self, hosts: &mut NetTcp, now: Time) -> Option<(Packet, Transmit)> {

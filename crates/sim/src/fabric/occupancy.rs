@@ -15,12 +15,12 @@ pub const INSTANTS: usize = 1024;
 const INTERVAL: Span = Span::from_micros(1);
 
 /// Locations of ports, in the order of [`Occupancy::places`].
-pub const PLACES: [&str; 3] = ["from hosts", "to hosts", "between switches"];
+pub const LOCATIONS: [&str; 3] = ["from hosts", "to hosts", "between switches"];
 
 /// Queue lengths by location; empty if sampling was disabled.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Occupancy {
-    /// One entry per name in [`PLACES`].
+    /// One entry per name in [`LOCATIONS`].
     pub places: Vec<Waited>,
     /// Interval between samples.
     pub interval: Span,
@@ -62,12 +62,12 @@ impl Waited {
 /// Sampler of the ports of one partition.
 pub(super) struct Sampler {
     /// Samples per location.
-    samples: [LocationSamples; PLACES.len()],
+    samples: [LocationSamples; LOCATIONS.len()],
     interval: Span,
-    /// Location of each port, as an index of [`PLACES`]; `None` for ports of other partitions.
+    /// Location of each port, as an index of [`LOCATIONS`]; `None` for ports of other partitions.
     location_of: Vec<Option<usize>>,
     /// Number of ports per location, in the whole fabric.
-    ports: [usize; PLACES.len()],
+    ports: [usize; LOCATIONS.len()],
     /// Time of the next sample; [`Time::MAX`] if sampling is disabled.
     pub next_sample: Time,
 }
@@ -88,7 +88,7 @@ impl Sampler {
             (false, true) => 1,
             (false, false) => 2,
         };
-        let mut ports = [0; PLACES.len()];
+        let mut ports = [0; LOCATIONS.len()];
         wiring.lines.iter().for_each(|line| ports[location(line)] += 1);
         let location_of = |line: &Line| local(line.from).then(|| location(line));
         Self {
@@ -112,7 +112,7 @@ impl Sampler {
 
     fn sample_once(&mut self, ports: &[Port]) {
         let weight = self.interval.as_nanos() / INTERVAL.as_nanos();
-        let mut now = [(0_usize, 0_usize); PLACES.len()];
+        let mut now = [(0_usize, 0_usize); LOCATIONS.len()];
         let local =
             ports.iter().zip(&self.location_of).filter_map(|(port, location)| Some((port, (*location)?)));
         for (port, location) in local {

@@ -115,8 +115,8 @@ impl<S: Send> Exchange<S> {
             while let Some((now, event)) = partition.next_by(last) {
                 partition.on_event(now, event);
             }
-            let early = partition.outbound.iter().flatten().find(|outbound| outbound.at() < end);
-            assert!(early.is_none(), "no message arrives before the lookahead");
+            let early_message = partition.outbound.iter().flatten().find(|outbound| outbound.at() < end);
+            assert!(early_message.is_none(), "no message arrives before the lookahead");
             set = 1 - set;
         }
     }

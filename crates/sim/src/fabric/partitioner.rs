@@ -34,11 +34,12 @@ impl Partitioning {
     }
 
     fn cut(wiring: &Wiring, partitions: u32, partition_of: Vec<u32>) -> Self {
-        let apart = wiring
+        let cut_links = wiring
             .lines
             .iter()
             .filter(|line| partition_of[line.from as usize] != partition_of[line.to as usize]);
-        let fastest = apart.map(|line| line.delay + line.rate.time_for(Bytes::new(ACK_BYTES.into()))).min();
+        let fastest =
+            cut_links.map(|line| line.delay + line.rate.time_for(Bytes::new(ACK_BYTES.into()))).min();
         Self { partitions, partition_of, lookahead: fastest.unwrap_or(Span::MAX) }
     }
 }

@@ -14,7 +14,7 @@ pub(super) struct FlowParams {
     /// Number of the flow.
     pub flow: u32,
     /// Sending and receiving host.
-    pub ends: [Node; 2],
+    pub endpoints: [Node; 2],
     /// Size in full segments.
     pub segments: u32,
     /// Highest level of its packets.

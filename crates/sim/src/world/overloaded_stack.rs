@@ -312,10 +312,10 @@ pub fn run(config: &Config) -> Result<Outcome, BadConfig> {
     let (delay, frames_lost) =
         (world.shard.stats().delay.clone(), done.nic.dropped + now.driver.dropped_full);
     let outcome = world.client.into_outcome().map_err(|(addresses, since)| {
-        let each = config.connections_max;
+        let connections_each = config.connections_max;
         BadConfig(format!(
             "load {}: after {} of virtual time all {addresses} client addresses are full, \
-             with {each} connections each",
+             with {connections_each} connections each",
             config.load,
             since.since(Time::ZERO)
         ))

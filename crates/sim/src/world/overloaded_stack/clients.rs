@@ -135,10 +135,10 @@ impl ClientPopulation {
         let rng = Rng::seeded(config.seed);
         let addresses = addresses(config);
         let times = |load, from, n| Some(config.arrivals(load)?.times(from, rng.fork(n)));
-        let calm = Time::ZERO + config.surge_until;
+        let surge_end = Time::ZERO + config.surge_until;
         let first = ClassArrivals::new(
             times(config.surge, Time::ZERO, 3),
-            times(config.load, calm, 0).map(|times| (calm, times)),
+            times(config.load, surge_end, 0).map(|times| (surge_end, times)),
         );
         let others = ClassArrivals::new(times(config.load_others, Time::ZERO, 1), None);
         Self {

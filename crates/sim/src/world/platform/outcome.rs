@@ -134,8 +134,8 @@ impl ClassOutcome {
         self.samples.sort_unstable_by_key(|(took, _)| *took);
         let count = self.samples.len();
         let index = (count as f64 * 0.999) as usize;
-        let around = (count / 2000).max(3);
-        let near = &self.samples[index.saturating_sub(around)..(index + around).min(count)];
+        let half_window = (count / 2000).max(3);
+        let near = &self.samples[index.saturating_sub(half_window)..(index + half_window).min(count)];
         let mut sums = [Span::ZERO; 4];
         for (_, spent) in near {
             sums.iter_mut().zip(spent.parts()).for_each(|(sum, part)| *sum += part);

@@ -39,15 +39,15 @@ impl Outcome {
     #[must_use]
     pub fn digest(&self) -> u64 {
         let mut fnv = Fnv(0xcbf2_9ce4_8422_2325);
-        fnv.feed([self.events, self.elapsed.as_nanos()]);
-        fnv.feed([self.nic.sent, self.nic.received, self.nic.dropped]);
+        fnv.update([self.events, self.elapsed.as_nanos()]);
+        fnv.update([self.nic.sent, self.nic.received, self.nic.dropped]);
         for core in &self.cores {
-            fnv.feed([core.busy.as_nanos()]);
+            fnv.update([core.busy.as_nanos()]);
         }
         for class in &self.report.classes {
-            fnv.feed([class.requests, class.never_sent, class.late, class.unanswered]);
-            fnv.feed(class.cdf().into_iter().flat_map(|(span, share)| [span.as_nanos(), share.to_bits()]));
-            fnv.feed(class.at_p99.stages().map(|(_, span)| span.as_nanos()));
+            fnv.update([class.requests, class.never_sent, class.late, class.unanswered]);
+            fnv.update(class.cdf().into_iter().flat_map(|(span, share)| [span.as_nanos(), share.to_bits()]));
+            fnv.update(class.at_p99.stages().map(|(_, span)| span.as_nanos()));
         }
         fnv.0
     }
@@ -57,7 +57,7 @@ impl Outcome {
 struct Fnv(u64);
 
 impl Fnv {
-    fn feed(&mut self, words: impl IntoIterator<Item = u64>) {
+    fn update(&mut self, words: impl IntoIterator<Item = u64>) {
         for byte in words.into_iter().flat_map(u64::to_le_bytes) {
             self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
         }
