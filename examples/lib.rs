@@ -38,13 +38,13 @@ pub fn run(
     let shard = TaskShard::new(Config::shared(tcp));
     start(&shard);
     println!("10.77.0.2 is there");
-    let mut crew = WorkerOptions::new(Threads::SPIN);
-    crew.quantum =
+    let mut options = WorkerOptions::new(Threads::SPIN);
+    options.quantum =
         Some(Quantum { thread: host::thread::number, demote: host::thread::demote, ..Quantum::default() });
     // Signal page for `greenwave sched`, if it runs.
-    crew.board = Some(Arc::new(SharedPage::create(1)?));
-    crew.here = Some(host::affinity::here);
-    let counted = task::run(vec![(shard, tap)], Arc::new(Monotonic), host::signals::flag(), &crew);
+    options.signal_page = Some(Arc::new(SharedPage::create(1)?));
+    options.current_core = Some(host::affinity::here);
+    let counted = task::run(vec![(shard, tap)], Arc::new(Monotonic), host::signals::flag(), &options);
     println!("{} tasks, {} turns", counted[0].started, counted[0].polls);
     Ok(())
 }

@@ -1,11 +1,11 @@
 //! The programs that share a machine in Caladan's experiments.
 //!
-//! Best-effort: [`swaptions`], [`streamcluster`], [`stream`] and [`film`] work until they
+//! Best-effort: [`swaptions`], [`streamcluster`], [`stream`] and [`video`] work until they
 //! are stopped, report their progress ([`progress`]), and check their own
 //! result. Latency-critical: [`storage`] and [`tpcc`] answer requests on
 //! greenwave's runtime ([`serve`]). Each is as small as its experiment allows;
 //! none is a benchmark of its namesake. Not here: memcached, which runs
-//! as Debian packages it, and x264, which [`film`] starts.
+//! as Debian packages it, and x264, which [`video`] starts.
 //! Source: Caladan (OSDI '20) §7.
 //!
 //! ```
@@ -18,7 +18,6 @@
 //! ```
 #![forbid(unsafe_code)]
 
-pub mod film;
 pub mod progress;
 pub mod serve;
 pub mod storage;
@@ -26,3 +25,4 @@ pub mod stream;
 pub mod streamcluster;
 pub mod swaptions;
 pub mod tpcc;
+pub mod video;

@@ -22,10 +22,10 @@ pub struct Pace {
     /// How long it works; until ctrl-C or SIGTERM if not given
     #[arg(long = "for", value_name = "SPAN")]
     pub lasts: Option<Span>,
-    /// From one line to the next
+    /// Interval between progress lines
     #[arg(long, value_name = "SPAN", default_value = "1s")]
     pub every: Span,
-    /// Replays what is drawn
+    /// Seed of the random numbers
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
 }
@@ -47,10 +47,10 @@ pub struct Progress {
     every: Duration,
     start: Instant,
     end: Option<Instant>,
-    said: Instant,
-    said_total: u64,
+    last_report: Instant,
+    reported_total: u64,
     total: u64,
-    is_heard: bool,
+    stdout_is_open: bool,
     stop: &'static AtomicBool,
 }
 
@@ -77,43 +77,43 @@ impl Progress {
         let start = Instant::now();
         let end = pace.lasts.map(|span| start + Duration::from(span));
         let every = Duration::from(pace.every);
-        let (said, said_total, total, is_heard) = (start, 0, 0, true);
-        Self { workload, unit, every, start, end, said, said_total, total, is_heard, stop }
+        let (last_report, reported_total, total, stdout_is_open) = (start, 0, 0, true);
+        Self { workload, unit, every, start, end, last_report, reported_total, total, stdout_is_open, stop }
     }
 
     /// Counts `count` more units; true if the work shall continue.
     pub fn add(&mut self, count: u64) -> bool {
         self.total += count;
         let now = Instant::now();
-        let since = now - self.said;
+        let since = now - self.last_report;
         if since >= self.every {
-            let per_s = (self.total - self.said_total) as f64 / since.as_secs_f64();
+            let per_s = (self.total - self.reported_total) as f64 / since.as_secs_f64();
             let at_s = (now - self.start).as_secs_f64();
             let (workload, unit, total) = (self.workload, self.unit, self.total);
-            self.is_heard = say(&Line { workload, unit, at_s, total, per_s }).is_ok();
-            (self.said, self.said_total) = (now, self.total);
+            self.stdout_is_open = print_line(&Line { workload, unit, at_s, total, per_s }).is_ok();
+            (self.last_report, self.reported_total) = (now, self.total);
         }
-        self.is_heard && self.end.is_none_or(|end| now < end) && !self.stop.load(Ordering::Relaxed)
+        self.stdout_is_open && self.end.is_none_or(|end| now < end) && !self.stop.load(Ordering::Relaxed)
     }
 
     /// Reports the check of the result; returns the exit status, 1 for a wrong result.
     #[must_use]
     pub fn end(self, check: &Check) -> ExitCode {
-        say_check(self.workload, check)
+        report_check(self.workload, check)
     }
 }
 
 /// Reports the check of `workload`'s result; returns its exit status.
 #[must_use]
-pub fn say_check(workload: &'static str, check: &Check) -> ExitCode {
+pub fn report_check(workload: &'static str, check: &Check) -> ExitCode {
     let word = if check.holds { "holds" } else { "fails" };
-    let _ = say(&Last { workload, check: word, says: &check.says });
+    let _ = print_line(&Last { workload, check: word, says: &check.says });
     ExitCode::from(u8::from(!check.holds))
 }
 
 /// Prints one line. Without a reader most programs here end by SIGPIPE; one that also writes to
 /// other pipes gets the error.
-fn say(line: &impl Serialize) -> io::Result<()> {
+fn print_line(line: &impl Serialize) -> io::Result<()> {
     let mut text = serde_json::to_string(line).expect("plain figures and text");
     text.push('\n');
     io::stdout().lock().write_all(text.as_bytes())
@@ -137,7 +137,7 @@ mod tests {
     #[test]
     fn a_wrong_result_is_an_exit_status() {
         let check = |holds| Check { holds, says: String::new() };
-        assert_eq!(say_check("x", &check(true)), ExitCode::SUCCESS);
-        assert_eq!(say_check("x", &check(false)), ExitCode::from(1));
+        assert_eq!(report_check("x", &check(true)), ExitCode::SUCCESS);
+        assert_eq!(report_check("x", &check(false)), ExitCode::from(1));
     }
 }

@@ -25,7 +25,7 @@ use runtime::task::{self, Config, Disk, Handle, TaskShard, TcpListener, TcpStrea
 use runtime::threads::Threads;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::progress::{Check, Pace, Progress, say_check};
+use crate::progress::{Check, Pace, Progress, report_check};
 
 /// Error of an invalid request, for the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,19 +56,19 @@ pub struct Files {
     pub readiness: Option<OwnedFd>,
 }
 
-/// Where a server listens: arguments that all share.
+/// Listening arguments, common to all servers.
 #[derive(Clone, Debug, clap::Args)]
-pub struct Place {
+pub struct ListenArgs {
     /// The TAP device it makes; the kernel's end is 10.77.0.1/24, its own 10.77.0.2
     #[arg(long, value_name = "NAME", default_value = "greenwave")]
     pub device: String,
-    /// Where it listens
+    /// TCP port
     #[arg(long, default_value_t = 7000)]
     pub port: u16,
-    /// How long its thread looks for more work before it sleeps
+    /// Busy-polling of an idle thread before it sleeps
     #[arg(long, value_name = "SPAN", default_value_t = Threads::SPIN)]
     pub spin: Span,
-    /// From one line on what was done to the next
+    /// Interval between progress lines
     #[arg(long, value_name = "SPAN", default_value = "1s")]
     pub every: Span,
 }
@@ -102,11 +102,11 @@ pub type Shared<S> = Arc<Served<S>>;
 /// it may open files through the handle.
 pub fn main<S: Service>(
     workload: &'static str,
-    place: &Place,
+    args: &ListenArgs,
     files: Option<Files>,
     make: impl FnOnce(&Handle) -> Result<S, Box<dyn Error>>,
 ) -> ExitCode {
-    match run(workload, place, files, make) {
+    match run(workload, args, files, make) {
         Ok(code) => code,
         Err(e) => failed(&*e),
     }
@@ -120,7 +120,7 @@ pub fn failed(e: &dyn Error) -> ExitCode {
 
 fn run<S: Service>(
     workload: &'static str,
-    place: &Place,
+    args: &ListenArgs,
     files: Option<Files>,
     make: impl FnOnce(&Handle) -> Result<S, Box<dyn Error>>,
 ) -> Result<ExitCode, Box<dyn Error>> {
@@ -128,34 +128,34 @@ fn run<S: Service>(
     let mut secret = [0; 16];
     File::open("/dev/urandom")?.read_exact(&mut secret)?;
     // Before it reports that it listens: a reader may open the page at once.
-    let board = Arc::new(SharedPage::create(SHARDS)?);
+    let signal_page = Arc::new(SharedPage::create(SHARDS)?);
     let mac = [2, secret[0], secret[1], secret[2], secret[3], secret[4]];
     let tcp = net::stack::Config::new(mac, ADDRESS, PREFIX, secret);
     let (disk, readiness) = files.map_or((None, None), |files| (Some(files.disk), files.readiness));
     let shard = TaskShard::new(Config { disk, ..Config::shared(tcp) });
     let service = make(&shard.handle())?;
-    let mut tap = Tap::create(&place.device)?;
+    let mut tap = Tap::create(&args.device)?;
     tap.up(KERNEL, PREFIX)?;
     if let Some(readiness) = readiness {
         tap.watch(readiness);
     }
-    let pace = Pace { lasts: None, every: place.every, seed: 0 };
+    let pace = Pace { lasts: None, every: args.every, seed: 0 };
     let served = shared(service, Some(Progress::new(workload, "requests", pace, stop)));
-    let listener = shard.handle().listen(place.port, net::stack::ListenOptions::default())?;
+    let listener = shard.handle().listen(args.port, net::stack::ListenOptions::default())?;
     shard.spawn(listen(listener, served.clone()));
-    let at = SocketAddr::from((ADDRESS, place.port));
+    let at = SocketAddr::from((ADDRESS, args.port));
     writeln!(io::stdout(), "{}", serde_json::json!({ "workload": workload, "listens": at }))?;
     // One request at a time: a second thread would only wait for a long request.
-    let crew = WorkerOptions {
+    let options = WorkerOptions {
         quantum: None,
-        board: Some(board),
-        here: Some(affinity::here),
-        ..WorkerOptions::new(place.spin)
+        signal_page: Some(signal_page),
+        current_core: Some(affinity::here),
+        ..WorkerOptions::new(args.spin)
     };
-    task::run(vec![(shard, tap)], Arc::new(Monotonic::new()), stop, &crew);
+    task::run(vec![(shard, tap)], Arc::new(Monotonic::new()), stop, &options);
     let refused = served.tally().refused;
     let Check { holds, says } = served.service.check();
-    Ok(say_check(workload, &Check { holds, says: format!("{says}; {refused} refused") }))
+    Ok(report_check(workload, &Check { holds, says: format!("{says}; {refused} refused") }))
 }
 
 /// `service`, for tasks; `progress` counts its requests.
@@ -175,26 +175,26 @@ pub async fn listen<S: Service>(mut listener: TcpListener, served: Shared<S>) {
 /// Serves one connection, in the order of its requests.
 async fn talk<S: Service>(mut stream: TcpStream, served: Shared<S>) -> io::Result<()> {
     // At most an incomplete request and one read.
-    let mut inbox = Vec::new();
+    let mut received = Vec::new();
     let mut piece = vec![0; PIECE].into_boxed_slice();
     let mut answer = Vec::new();
     loop {
         let mut taken = 0;
         loop {
-            let (request, len) = match Request::decode(&inbox[taken..]) {
+            let (request, len) = match Request::decode(&received[taken..]) {
                 Decoded::Complete { value, len } => (value, len),
                 Decoded::Incomplete => break,
                 Decoded::Invalid => return Err(served.refuse("bytes that are no request")),
             };
-            let body = &inbox[taken + REQUEST_LEN_MIN..taken + len];
+            let body = &received[taken + REQUEST_LEN_MIN..taken + len];
             served.answer(&request, body, &mut answer).await?;
             taken += len;
             stream.write_all(&answer).await?;
         }
-        inbox.drain(..taken);
+        received.drain(..taken);
         match stream.read(&mut piece).await? {
             0 => return Ok(()),
-            len => inbox.extend_from_slice(&piece[..len]),
+            len => received.extend_from_slice(&piece[..len]),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A synthetic film as input of Debian's x264, which itself reports no progress as JSON.
+//! A synthetic video as input of Debian's x264, which itself reports no progress as JSON.
 //!
 //! Frames go into x264 and its stream comes out, with a delimiter before each frame (`--aud`).
 //! Delimiters are counted; in the end as many frames must have come out as went in. The quality of
@@ -45,9 +45,9 @@ const ARGUMENTS: [&str; 16] = [
 ];
 
 /// Frames as planes: luma and, a quarter each, two of chroma.
-pub struct Film(Vec<Vec<u8>>);
+pub struct Video(Vec<Vec<u8>>);
 
-impl Film {
+impl Video {
     /// A moving gradient, with noise drawn from `seed`.
     #[must_use]
     pub fn new(seed: u64) -> Self {
@@ -65,13 +65,13 @@ impl Film {
     }
 
     /// Writes frames until `over`; returns their number.
-    fn feed(&self, mut encoder: impl Write, over: &AtomicBool) -> io::Result<u64> {
-        let mut fed = 0;
+    fn write_frames(&self, mut encoder: impl Write, over: &AtomicBool) -> io::Result<u64> {
+        let mut written = 0;
         for frame in self.0.iter().cycle().take_while(|_| !over.load(Ordering::Relaxed)) {
             encoder.write_all(frame)?;
-            fed += 1;
+            written += 1;
         }
-        Ok(fed)
+        Ok(written)
     }
 }
 
@@ -114,7 +114,7 @@ impl Drop for Encoder {
 /// # Errors
 /// There is no x264, it ends early, or its pipes fail.
 pub fn encode(pace: Pace, stop: &'static AtomicBool) -> io::Result<ExitCode> {
-    let film = Film::new(pace.seed);
+    let video = Video::new(pace.seed);
     // Ctrl-C must not reach x264, which would end with frames in flight.
     let mut command = Command::new("x264");
     command.args(ARGUMENTS).arg("-").stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0);
@@ -128,8 +128,8 @@ pub fn encode(pace: Pace, stop: &'static AtomicBool) -> io::Result<ExitCode> {
     };
     let mut progress = Progress::new("x264", "frames", pace, stop);
     let over = AtomicBool::new(false);
-    let (fed, done, read) = thread::scope(|scope| {
-        let feeder = scope.spawn(|| film.feed(stdin, &over));
+    let (written, done, read) = thread::scope(|scope| {
+        let writer = scope.spawn(|| video.write_frames(stdin, &over));
         let (mut marks, mut done, mut piece) = (Marks::default(), 0, vec![0; PIECE]);
         let read = loop {
             match stdout.read(&mut piece) {
@@ -150,28 +150,28 @@ pub fn encode(pace: Pace, stop: &'static AtomicBool) -> io::Result<ExitCode> {
             }
         };
         over.store(true, Ordering::Relaxed);
-        (feeder.join(), done, read)
+        (writer.join(), done, read)
     });
-    let was_told = read?;
+    let was_stopped = read?;
     let status = x264.0.wait()?;
-    if !was_told {
+    if !was_stopped {
         return Err(io::Error::other(format!("x264 ended early: {status}, {done} frames out")));
     }
-    let fed = fed.map_err(|_| io::Error::other("who feeds x264 panicked"))??;
-    let says = format!("{fed} frames in, {done} out; x264: {status}");
-    Ok(progress.end(&Check { holds: fed == done && status.success(), says }))
+    let written = written.map_err(|_| io::Error::other("the thread that writes to x264 panicked"))??;
+    let says = format!("{written} frames in, {done} out; x264: {status}");
+    Ok(progress.end(&Check { holds: written == done && status.success(), says }))
 }
 
-//~ workloads: x264 encodes a generated film, and every frame is counted
+//~ workloads: x264 encodes a generated video, and every frame is counted
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn a_seed_determines_the_video() {
-        assert!(Film::new(1).0 == Film::new(1).0);
-        assert!(Film::new(1).0 != Film::new(2).0);
-        assert!(Film::new(1).0.iter().all(|frame| frame.len() == WIDTH * HEIGHT * 3 / 2));
+        assert!(Video::new(1).0 == Video::new(1).0);
+        assert!(Video::new(1).0 != Video::new(2).0);
+        assert!(Video::new(1).0.iter().all(|frame| frame.len() == WIDTH * HEIGHT * 3 / 2));
     }
 
     #[test]
@@ -187,6 +187,6 @@ mod tests {
     #[test]
     fn feeding_ends_at_the_end_of_the_run() {
         let over = AtomicBool::new(true);
-        assert_eq!(Film::new(1).feed(Vec::new(), &over).unwrap(), 0);
+        assert_eq!(Video::new(1).write_frames(Vec::new(), &over).unwrap(), 0);
     }
 }

@@ -61,7 +61,7 @@ fn best_effort_programs_report_and_check_their_work() {
     }
 }
 
-//~ workloads: x264 encodes a generated film, and every frame is counted
+//~ workloads: x264 encodes a generated video, and every frame is counted
 #[test]
 fn x264_encodes_the_generated_video() {
     if !netlab::is_installed("x264") {
@@ -73,7 +73,7 @@ fn x264_encodes_the_generated_video() {
     assert!(says.contains(" frames in, ") && says.ends_with("x264: exit status: 0"), "{says}");
 }
 
-//~ workloads: x264 encodes a generated film, and every frame is counted
+//~ workloads: x264 encodes a generated video, and every frame is counted
 #[test]
 fn a_missing_or_failed_x264_is_reported() {
     let folder = TempDir::new("x264").expect("a folder");
@@ -90,7 +90,7 @@ fn a_missing_or_failed_x264_is_reported() {
     assert_eq!(failed(), (Some(2), early.to_owned()));
 }
 
-//~ workloads: x264 encodes a generated film, and every frame is counted
+//~ workloads: x264 encodes a generated video, and every frame is counted
 #[test]
 fn x264_ends_with_its_feeding_process() {
     if !netlab::is_installed("x264") {

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use netlab::TempDir;
 use runtime::task::Handle;
-use workloads::serve::{self, Place};
+use workloads::serve::{self, ListenArgs};
 use workloads::storage::{Io, Preload, Store, StoreError, disk};
 
 /// Reads and writes blocks on our own stack; a request's kind is 1 to 16, that
@@ -17,7 +17,7 @@ use workloads::storage::{Io, Preload, Store, StoreError, disk};
 #[derive(Parser)]
 struct Args {
     #[command(flatten)]
-    place: Place,
+    listen: ListenArgs,
     /// Blocks, in MiB of what they hold
     #[arg(long, value_name = "MIB", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=65_536))]
     mib: u32,
@@ -68,5 +68,5 @@ fn main() -> ExitCode {
             store => Ok(store?),
         }
     };
-    serve::main("storage", &args.place, Some(files), make)
+    serve::main("storage", &args.listen, Some(files), make)
 }

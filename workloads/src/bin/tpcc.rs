@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::sync::Mutex;
 
 use clap::Parser;
-use workloads::serve::{self, Place};
+use workloads::serve::{self, ListenArgs};
 use workloads::tpcc::{Scale, Store};
 
 /// Runs TPC-C's transactions on our own stack; a request's kind is 0 to 4:
@@ -13,7 +13,7 @@ use workloads::tpcc::{Scale, Store};
 #[derive(Parser)]
 struct Args {
     #[command(flatten)]
-    place: Place,
+    listen: ListenArgs,
     /// Warehouses, of about 100 MB each
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
     warehouses: u32,
@@ -26,5 +26,5 @@ fn main() -> ExitCode {
     host::signals::restore_sigpipe();
     let args = Args::parse();
     let scale = Scale { warehouses: args.warehouses, ..Scale::default() };
-    serve::main("tpcc", &args.place, None, |_| Ok(Mutex::new(Store::new(scale, args.seed))))
+    serve::main("tpcc", &args.listen, None, |_| Ok(Mutex::new(Store::new(scale, args.seed))))
 }

@@ -1,13 +1,13 @@
-//! `x264-film`: runs Debian's x264 until it is stopped.
+//! `x264-video`: runs Debian's x264 until it is stopped.
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;
 
 use clap::Parser;
 use workloads::progress::Pace;
-use workloads::{film, serve};
+use workloads::{serve, video};
 
-/// Feeds x264 a film that is made up, and says how many frames it has encoded.
+/// Feeds x264 a synthetic video and reports the number of encoded frames.
 #[derive(Parser)]
 struct Args {
     #[command(flatten)]
@@ -16,5 +16,5 @@ struct Args {
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    film::encode(args.pace, host::signals::flag()).unwrap_or_else(|e| serve::failed(&e))
+    video::encode(args.pace, host::signals::flag()).unwrap_or_else(|e| serve::failed(&e))
 }
