@@ -50,7 +50,7 @@ use datagrams::Datagrams;
 pub use job::{Job, Origin};
 use response::SlowReaders;
 use slow_requests::ServedRequest;
-pub use slow_requests::{End, Limits, PASSAGE, Side, Slow, Slowest};
+pub use slow_requests::{End, Limits, STAGE_NAMES, Side, Slow, Slowest};
 pub use snapshot::{Depths, ShardSnapshot};
 pub use stats::{Counters, HOPS, STAGES, Stats};
 
@@ -263,11 +263,11 @@ impl<D: Device, A: App> Shard<D, A> {
             gate.on_answered(job.stages.nic + job.stages.tcp + job.stages.event + job.service);
         }
         let given = self.workers.since[usize::from(job.worker.0)];
-        let passed = self.stats.slow.is_on().then(|| ServedRequest::new(now, given, &job));
+        let served_request = self.stats.slow.is_on().then(|| ServedRequest::new(now, given, &job));
         let (from, request) = (job.from, std::mem::take(&mut job.request));
         let end = self.answer(now, job);
-        if let Some(passed) = passed {
-            self.on_passed(now, from, passed, end, &request);
+        if let Some(served_request) = served_request {
+            self.on_served_request(now, from, served_request, end, &request);
         }
         match from {
             Origin::Connection(_) => self.buffers.give(request),
@@ -336,7 +336,7 @@ impl<D: Device, A: App> Shard<D, A> {
                 return Some(self.look_at_datagram(now, worker, slot, task));
             }
             match self.conns.current(task.token) {
-                Some(id) => return Some(self.look(now, worker, id, task)),
+                Some(id) => return Some(self.parse_request(now, worker, id, task)),
                 None => self.stats.counters.stale += 1,
             }
         }

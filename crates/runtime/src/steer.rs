@@ -31,9 +31,9 @@ use waker::ShardWaker;
 pub struct Steered<D: Device> {
     shard: usize,
     steering: Steering,
-    /// The shard's own queue; `None` for a guest, which transmits through the first shard.
+    /// The shard's own queue; `None` if it transmits through the first shard.
     device: Option<D>,
-    /// True if this shard transmits for guests.
+    /// True if this shard transmits for shards without a device.
     transmits_for_others: bool,
     frame_len_max: usize,
     offloads: Offloads,
@@ -41,7 +41,7 @@ pub struct Steered<D: Device> {
     links: Vec<Option<MemoryDevice>>,
     /// Next source to poll: a shard's link or, at our own number, the device.
     next: usize,
-    /// A guest's frame that the full device refused.
+    /// Another shard's frame that the full device refused.
     blocked: Option<(usize, MemoryFrame)>,
     /// Shards with frames passed since their last wake-up, one bit each.
     unsignalled: u128,
@@ -139,7 +139,7 @@ pub const LINK_FRAMES: usize = 1024;
 const PASSED_MAX: usize = 64;
 /// Frames passed on after which receivers are woken at the latest.
 const UNSIGNALLED_MAX: u32 = 16;
-/// Guests' frames transmitted before the device is polled again.
+/// Other shards' frames transmitted before the device is polled again.
 const FORWARDED_MAX: usize = 64;
 /// Longest sleep on a device that cannot be woken, as other shards' frames may wait.
 const POLL_INTERVAL: Span = Span::from_micros(50);
@@ -151,7 +151,7 @@ impl<D: Device> Steered<D> {
         Meter(self.counters.clone())
     }
 
-    /// Transmits guests' frames, as far as the device has space.
+    /// Transmits frames of shards without a device, as far as the device has space.
     fn forward(&mut self, now: Time) {
         let Some(device) = self.device.as_mut().filter(|_| self.transmits_for_others) else { return };
         let shards = self.links.len();
@@ -242,7 +242,7 @@ impl<D: Device> Steered<D> {
         if source == self.shard {
             return self.receive_own(now);
         }
-        // A guest's frames are for transmission: `forward` takes them.
+        // Frames of shards without a device are for transmission: `forward` takes them.
         let link = self.links[source].as_mut().filter(|_| !self.transmits_for_others)?;
         let received = link.receive(now)?;
         count(&self.counters.from_others);
@@ -324,7 +324,7 @@ impl<D: Device> Device for Steered<D> {
         self.frame_len_max
     }
 
-    /// Offloads without segmentation for a guest: a link carries no frames longer than the MTU.
+    /// Offloads, without segmentation for a shard without a device: a link carries no frames longer than the MTU.
     fn offloads(&self) -> Offloads {
         let tx_segmentation = self.offloads.tx_segmentation && self.device.is_some();
         Offloads { tx_segmentation, ..self.offloads }

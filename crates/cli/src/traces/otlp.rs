@@ -38,7 +38,7 @@ impl Format {
     /// The line of a request of shard `shard`, whose clock began at `epoch_ns` of Unix time; with
     /// the line's end.
     pub fn line(&mut self, shard: usize, slow: &Slow, epoch_ns: u64) -> String {
-        let parent = slow.told.parent;
+        let parent = slow.attributes.parent;
         let trace = hex(&parent.map_or_else(|| self.id(), |parent| parent.trace));
         let whole = hex(&self.id::<8>());
         let begin_ns = epoch_ns + slow.begun.as_nanos();
@@ -47,7 +47,7 @@ impl Format {
             first["parentSpanId"] = hex(&parent.span).into();
             first["flags"] = (REMOTE_PARENT | u32::from(parent.flags)).into();
         }
-        let name = if slow.told.what.is_empty() { "request" } else { &slow.told.what };
+        let name = if slow.attributes.what.is_empty() { "request" } else { &slow.attributes.what };
         first["name"] = name.into();
         first["kind"] = match slow.side {
             Side::Served => SERVER,
@@ -91,7 +91,7 @@ impl Format {
 }
 
 fn attributes(shard: usize, slow: &Slow) -> Vec<Value> {
-    let told = &slow.told;
+    let told = &slow.attributes;
     // A verb without a path is a key-value store's.
     let what = if told.path.is_empty() { "db.operation.name" } else { "http.request.method" };
     let words = [(what, &told.what), ("url.path", &told.path)];

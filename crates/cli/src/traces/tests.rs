@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use queueing::{Label, Priority};
 use runtime::app::{Parent, RequestAttributes};
-use runtime::shard::{End, PASSAGE, Side};
+use runtime::shard::{End, STAGE_NAMES, Side};
 use serde_json::Value;
 
 use super::*;
@@ -23,7 +23,7 @@ fn slow(level: u8) -> Slow {
         request: 70,
         response: 126,
         end: End::Answered,
-        told: RequestAttributes { what: "GET".to_owned(), path: "/pay".to_owned(), parent: None },
+        attributes: RequestAttributes { what: "GET".to_owned(), path: "/pay".to_owned(), parent: None },
     }
 }
 
@@ -109,7 +109,7 @@ fn a_line_is_one_trace_whose_stages_follow_each_other_and_fill_the_whole() {
     ] {
         assert_eq!(attribute(whole, key), expected);
     }
-    assert_eq!(stages.iter().map(|stage| stage["name"].as_str().unwrap()).collect::<Vec<_>>(), PASSAGE);
+    assert_eq!(stages.iter().map(|stage| stage["name"].as_str().unwrap()).collect::<Vec<_>>(), STAGE_NAMES);
     let mut at = ns(whole, "startTimeUnixNano");
     for stage in stages {
         assert_eq!((&stage["traceId"], &stage["parentSpanId"]), (&whole["traceId"], &whole["spanId"]));
@@ -143,7 +143,7 @@ fn a_call_is_a_clients_span_that_names_its_server_and_is_sent_before_it_is_serve
 #[test]
 fn a_parent_is_kept() {
     let parent = Parent { trace: [0xab; 16], span: [0x01; 8], flags: 1 };
-    let told = RequestAttributes { parent: Some(parent), ..slow(0).told };
+    let told = RequestAttributes { parent: Some(parent), ..slow(0).attributes };
     let spans = spans(&Format::new("greenwave serve", 7, 1).line(0, &Slow { told, ..slow(0) }, 0));
     assert!(spans.iter().all(|span| span["traceId"] == "ab".repeat(16)));
     assert_eq!((&spans[0]["parentSpanId"], &spans[0]["flags"]), (&"01".repeat(8).into(), &0x301.into()));
@@ -171,7 +171,7 @@ fn a_request_without_an_answer_says_why() {
         assert_eq!(status["code"], 2);
         assert!(status["message"].as_str().is_some_and(|text| text.contains(why)), "{status}");
     }
-    let nameless = Slow { told: RequestAttributes::default(), ..slow(0) };
+    let nameless = Slow { attributes: RequestAttributes::default(), ..slow(0) };
     assert_eq!(spans(&Format::new("greenwave serve", 7, 1).line(0, &nameless, 0))[0]["name"], "request");
 }
 

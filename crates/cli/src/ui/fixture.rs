@@ -31,7 +31,7 @@ fn slow(second: u64, level: u8, end: End) -> Slow {
         request: 80,
         response: 126,
         end,
-        told: Of { what: "GET".to_owned(), path: "/<pay>/by-a-card-of-gold".to_owned(), parent: None },
+        attributes: Of { what: "GET".to_owned(), path: "/<pay>/by-a-card-of-gold".to_owned(), parent: None },
     }
 }
 

@@ -59,7 +59,7 @@ impl App for Http {
     }
 
     /// Method, path, and the parent from a single field `traceparent`.
-    fn told(&self, request: &[u8]) -> RequestAttributes {
+    fn attributes(&self, request: &[u8]) -> RequestAttributes {
         let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
         let mut head = httparse::Request::new(&mut headers);
         if head.parse(request).is_err() {

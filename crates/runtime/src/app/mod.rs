@@ -90,7 +90,7 @@ pub trait App: Send + Sync + 'static {
 
     /// Attributes of `request` for tracing (called only where slow requests are recorded in full,
     /// see [`Slow`](crate::shard::Slow)).
-    fn told(&self, request: &[u8]) -> RequestAttributes {
+    fn attributes(&self, request: &[u8]) -> RequestAttributes {
         let _ = request;
         RequestAttributes::default()
     }

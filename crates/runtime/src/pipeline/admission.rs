@@ -93,7 +93,7 @@ impl Shed {
 
 /// Event counts of the current period, for the policy.
 #[derive(Debug, Default)]
-struct Passing {
+struct PeriodCounts {
     offered: u64,
     admitted: u64,
     served: u64,
@@ -127,11 +127,11 @@ pub(crate) struct DriverAdmission {
     guard: Guard,
     /// Limit of frames in the receive buffer for a SYN of the first class.
     frames_max: u64,
-    door: AdmissionController,
+    controller: AdmissionController,
     limit: Limit,
     /// Time of the next evaluation.
     due: Time,
-    passing: Passing,
+    period: PeriodCounts,
     budgets: BudgetMedian,
 }
 
@@ -142,9 +142,17 @@ impl DriverAdmission {
             true => u64::MAX,
             false => (rx_frames_max - rx_frames_max / KEPT) as u64,
         };
-        let door = AdmissionController::new(Priority::LEVELS as u8);
-        let (due, passing) = (Time::ZERO, Passing::default());
-        Self { guard, frames_max, door, limit: Limit::Open, due, passing, budgets: BudgetMedian::default() }
+        let controller = AdmissionController::new(Priority::LEVELS as u8);
+        let (due, period) = (Time::ZERO, PeriodCounts::default());
+        Self {
+            guard,
+            frames_max,
+            controller,
+            limit: Limit::Open,
+            due,
+            period,
+            budgets: BudgetMedian::default(),
+        }
     }
 
     /// True if an evaluation is due.
@@ -154,24 +162,25 @@ impl DriverAdmission {
     }
 
     /// Evaluates the policy and sets the new limit.
-    pub(crate) fn look(&mut self, now: Time, sight: &ShardLoad, stack: &Stack, meter: &mut TimeShare) {
-        let Passing { offered, admitted, served, answered, answered_in } = std::mem::take(&mut self.passing);
+    pub(crate) fn evaluate(&mut self, now: Time, load: &ShardLoad, stack: &Stack, meter: &mut TimeShare) {
+        let PeriodCounts { offered, admitted, served, answered, answered_in } =
+            std::mem::take(&mut self.period);
         let signals = Signals {
             offered,
             admitted,
             served,
-            waiting: sight.waiting,
-            delay: sight.delay,
-            reordered: sight.reordered,
+            waiting: load.waiting,
+            delay: load.delay,
+            reordered: load.reordered,
             budget: self.budgets.median(),
             latency: (answered > 0).then(|| answered_in / answered.max(1)),
-            present: sight.present,
+            present: load.present,
             kernel_share: meter.take_share(),
             sockets: stack.connections() as u64,
             memory_share: stack.buffer_bytes() as f64 / stack.config().memory_max.max(1) as f64,
         };
         self.limit = self.guard.policy.tick(now, &signals);
-        self.door.set(now, self.limit);
+        self.controller.set(now, self.limit);
         self.due = now + self.guard.period;
     }
 
@@ -185,7 +194,7 @@ impl DriverAdmission {
     ) -> bool {
         let frames_max = Share::new(Priority::LEVELS).present(self.frames_max, class.index());
         let room = (found.frames as u64) < frames_max;
-        let admitted = room && self.door.try_admit(now, Class::new(class.level()), found.present);
+        let admitted = room && self.controller.try_admit(now, Class::new(class.level()), found.present);
         counts.seen += 1;
         if !admitted {
             match self.limit {
@@ -195,10 +204,10 @@ impl DriverAdmission {
                 Limit::Rate { .. } | Limit::Open => counts.by_rate += 1,
             }
         }
-        let comes_in = admitted || self.guard.watches;
-        self.passing.offered += 1;
-        self.passing.admitted += u64::from(comes_in);
-        !comes_in
+        let is_admitted = admitted || self.guard.watches;
+        self.period.offered += 1;
+        self.period.admitted += u64::from(is_admitted);
+        !is_admitted
     }
 
     /// Response to a shed SYN.
@@ -208,7 +217,7 @@ impl DriverAdmission {
 
     /// Records that a worker takes the first request of a connection.
     pub(crate) fn on_served(&mut self) {
-        self.passing.served += 1;
+        self.period.served += 1;
     }
 
     /// Records the budget of a request.
@@ -218,8 +227,8 @@ impl DriverAdmission {
 
     /// Records an answer `latency` after the request's arrival.
     pub(crate) fn on_answered(&mut self, latency: Span) {
-        self.passing.answered += 1;
-        self.passing.answered_in += latency;
+        self.period.answered += 1;
+        self.period.answered_in += latency;
     }
 }
 

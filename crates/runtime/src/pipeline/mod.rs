@@ -193,14 +193,14 @@ impl<F: AsRef<[u8]>> Pipeline<F> {
         }
         let waits = waits();
         if !waits {
-            self.meter.forgive();
+            self.meter.reset();
         }
         waits && self.meter.is_over()
     }
 
     /// Clears the debt of receiving, as no other work waited.
     pub fn reset_share(&mut self) {
-        self.meter.forgive();
+        self.meter.reset();
     }
 
     /// True if an evaluation of the guard's policy is due.
@@ -211,14 +211,19 @@ impl<F: AsRef<[u8]>> Pipeline<F> {
 
     /// Evaluates the guard's policy. Returns the waits of the oldest frame and of the oldest
     /// request behind it, added.
-    pub fn update_admission(&mut self, now: Time, below: &mut impl StackAccess, behind: &ServerLoad) -> Span {
+    pub fn update_admission(
+        &mut self,
+        now: Time,
+        below: &mut impl StackAccess,
+        server_load: &ServerLoad,
+    ) -> Span {
         let since = |oldest: Option<Time>| oldest.map_or(Span::ZERO, |at| now.since(at));
-        let delay = since(self.rx.oldest()) + since(behind.oldest);
-        let ServerLoad { present, reordered, .. } = *behind;
-        let sight = ShardLoad { waiting: behind.waiting as u64, delay, present, reordered };
+        let delay = since(self.rx.oldest()) + since(server_load.oldest);
+        let ServerLoad { present, reordered, .. } = *server_load;
+        let load = ShardLoad { waiting: server_load.waiting as u64, delay, present, reordered };
         let Self { gate, meter, .. } = self;
         if let Some(gate) = gate {
-            below.with(|stack| gate.look(now, &sight, stack, meter));
+            below.with(|stack| gate.evaluate(now, &load, stack, meter));
         }
         delay
     }
@@ -245,8 +250,8 @@ impl<F: AsRef<[u8]>> Pipeline<F> {
                     driven.shed = true;
                     return Some(driven);
                 }
-                let turn = self.turn(frame.as_ref(), &meta, below);
-                if let Some(frame) = self.rx.push(now, frame, meta, turn) {
+                let frame_priority = self.frame_priority(frame.as_ref(), &meta, below);
+                if let Some(frame) = self.rx.push(now, frame, meta, frame_priority) {
                     driver.dropped_full += 1;
                     device.recycle(frame);
                 }
@@ -258,7 +263,7 @@ impl<F: AsRef<[u8]>> Pipeline<F> {
 
     /// Priority of this frame in the receive buffer.
     #[inline]
-    fn turn(&self, frame: &[u8], meta: &PacketMeta, below: &mut impl StackAccess) -> FramePriority {
+    fn frame_priority(&self, frame: &[u8], meta: &PacketMeta, below: &mut impl StackAccess) -> FramePriority {
         let given = FramePriority::from(meta.priority.unwrap_or_default());
         let silent = meta.priority.is_none();
         if self.order == RxOrder::Fifo || !silent && !meta.by_default {

@@ -22,7 +22,7 @@ pub(crate) enum Work {
 /// Time-share meter of one core.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct TimeShare {
-    doing: Work,
+    current: Work,
     since: Time,
     /// Receiving time since the last [`TimeShare::take_share`].
     receiving: Span,
@@ -44,7 +44,7 @@ impl TimeShare {
         self.all += span;
         let ns = span.as_nanos() as i64;
         let percent = i64::from(percent);
-        let credit = match std::mem::replace(&mut self.doing, Work::Rest) {
+        let credit = match std::mem::replace(&mut self.current, Work::Rest) {
             Work::Receive => {
                 self.receiving += span;
                 self.credit.saturating_sub(ns.saturating_mul(100 - percent))
@@ -58,7 +58,7 @@ impl TimeShare {
     /// Sets the kind of work from now on.
     #[inline]
     pub(crate) fn begin(&mut self, work: Work) {
-        self.doing = work;
+        self.current = work;
     }
 
     /// True if receiving has exceeded its share.
@@ -69,7 +69,7 @@ impl TimeShare {
 
     /// Clears a debt, as no other work waited.
     #[inline]
-    pub(crate) fn forgive(&mut self) {
+    pub(crate) fn reset(&mut self) {
         self.credit = self.credit.max(0);
     }
 

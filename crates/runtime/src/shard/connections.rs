@@ -69,7 +69,7 @@ pub(super) struct Conn {
     /// Part of the current response that is not in the send buffer yet.
     pub response: Response,
     /// Request of that response, if slow requests are recorded.
-    pub passed: Option<Box<(ServedRequest, RequestAttributes)>>,
+    pub served_request: Option<Box<(ServedRequest, RequestAttributes)>>,
 }
 
 /// Maximum of segments kept apart per connection; more are merged into the last.
@@ -89,7 +89,7 @@ impl Conn {
             end: 0,
             marks: VecDeque::new(),
             response: Response::default(),
-            passed: None,
+            served_request: None,
         }
     }
 
@@ -130,7 +130,7 @@ impl Conn {
         self.seq = self.seq.wrapping_add(1);
         self.marks.clear();
         self.marks.shrink_to(MARKS_KEPT);
-        self.passed = None;
+        self.served_request = None;
         std::mem::take(&mut self.response)
     }
 }

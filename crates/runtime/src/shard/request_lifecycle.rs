@@ -38,7 +38,7 @@ impl<D: Device, A: App> Shard<D, A> {
             (State::Closing, EventKind::Readable { .. }) => self.discard(now, id),
             (_, EventKind::Readable { fresh }) => self.on_readable(now, event, state, u64::from(fresh)),
             (State::Flushing, EventKind::Writable) => self.flush_rest(now, id),
-            (State::Quiet, EventKind::PeerClosed) => self.hang_up(now, id),
+            (State::Quiet, EventKind::PeerClosed) => self.close_after_peer(now, id),
             (_, EventKind::PeerClosed) => {
                 if let Some(conn) = self.conns.get(id) {
                     conn.peer_closed = true;
@@ -143,7 +143,7 @@ impl<D: Device, A: App> Shard<D, A> {
     }
 
     /// Parses the received bytes of `id` and assigns a complete request to `worker`.
-    pub(super) fn look(&mut self, now: Time, worker: WorkerId, id: ConnId, task: Task) -> Step {
+    pub(super) fn parse_request(&mut self, now: Time, worker: WorkerId, id: ConnId, task: Task) -> Step {
         let received = self.stack.received(id);
         let app = &self.app;
         let framing = catch_unwind(AssertUnwindSafe(|| app.frame(received)));
@@ -161,7 +161,7 @@ impl<D: Device, A: App> Shard<D, A> {
                 let Some(conn) = self.conns.get(id) else { return Step::Partial(worker) };
                 conn.state = State::Quiet;
                 if conn.peer_closed {
-                    self.hang_up(now, id);
+                    self.close_after_peer(now, id);
                 }
             }
             Ok(Framing::Invalid | Framing::Complete { .. }) => {
@@ -268,23 +268,25 @@ impl<D: Device, A: App> Shard<D, A> {
 
     /// Records a served request, if it is slow. While a part of its response waits for space, its
     /// connection keeps it.
-    pub(super) fn on_passed(
+    pub(super) fn on_served_request(
         &mut self,
         now: Time,
         from: Origin,
-        passed: ServedRequest,
+        served_request: ServedRequest,
         end: Option<End>,
         request: &[u8],
     ) {
         let app = &self.app;
-        let told = || catch_unwind(AssertUnwindSafe(|| app.told(request))).unwrap_or_default();
+        let attributes = || catch_unwind(AssertUnwindSafe(|| app.attributes(request))).unwrap_or_default();
         match (end, from) {
             (Some(end), _) => {
-                self.stats.slow.offer(passed.level(), passed.total(now), || passed.until(now, end, told()));
+                self.stats.slow.offer(served_request.level(), served_request.total(now), || {
+                    served_request.until(now, end, attributes())
+                });
             }
             (None, Origin::Connection(id)) => {
                 if let Some(conn) = self.conns.get(id) {
-                    conn.passed = Some(Box::new((passed, told())));
+                    conn.served_request = Some(Box::new((served_request, attributes())));
                 }
             }
             (None, Origin::Datagram(_)) => {}
@@ -292,7 +294,7 @@ impl<D: Device, A: App> Shard<D, A> {
     }
 
     /// Closes after the peer's close, with all requests answered; discards an incomplete request.
-    fn hang_up(&mut self, now: Time, id: ConnId) {
+    fn close_after_peer(&mut self, now: Time, id: ConnId) {
         if !self.stack.received(id).is_empty() {
             self.stats.counters.truncated += 1;
         }
@@ -325,8 +327,8 @@ impl<D: Device, A: App> Shard<D, A> {
 
     /// Ends the connection: its tasks become stale, a response in service late.
     fn forget(&mut self, now: Time, id: ConnId) {
-        if let Some(passed) = self.conns.get(id).and_then(|conn| conn.passed.take()) {
-            self.on_end(now, *passed, End::Gone);
+        if let Some(served_request) = self.conns.get(id).and_then(|conn| conn.served_request.take()) {
+            self.on_end(now, *served_request, End::Gone);
         }
         if let Some(response) = self.conns.close(id) {
             self.stats.counters.closed += 1;

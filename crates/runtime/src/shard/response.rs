@@ -74,21 +74,28 @@ impl From<NotOpen> for Stop {
 impl<D: Device, A: App> Shard<D, A> {
     /// Continues a response that waited for space.
     pub(super) fn flush_rest(&mut self, now: Time, id: ConnId) {
-        let passed = self.conns.get(id).and_then(|conn| conn.passed.take());
+        let served_request = self.conns.get(id).and_then(|conn| conn.served_request.take());
         let end = self.flush(now, id);
-        match (passed, end) {
-            (Some(passed), Some(end)) => self.on_end(now, *passed, end),
-            (passed, _) => {
+        match (served_request, end) {
+            (Some(served_request), Some(end)) => self.on_end(now, *served_request, end),
+            (served_request, _) => {
                 if let Some(conn) = self.conns.get(id) {
-                    conn.passed = passed;
+                    conn.served_request = served_request;
                 }
             }
         }
     }
 
     /// Records a finished request, if it is slow.
-    pub(super) fn on_end(&mut self, now: Time, (passed, told): (ServedRequest, RequestAttributes), end: End) {
-        self.stats.slow.offer(passed.level(), passed.total(now), || passed.until(now, end, told));
+    pub(super) fn on_end(
+        &mut self,
+        now: Time,
+        (served_request, attributes): (ServedRequest, RequestAttributes),
+        end: End,
+    ) {
+        self.stats.slow.offer(served_request.level(), served_request.total(now), || {
+            served_request.until(now, end, attributes)
+        });
     }
 
     /// Sends as much of the response as TCP takes; the rest when it is writable. Returns as

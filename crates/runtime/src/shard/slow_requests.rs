@@ -16,7 +16,7 @@ use super::Job;
 use crate::app::{RequestAttributes, Stages};
 
 /// Names of the stages of [`Slow::stages`], in order: [`STAGES`](super::STAGES) and transmission.
-pub const PASSAGE: [&str; 5] = ["nic", "tcp", "event", "service", "transmit"];
+pub const STAGE_NAMES: [&str; 5] = ["nic", "tcp", "event", "service", "transmit"];
 
 /// Criteria for recording a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,11 +77,11 @@ pub struct Slow {
     /// Device timestamp of the segment that completed it; for a called one, the time at which TCP
     /// got its first byte.
     pub begun: Time,
-    /// Time at each stage of [`PASSAGE`]. `service` begins when a worker is given the request and
+    /// Time at each stage of [`STAGE_NAMES`]. `service` begins when a worker is given the request and
     /// ends when the shard has it back. `transmit` is the wait for space in the send buffer, until
     /// TCP has the last byte. For a called request, `transmit` comes first, `service` is the peer's
     /// time and the round trip, and the other stages are those of the first bytes of its answer.
-    pub stages: [Span; PASSAGE.len()],
+    pub stages: [Span; STAGE_NAMES.len()],
     /// The application's part of `service`.
     pub app: Span,
     /// Length of the request in bytes.
@@ -91,7 +91,7 @@ pub struct Slow {
     /// End of the request.
     pub end: End,
     /// Attributes of the request.
-    pub told: RequestAttributes,
+    pub attributes: RequestAttributes,
 }
 
 impl Slow {
@@ -108,7 +108,7 @@ impl Slow {
             Side::Called(_) => [4, 3, 0, 1, 2],
         };
         let stages = self.stages;
-        order.into_iter().map(move |stage| (PASSAGE[stage], stages[stage]))
+        order.into_iter().map(move |stage| (STAGE_NAMES[stage], stages[stage]))
     }
 }
 
@@ -250,7 +250,7 @@ impl ServedRequest {
     }
 
     /// Full record, ended at `now`.
-    pub(super) fn until(&self, now: Time, end: End, told: RequestAttributes) -> Slow {
+    pub(super) fn until(&self, now: Time, end: End, attributes: RequestAttributes) -> Slow {
         let Stages { nic, tcp, event } = self.stages;
         let waited = nic + tcp + event;
         let service = self.served.since(self.given);
@@ -263,7 +263,7 @@ impl ServedRequest {
             request: self.request,
             response: self.response,
             end,
-            told,
+            attributes,
         }
     }
 }

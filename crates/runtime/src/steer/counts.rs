@@ -25,7 +25,7 @@ pub struct Counts {
     pub dropped: u64,
     /// Received by other shards' queues for it.
     pub from_others: u64,
-    /// Guests' frames transmitted by its device.
+    /// Other shards' frames transmitted by its device.
     pub forwarded: u64,
 }
 

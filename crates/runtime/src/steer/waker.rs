@@ -13,7 +13,7 @@ pub(super) struct ShardWaker {
     pub doorbell: Doorbell,
     /// `None` for a device that cannot be woken.
     device: Option<Waker>,
-    /// Thread of a guest, which sleeps without a device.
+    /// Thread of a shard without a device, which parks.
     parked: Mutex<Option<Thread>>,
 }
 

@@ -31,7 +31,7 @@ pub(crate) struct Task {
 pub(crate) const NO_SLOT: u32 = u32::MAX;
 
 impl Task {
-    /// A queued task, not in an inbox yet.
+    /// A queued task, not in an inject queue yet.
     pub fn new(home: Arc<Shared>, label: u64, body: Body) -> Arc<Self> {
         Arc::new(Self {
             home,

@@ -182,7 +182,7 @@ impl Executor {
 impl Drop for Executor {
     fn drop(&mut self) {
         self.home.end();
-        // Ending a task may wake and start others, but the inbox is closed.
+        // Ending a task may wake and start others, but the inject queue is closed.
         self.home.take_injected(&mut self.arriving, &mut self.ended);
         let arriving = std::mem::take(&mut self.arriving);
         let placed: Vec<_> = self.slots.iter_mut().filter_map(|slot| slot.task.take()).collect();

@@ -1,6 +1,6 @@
 //! State shared by a shard, its tasks and other threads.
 //!
-//! Everything from outside a step arrives here: woken and new tasks in the inbox, socket
+//! Everything from outside a step arrives here: woken and new tasks in the inject queue, socket
 //! operations, sleeps. Each caller stores its change first, then sets the flag and rings the
 //! doorbell ([`Shared::notify`]), so that a sleeping shard is woken and no change is missed. A lock
 //! is held for one operation, and never two at a time. No waker is called and no foreign value
@@ -55,7 +55,7 @@ pub(crate) struct Shared {
     refused: AtomicU64,
     /// Most urgent level at which a task waits, or [`NONE_WAITING`].
     waiting: AtomicU8,
-    /// As in the inbox, readable without its lock.
+    /// As in the inject queue, readable without its lock.
     ended: AtomicBool,
 }
 
@@ -102,7 +102,7 @@ impl Shared {
         self.live.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Puts a woken task into the inbox.
+    /// Puts a woken task into the inject queue.
     pub fn enqueue(&self, task: Arc<Task>) {
         let mut inject_queue = lock(&self.inject_queue);
         if inject_queue.ended {
@@ -115,7 +115,7 @@ impl Shared {
         self.notify();
     }
 
-    /// Swaps the inbox for two empty lists.
+    /// Swaps the inject queue for two empty lists.
     pub fn take_injected(&self, tasks: &mut Vec<Arc<Task>>, polled: &mut Vec<PolledTask>) {
         let mut inject_queue = lock(&self.inject_queue);
         std::mem::swap(&mut inject_queue.tasks, tasks);
@@ -152,7 +152,7 @@ impl Shared {
         self.waiting.load(Ordering::Relaxed)
     }
 
-    /// Closes the inbox.
+    /// Closes the inject queue.
     pub fn end(&self) {
         self.ended.store(true, Ordering::Relaxed);
         lock(&self.inject_queue).ended = true;

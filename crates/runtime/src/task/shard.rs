@@ -298,7 +298,7 @@ impl<D: Device> TaskShard<D> {
         Next::Done(transmitted(self.send(now, device)).unwrap_or(Step::Idle))
     }
 
-    /// Queues the last inbox entries and transmits TCP's output, as far as the device has space.
+    /// Queues the last inject queue entries and transmits TCP's output, as far as the device has space.
     pub(super) fn finish(&mut self, now: Time, device: &mut D) {
         self.executor.gather(now);
         self.send(now, device);

@@ -15,7 +15,7 @@ pub(crate) struct State(AtomicU8);
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WakeAction {
-    /// Put the task into its executor's inbox.
+    /// Put the task into its executor's inject queue.
     Queue,
     /// None: it is queued at least as urgently, under poll, or ended.
     Nothing,

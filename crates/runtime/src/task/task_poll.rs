@@ -88,7 +88,7 @@ impl PolledTask {
         self.ended.then_some((self.task, self.panicked))
     }
 
-    /// Returns it to its shard's inbox, for use by threads that do not hold the shard.
+    /// Returns it to its shard's inject queue, for use by threads that do not hold the shard.
     pub fn return_home(self) {
         if self.ended {
             let home = self.task.home.clone();

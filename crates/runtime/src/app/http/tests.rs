@@ -107,16 +107,16 @@ fn a_requests_budget_is_parsed_from_its_headers() {
 #[test]
 fn trace_attributes_are_method_path_and_parent() {
     let field = "traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01\r\n";
-    let told = |fields: &str| {
+    let attributes = |fields: &str| {
         let request = format!("GET /pay/7?card=secret HTTP/1.1\r\nHost: a\r\n{fields}\r\n");
-        Http.told(request.as_bytes())
+        Http.attributes(request.as_bytes())
     };
-    let one = told(field);
+    let one = attributes(field);
     assert_eq!((&*one.what, &*one.path), ("GET", "/pay/7"), "a query may be secret");
     assert_eq!(one.parent.map(|parent| parent.span[0]), Some(0xb7));
-    assert_eq!(told(&[field, field].concat()).parent, None, "two parents are invalid");
-    assert_eq!(told("traceparent: 00-1-2-3\r\n").parent, None);
+    assert_eq!(attributes(&[field, field].concat()).parent, None, "two parents are invalid");
+    assert_eq!(attributes("traceparent: 00-1-2-3\r\n").parent, None);
     let long = format!("GET /{} HTTP/1.1\r\nHost: a\r\n\r\n", "x".repeat(1_000));
-    assert_eq!(Http.told(long.as_bytes()).path.len(), PATH_MAX);
-    assert_eq!(Http.told(b"\0\0\0"), RequestAttributes::default());
+    assert_eq!(Http.attributes(long.as_bytes()).path.len(), PATH_MAX);
+    assert_eq!(Http.attributes(b"\0\0\0"), RequestAttributes::default());
 }

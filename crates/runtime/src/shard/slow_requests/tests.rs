@@ -16,7 +16,7 @@ fn slow(us: u64) -> Slow {
         request: us as usize,
         response: 0,
         end: End::Answered,
-        told: RequestAttributes::default(),
+        attributes: RequestAttributes::default(),
     }
 }
 

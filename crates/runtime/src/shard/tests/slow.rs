@@ -39,7 +39,7 @@ fn stage_durations_sum_to_the_time_from_receive_timestamp_to_completion() {
     assert!(waited.stages[2] >= Span::from_micros(100), "it waited for the first: {waited:?}");
     assert!(waited.stages[3] >= Span::from_micros(4), "the way back is in it: {waited:?}");
     assert_eq!(waited.app, Span::from_micros(1));
-    assert_eq!((waited.stages[4], &waited.told), (Span::ZERO, &RequestAttributes::default()));
+    assert_eq!((waited.stages[4], &waited.attributes), (Span::ZERO, &RequestAttributes::default()));
 }
 
 #[test]

@@ -37,7 +37,7 @@ struct Writing {
     /// Time of its first byte.
     begun: Option<Time>,
     bytes: usize,
-    told: RequestAttributes,
+    attributes: RequestAttributes,
 }
 
 struct Call {
@@ -47,7 +47,7 @@ struct Call {
     sent: Option<Time>,
     answer: Option<Answer>,
     bytes: usize,
-    told: RequestAttributes,
+    attributes: RequestAttributes,
 }
 
 /// First segment of an answer.
@@ -101,7 +101,7 @@ impl ClientRequests {
     pub(super) fn gone(&mut self, now: Time, ledger: &mut TrackerState) {
         match &self.waiting {
             // In other protocols some requests have no answer.
-            Waiting::One(call) if call.told.path.is_empty() => {}
+            Waiting::One(call) if call.attributes.path.is_empty() => {}
             _ => self.over(now, End::Gone, 0, ledger),
         }
     }
@@ -125,16 +125,16 @@ struct Hearing<'a> {
 
 impl RequestVisitor for Hearing<'_> {
     fn on_request(&mut self, _: &Protocol, request: &Request<'_>) -> u64 {
-        self.writing.told = RequestAttributes::of(request);
+        self.writing.attributes = RequestAttributes::of(request);
         0
     }
 
     fn on_segment(&mut self, _: u64) {}
 
     fn on_end(&mut self) {
-        let Writing { begun, bytes, told } = std::mem::take(self.writing);
+        let Writing { begun, bytes, attributes } = std::mem::take(self.writing);
         let (label, begun) = (Label::new(self.level), begun.unwrap_or(self.now));
-        let call = Call { label, begun, sent: None, answer: None, bytes, told };
+        let call = Call { label, begun, sent: None, answer: None, bytes, attributes };
         self.waiting.push(call);
     }
 }
@@ -142,7 +142,7 @@ impl RequestVisitor for Hearing<'_> {
 impl Call {
     /// Records a call ended at `now`, with the peer and the length of the first part of its answer.
     fn until(self, now: Time, end: End, (peer, response): (SocketAddr, usize), ledger: &mut TrackerState) {
-        let Self { label, begun, sent, answer, bytes, told } = self;
+        let Self { label, begun, sent, answer, bytes, attributes } = self;
         let at_end = Answer { received: now, popped: now, readable: now };
         let Answer { received, popped, readable } = answer.unwrap_or(at_end);
         let mut last = begun;
@@ -163,7 +163,7 @@ impl Call {
             request: bytes,
             response,
             end,
-            told,
+            attributes,
         });
     }
 }

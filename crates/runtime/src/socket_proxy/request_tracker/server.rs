@@ -17,7 +17,7 @@ use queueing::{Label, Priority, Span, Time};
 use super::outstanding::Waiting;
 use super::{Mark, Reads, TrackerState};
 use crate::app::RequestAttributes;
-use crate::shard::{End, PASSAGE, Side, Slow};
+use crate::shard::{End, STAGE_NAMES, Side, Slow};
 
 /// Requests of one connection.
 #[derive(Default)]
@@ -38,7 +38,7 @@ pub(in crate::socket_proxy) struct Requests {
 /// Request that is being delivered: attributes and bytes so far.
 #[derive(Default)]
 struct Coming {
-    told: RequestAttributes,
+    attributes: RequestAttributes,
     bytes: usize,
 }
 
@@ -48,7 +48,7 @@ struct Asked {
     mark: Mark,
     handed: Time,
     bytes: usize,
-    told: RequestAttributes,
+    attributes: RequestAttributes,
 }
 
 /// Maximum of segments kept apart per connection; more are merged into the last.
@@ -119,7 +119,7 @@ impl Requests {
         match self.waiting.take() {
             Waiting::Nobody => {}
             // In other protocols some requests have no answer.
-            Waiting::One(asked) if asked.told.path.is_empty() => {}
+            Waiting::One(asked) if asked.attributes.path.is_empty() => {}
             Waiting::One(asked) => asked.until(now, now, 0, End::Gone, ledger),
             Waiting::Several(count) => ledger.together += count,
         }
@@ -142,7 +142,7 @@ struct Hearing<'a> {
 
 impl RequestVisitor for Hearing<'_> {
     fn on_request(&mut self, _: &Protocol, request: &Request<'_>) -> u64 {
-        self.coming.told = RequestAttributes::of(request);
+        self.coming.attributes = RequestAttributes::of(request);
         0
     }
 
@@ -150,17 +150,18 @@ impl RequestVisitor for Hearing<'_> {
 
     fn on_end(&mut self) {
         let Heard { now, level, mark } = self.heard;
-        let Coming { told, bytes } = std::mem::take(self.coming);
-        self.waiting.push(Asked { label: Label::new(level), mark, handed: now, bytes, told });
+        let Coming { attributes, bytes } = std::mem::take(self.coming);
+        self.waiting.push(Asked { label: Label::new(level), mark, handed: now, bytes, attributes });
     }
 }
 
 impl Asked {
     /// Records a request ended at `now`, whose answer began at `begun` with `response` bytes.
     fn until(self, now: Time, begun: Time, response: usize, end: End, ledger: &mut TrackerState) {
-        let Self { label, mark: Mark { received, popped, readable, .. }, handed, bytes, told } = self;
+        let Self { label, mark: Mark { received, popped, readable, .. }, handed, bytes, attributes } = self;
         let times = [received, popped, readable, handed, begun, now];
-        let stages: [Span; PASSAGE.len()] = std::array::from_fn(|stage| times[stage + 1].since(times[stage]));
+        let stages: [Span; STAGE_NAMES.len()] =
+            std::array::from_fn(|stage| times[stage + 1].since(times[stage]));
         let total: Span = stages.into_iter().sum();
         let (app, request) = (Span::ZERO, bytes);
         ledger.slowest.offer(label.priority, total, || Slow {
@@ -172,7 +173,7 @@ impl Asked {
             request,
             response,
             end,
-            told,
+            attributes,
         });
     }
 }

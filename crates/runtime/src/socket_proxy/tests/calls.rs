@@ -32,7 +32,7 @@ fn a_call_is_timed_from_its_first_byte_to_the_first_response_byte() {
     let end = world.now;
     let (slow, together) = world.slow();
     let [slow] = slow.as_slice() else { panic!("{slow:?}") };
-    assert_eq!((&*slow.told.what, &*slow.told.path, together), ("GET", "/pay", 0));
+    assert_eq!((&*slow.attributes.what, &*slow.attributes.path, together), ("GET", "/pay", 0));
     assert_eq!((slow.request, slow.response, slow.end), (37, 17, End::Answered));
     assert_eq!(slow.side, Side::Called(THERE.parse().unwrap()));
     assert!(slow.begun > begin && slow.begun + slow.total() < end, "{slow:?}");
@@ -56,7 +56,7 @@ fn an_unread_response_waits_in_the_last_stage() {
     world.settle();
     let (slow, _) = world.slow();
     let [slow] = slow.as_slice() else { panic!("{slow:?}") };
-    assert_eq!((&*slow.told.what, &*slow.told.path), ("GET", ""), "no key is recorded");
+    assert_eq!((&*slow.attributes.what, &*slow.attributes.path), ("GET", ""), "no key is recorded");
     assert!(slow.stages[2] >= Span::from_millis(7), "{slow:?}");
 }
 

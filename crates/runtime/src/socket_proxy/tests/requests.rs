@@ -28,7 +28,7 @@ fn a_request_is_timed_from_the_device_to_the_first_response_byte() {
     world.answer(0, b"HTTP/1.1 200 OK\r\n");
     let (slow, together) = world.slow();
     let [slow] = slow.as_slice() else { panic!("{slow:?}") };
-    assert_eq!((&*slow.told.what, &*slow.told.path, together), ("GET", "/pay", 0));
+    assert_eq!((&*slow.attributes.what, &*slow.attributes.path, together), ("GET", "/pay", 0));
     assert_eq!((slow.request, slow.response, slow.end, slow.side), (37, 17, End::Answered, Side::Served));
     assert!(slow.begun > half && slow.begun < world.now, "the segment that completed it");
     let [nic, tcp, event, service, transmit] = slow.stages;
@@ -49,7 +49,7 @@ fn concurrent_requests_are_counted_and_not_logged() {
     world.answer(0, b"END\r\n");
     let (slow, together) = world.slow();
     assert_eq!((slow.len(), together), (1, 3));
-    assert_eq!((&*slow[0].told.what, &*slow[0].told.path), ("GET", ""), "no key is recorded");
+    assert_eq!((&*slow[0].attributes.what, &*slow[0].attributes.path), ("GET", ""), "no key is recorded");
 }
 
 #[test]
