@@ -24,7 +24,7 @@ import org.openjdk.jmh.annotations.TearDown;
 import org.openjdk.jmh.annotations.Warmup;
 
 /**
- * What the filters of both ends cost per call: one inside a request, its budget written, read, counted and
+ * Cost per call of both ends' filters: one inside a request, its budget written, read, counted and
  * learned from at both ends, without Dubbo around it; and the same without the filters.
  */
 @State(Scope.Thread)
@@ -87,7 +87,7 @@ public class DubboFilters {
         return invocation;
     }
 
-    /** What stands for the other end. */
+    /** Stand-in for the other end. */
     private abstract static class Local implements Invoker<Object> {
         private final URL url;
 

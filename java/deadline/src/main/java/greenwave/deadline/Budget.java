@@ -45,12 +45,12 @@ public record Budget(
         return new Budget(expectedNanos, elapsedNanos, 0, false, Optional.empty(), stages);
     }
 
-    /** What this request may take altogether: what was expected less the reserve. */
+    /** Total time granted to this request: the expected deadline less the reserve. */
     public long grantedNanos() {
         return Spans.minus(expectedNanos, reserveNanos);
     }
 
-    /** What is left of it ({@code deadline}, D2P (3)). */
+    /** Remaining budget ({@code deadline}, D2P (3)). */
     public Remaining remaining() {
         return Remaining.of(grantedNanos(), elapsedNanos);
     }

@@ -1,13 +1,13 @@
 package greenwave.deadline;
 
-/** Why a request got the default. */
+/** Reason why a request got the default. */
 public enum Fault {
-    /** It brought no budget. */
+    /** It has no budget. */
     MISSING,
-    /** What it brought cannot be read. */
+    /** Its budget cannot be parsed. */
     GARBLED,
-    /** It brought a negative span. */
+    /** Its budget is negative. */
     NEGATIVE,
-    /** It asked for more than {@link Limits#longestNanos}. */
+    /** Its budget exceeds {@link Limits#longestNanos}. */
     ABSURD
 }

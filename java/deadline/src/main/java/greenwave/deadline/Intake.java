@@ -8,10 +8,10 @@ import java.util.concurrent.atomic.AtomicLong;
 import java.util.concurrent.atomic.AtomicLongArray;
 
 /**
- * What a server makes of the budget a peer sent.
+ * Validation of budgets that peers send.
  *
- * <p>Believes of it what cannot do harm: an untrusted peer may shorten the time its request gets, never
- * lengthen it, and what cannot be read counts as not sent. Every request gets a budget, and every fault
+ * <p>Accepts what cannot do harm: an untrusted peer may shorten its request's budget, never
+ * lengthen it, and an invalid field counts as missing. Every request gets a budget, and every fault
  * is counted by kind. Threads may share one.
  */
 public final class Intake {
@@ -19,13 +19,13 @@ public final class Intake {
     private final AtomicLongArray faults = new AtomicLongArray(Fault.values().length);
     private final AtomicLong shortened = new AtomicLong();
 
-    /** Grants within {@code limits}. */
+    /** A validator with these {@code limits}. */
     public Intake(Limits limits) {
         this.limits = limits;
     }
 
     /**
-     * The budget fields of one request, as they came; null for one that did not.
+     * Budget fields of one request as received; null for missing ones.
      *
      * @param budget {@link BudgetField}
      * @param grpcTimeout {@link GrpcTimeout}
@@ -33,12 +33,12 @@ public final class Intake {
      */
     public record Received(String budget, String grpcTimeout, String envoyExpected) {}
 
-    /** How many requests got the default for {@code fault}. */
+    /** Requests that got the default because of {@code fault}. */
     public long faults(Fault fault) {
         return faults.get(fault.ordinal());
     }
 
-    /** How many requests got less than they asked for, being of untrusted peers. */
+    /** Requests of untrusted peers whose budget was shortened. */
     public long shortened() {
         return shortened.get();
     }
@@ -46,8 +46,8 @@ public final class Intake {
     /**
      * The budget of a request that brought {@code received}.
      *
-     * <p>Where several fields are there the shortest rules: each of them is a time after which somebody
-     * stops waiting. One that cannot be read is a fault even beside one that can.
+     * <p>Of several fields the shortest applies: each of them is a time after which a caller
+     * stops waiting. An invalid field is a fault even if another one is valid.
      */
     public Budget accept(Received received) {
         try {
@@ -62,7 +62,7 @@ public final class Intake {
             if (limits.trusted()) {
                 return asked;
             }
-            // Whoever claims to be short would go first.
+            // A claimed short service time would gain precedence.
             asked = asked.arrived();
             if (left > limits.defaultNanos()) {
                 shortened.incrementAndGet();

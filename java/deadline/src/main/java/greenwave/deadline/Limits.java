@@ -3,7 +3,7 @@ package greenwave.deadline;
 import java.io.Serializable;
 
 /**
- * What a server grants.
+ * Limits of the budgets that a server grants.
  *
  * @param defaultNanos granted to a request that brings no usable budget, and the most that one of an
  *     untrusted peer gets

@@ -1,7 +1,7 @@
 package greenwave.deadline;
 
 /**
- * What a sub-request is expected to take once its turn has come, and the slowest of those that are waited
+ * Expected service time of a sub-request, and of the slowest of those that are waited
  * for together with it.
  *
  * @param serviceNanos this one

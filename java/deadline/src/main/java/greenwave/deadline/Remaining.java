@@ -1,7 +1,7 @@
 package greenwave.deadline;
 
 /**
- * What is left of an expected deadline, or by how much it was missed.
+ * Remaining time until an expected deadline, or the time since it was missed.
  *
  * <p>Ordered by urgency: the least time left first, the longest overdue before all. What to do once it
  * is missed is the application's to decide (D2P §3).
@@ -19,7 +19,7 @@ public record Remaining(long nanos) implements Comparable<Remaining> {
         return Math.max(0, nanos);
     }
 
-    /** Whether nothing is left. */
+    /** True if the deadline is missed. */
     public boolean isMissed() {
         return nanos <= 0;
     }

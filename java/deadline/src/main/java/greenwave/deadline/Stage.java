@@ -1,7 +1,7 @@
 package greenwave.deadline;
 
 /**
- * Where a request spent its time at one stage.
+ * Times of a request at one stage.
  *
  * @param networkNanos on the way to it: C of the hop before
  * @param queueNanos waiting for its turn

@@ -45,41 +45,41 @@ public final class Visit {
                         slowest.budget.joined(), slowest.networkNanos, slowest.arrivedNanos, slowest.startedNanos));
     }
 
-    /** Its turn has come: what was waiting until now is service from now on. Only the first one counts. */
+    /** Ends the wait in the queue and starts the service. Only the first call counts. */
     public void start(long nowNanos) {
         if (startedNanos == WAITING) {
             startedNanos = nowNanos;
         }
     }
 
-    /** What the budget was on arrival. */
+    /** Budget on arrival. */
     public Budget budget() {
         return budget;
     }
 
-    /** When it arrived. */
+    /** Arrival time. */
     public long arrivedNanos() {
         return arrivedNanos;
     }
 
-    /** Time since the request was born. */
+    /** Time since the request was created. */
     public long elapsedNanos(long nowNanos) {
-        long here = Spans.minus(nowNanos, arrivedNanos);
-        return Spans.plus(Spans.plus(budget.elapsedNanos(), networkNanos), here);
+        long sinceArrival = Spans.minus(nowNanos, arrivedNanos);
+        return Spans.plus(Spans.plus(budget.elapsedNanos(), networkNanos), sinceArrival);
     }
 
-    /** What is left at {@code nowNanos}. */
+    /** Remaining budget at {@code nowNanos}. */
     public Remaining remaining(long nowNanos) {
         return Remaining.of(budget.grantedNanos(), elapsedNanos(nowNanos));
     }
 
-    /** The instant, on this machine's clock, at which nothing is left. */
+    /** Deadline on this machine's clock. */
     public long dueNanos() {
         long left = Spans.minus(Spans.minus(budget.grantedNanos(), budget.elapsedNanos()), networkNanos);
         return Spans.plus(arrivedNanos, left);
     }
 
-    /** Where the time at this stage went, up to {@code nowNanos}. */
+    /** Times at this stage up to {@code nowNanos}. */
     public Stage stage(long nowNanos) {
         long started = startedNanos == WAITING ? nowNanos : startedNanos;
         return new Stage(networkNanos, Spans.minus(started, arrivedNanos), Spans.minus(nowNanos, started));

@@ -15,7 +15,7 @@ import java.util.Optional;
 import java.util.Random;
 import org.junit.jupiter.api.Test;
 
-/** What a server believes of a peer's budget: stated outcomes for peers that send nothing, too much, or nonsense. */
+/** Validation of peers' budgets: outcomes for missing, too large and malformed ones. */
 //~ java: budgets, deadlines and queue follow the rules of the Rust side
 class IntakeTest {
     private static final long MS = 1_000_000;
@@ -23,7 +23,7 @@ class IntakeTest {
     private static final Limits TRUSTED = new Limits(500 * MS, 60_000 * MS, true);
 
     @Test
-    void whoSendsNothingUsableGetsTheDefaultAndIsCounted() {
+    void anInvalidOrMissingBudgetGetsTheDefaultAndIsCounted() {
         Map<Received, Fault> cases = new LinkedHashMap<>();
         cases.put(new Received(null, null, null), Fault.MISSING);
         cases.put(field("tomorrow"), Fault.GARBLED);
@@ -46,7 +46,7 @@ class IntakeTest {
     }
 
     @Test
-    void aBudgetOfZeroIsBelievedAndMissedAtOnce() {
+    void aZeroBudgetIsAcceptedAndMissedAtOnce() {
         for (Received received : List.of(field("expected=0, remaining=0"), grpcTimeout("0m"))) {
             Intake intake = new Intake(LIMITS);
             assertEquals(new Remaining(0), intake.accept(received).remaining());
@@ -56,7 +56,7 @@ class IntakeTest {
     }
 
     @Test
-    void theShortestOfSeveralTimeoutsRules() {
+    void theShortestOfSeveralTimeoutsApplies() {
         Received all = new Received("expected=400000, remaining=300000", "200m", "250");
         Budget budget = new Intake(LIMITS).accept(all);
         assertEquals(200 * MS, budget.remaining().leftNanos());
@@ -66,7 +66,7 @@ class IntakeTest {
     }
 
     @Test
-    void anUntrustedPeerMayShortenItsTimeAndNeverLengthenIt() {
+    void anUntrustedPeerMayOnlyShortenItsBudget() {
         Random random = new Random(11);
         for (int round = 0; round < 3_000; round++) {
             long most = 1_000_000_000_000L;
@@ -90,7 +90,7 @@ class IntakeTest {
 
     //~ java: only a trusted peer's expectation of its parts is used
     @Test
-    void onlyATrustedPeerIsBelievedWhatItSaysOfItsParts() {
+    void onlyATrustedPeersSubrequestEstimatesAreUsed() {
         Received sent = field("expected=200000, remaining=195000, split=5000, takes=1, slowest=2");
         assertEquals(Optional.of(new Part(1_000, 2_000)), new Intake(TRUSTED).accept(sent).part());
         assertEquals(Optional.empty(), new Intake(LIMITS).accept(sent).part());

@@ -26,7 +26,7 @@ class JourneyTest {
     }
 
     @Test
-    void delaysInSeriesAddWhateverTheClocksSay() throws BadBudget {
+    void delaysInSeriesAddUpWhateverTheClockOffsets() throws BadBudget {
         Random random = new Random(3);
         for (int round = 0; round < 500; round++) {
             List<Hop> hops = Stream.generate(() -> hop(random)).limit(1 + random.nextInt(11)).toList();
@@ -46,7 +46,7 @@ class JourneyTest {
     }
 
     @Test
-    void theAggregatorCountsOnFromTheSlowestWorker() throws BadBudget {
+    void theAggregatorContinuesTheSlowestWorkersClock() throws BadBudget {
         Random random = new Random(5);
         for (int round = 0; round < 500; round++) {
             Budget whole = travel(Budget.of(200_000 * US), List.of(hop(random)), random);
@@ -69,7 +69,7 @@ class JourneyTest {
     }
 
     @Test
-    void aSubRequestNeverHasMoreThanTheWhole() {
+    void aSubrequestNeverHasMoreBudgetThanItsRequest() {
         Random random = new Random(9);
         for (int round = 0; round < 2_000; round++) {
             Budget whole = Budget.restored(random.nextLong(1_000), random.nextLong(1_000), List.of());
@@ -83,7 +83,7 @@ class JourneyTest {
     }
 
     @Test
-    void theNetworkDelayIsHalfOfWhatNeitherEndHad() {
+    void theNetworkDelayIsHalfOfTheUnaccountedRoundTrip() {
         NetworkDelay delay = new NetworkDelay();
         LongStream.range(0, 50).forEach(n -> delay.record(2 * 700 * US + 40_000 * US, 40_000 * US));
         assertTrue(Math.abs(delay.oneWayNanos() - 700 * US) <= 16, delay.oneWayNanos() + " ns");
@@ -92,7 +92,7 @@ class JourneyTest {
     }
 
     @Test
-    void aVisitKnowsWhenNothingIsLeft() {
+    void aStageTimerReportsTheDeadline() {
         Visit visit = Visit.arrive(50, Budget.of(100 * US), 20 * US);
         assertEquals(50 + 80 * US, visit.dueNanos());
         assertEquals(new Remaining(US), visit.remaining(50 + 79 * US));

@@ -11,7 +11,7 @@ class PeersTest {
     private static final Budget SENT = Budget.of(1_000 * MS);
 
     @Test
-    void theFirstExchangeWithAPeerIsNoLesson() {
+    void theFirstExchangeWithAPeerIsNotLearned() {
         Peers peers = new Peers();
         exchange(peers, "a", 400 * MS);
         assertEquals(0, peers.oneWayNanos("a"), "connections were set up");
@@ -22,7 +22,7 @@ class PeersTest {
     }
 
     @Test
-    void oneCallOfSixtyFourIsMadeThoughTheNetworkSeemsToLeaveNothing() {
+    void oneCallIn64IsSentDespiteTheNetworkDelayEstimate() {
         Peers peers = new Peers();
         exchange(peers, "a", 400 * MS);
         exchange(peers, "a", 400 * MS);

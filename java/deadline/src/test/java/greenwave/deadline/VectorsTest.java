@@ -19,7 +19,7 @@ import java.util.Random;
 import java.util.function.Function;
 import org.junit.jupiter.api.Test;
 
-/** What travels reads and writes the same in every language: the vectors that the Rust side is held to as well. */
+/** Wire formats: the same test vectors as the Rust side's. */
 //~ fuzzing: budgets as text are read alike in Rust and Java, from one corpus
 //~ java: budget headers read and write as the shared vectors have them
 class VectorsTest {
@@ -42,9 +42,9 @@ class VectorsTest {
         check(EnvoyTimeout.HEADER, v -> nanos(v.get("us")), EnvoyTimeout::parse, EnvoyTimeout::write);
     }
 
-    /** What the fuzzer found for the Rust side, and what that reads of it. */
+    /** The Rust side's fuzz corpus with its parse results. */
     @Test
-    void everyTextOfTheCorpusReadsAsInRust() throws IOException {
+    void everyTextOfTheCorpusParsesAsInRust() throws IOException {
         JsonNode texts = new ObjectMapper()
                 .readTree(Path.of("../../spec/deadline/corpus.json").toFile())
                 .get("texts");
@@ -74,7 +74,7 @@ class VectorsTest {
     }
 
     @Test
-    void aMegabyteOfGarbageIsNotLookedAt() {
+    void anOverlongFieldIsNotParsed() {
         for (String unit : List.of("(", "a=1,", "9", "\"", "expected=1, remaining=1, ")) {
             String garbage = unit.repeat(1_000_000 / unit.length());
             assertEquals(Fault.GARBLED, read(BudgetField::parse, garbage));
@@ -84,7 +84,7 @@ class VectorsTest {
     }
 
     @Test
-    void noTextBreaksAParser() {
+    void noTextMakesAParserThrowUnexpectedly() {
         Random random = new Random(20261122);
         String[] parts = {
             "expected=", "remaining=", "split", "spent=(", "takes=", "slowest=", ")", ", ", ";", "=", "1", "-", ".", "?", "\"", "\\", ":",
@@ -107,7 +107,7 @@ class VectorsTest {
     }
 
     @Test
-    void whatIsWrittenReadsAsItWasAndNeverGivesTime() throws BadBudget {
+    void aWrittenBudgetRoundTripsAndNeverGainsTime() throws BadBudget {
         Random random = new Random(7);
         for (int round = 0; round < 2_000; round++) {
             List<Stage> stages = new ArrayList<>();

@@ -39,14 +39,14 @@ public final class ConsumerFilter implements Filter, Filter.Listener {
         long timeoutMs = timeoutMs(invoker, invocation);
         Visit visit = Deadlines.current().orElse(null);
         Budget caller = visit == null ? Budget.of(timeoutMs * NANOS_IN_MS) : visit.leave(now);
-        Budget here = caller.capped(timeoutMs * NANOS_IN_MS);
-        Budget budget = peers.delayed(here, invoker.getUrl().getAddress());
+        Budget beforeNetwork = caller.capped(timeoutMs * NANOS_IN_MS);
+        Budget budget = peers.delayed(beforeNetwork, invoker.getUrl().getAddress());
         boolean sheds = Servers.shedding(invoker.getUrl()) != Shedding.NONE;
         if (sheds && visit != null && budget.remaining().isMissed()) {
             String text = Servers.method(invocation) + " was not called: the caller's deadline has passed";
             throw new RpcException(RpcException.TIMEOUT_TERMINATE, text);
         }
-        long leftMs = sheds ? (here.remaining().leftNanos() + NANOS_IN_MS - 1) / NANOS_IN_MS : timeoutMs;
+        long leftMs = sheds ? (beforeNetwork.remaining().leftNanos() + NANOS_IN_MS - 1) / NANOS_IN_MS : timeoutMs;
         invocation.setAttachment(BudgetField.HEADER, BudgetField.write(budget));
         invocation.setAttachment(CommonConstants.TIMEOUT_KEY, Long.toString(Math.min(timeoutMs, leftMs)));
         invocation.put(KEY, new Sent(now, budget));

@@ -25,7 +25,7 @@ import org.apache.dubbo.rpc.Invocation;
  */
 final class DubboCall extends Call {
     private static final ErrorTypeAwareLogger LOGGER = LoggerFactory.getErrorTypeAwareLogger(DubboCall.class);
-    /** Where the provider's filter finds it in the invocation, which keeps it to this process. */
+    /** Key of the invocation's attribute for the provider's filter; local to this process. */
     private static final String KEY = "greenwave.arrival";
 
     private static final Field MESSAGE = field("message");
@@ -67,7 +67,7 @@ final class DubboCall extends Call {
         return event;
     }
 
-    /** How {@code invocation} arrived, null when it came through another pool. */
+    /** Arrival of {@code invocation}; null if another pool received it. */
     static Gate.Arrival arrival(Invocation invocation) {
         return invocation.get(KEY) instanceof Gate.Arrival arrival ? arrival : null;
     }

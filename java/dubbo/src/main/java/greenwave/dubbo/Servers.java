@@ -56,7 +56,7 @@ public final class Servers {
     }
 
     /**
-     * What time is learned by: {@code [group/]interface:version.method}, version 0.0.0 where there is none.
+     * Key of learned service times: {@code [group/]interface:version.method}, version 0.0.0 by default.
      */
     static String method(Invocation invocation) {
         return invocation.getTargetServiceUniqueName() + '.' + invocation.getMethodName();
@@ -84,7 +84,7 @@ public final class Servers {
                         millis(url, "deadline.patience", standard.patienceNanos())));
     }
 
-    /** Who is dropped, here or by who calls. */
+    /** Requests dropped, by the server or by the caller. */
     static Shedding shedding(URL url) {
         return named(url, "deadline.shedding", Settings.DEFAULT.shedding());
     }

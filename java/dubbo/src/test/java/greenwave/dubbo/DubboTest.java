@@ -25,8 +25,8 @@ import org.apache.dubbo.rpc.RpcException;
 import org.apache.dubbo.rpc.TimeoutCountDown;
 import org.junit.jupiter.api.Test;
 
-/** What a deadline does on its way through Dubbo: it is counted, kept, and served by. */
-class DubboTest extends OnLoopback {
+/** Deadlines through Dubbo: counted, propagated, and used as the service order. */
+class DubboTest extends LoopbackCluster {
     //~ java: Dubbo: a budget covers all queues and hops of three services; stock Dubbo's does not
     @Test
     void aBudgetIsCountedOverAllQueuesAndHops() throws Exception {
@@ -69,7 +69,7 @@ class DubboTest extends OnLoopback {
     /** Stock Dubbo starts to count when a thread takes the request up; the wait before is not in it. */
     //~ java: Dubbo: a budget covers all queues and hops of three services; stock Dubbo's does not
     @Test
-    void stockDubboDoesNotSeeTheWaitThatWeCount() throws Exception {
+    void dubbosOwnTimeoutIgnoresTheQueueingDelay() throws Exception {
         Node server = node();
         int port = server.serve("deadline", 1, null, TRUSTED);
         AtomicLong stockMs = new AtomicLong(-1);
@@ -128,7 +128,7 @@ class DubboTest extends OnLoopback {
 
     //~ java: Dubbo: service follows deadlines; infeasible and expired requests get a timeout without their handler
     @Test
-    void whatCannotBeDoneInTimeIsAnsweredWithoutItsHandler() throws Exception {
+    void anInfeasibleCallIsAnsweredWithoutItsHandler() throws Exception {
         Node server = node();
         int port = server.serve("deadline", 1, null, TRUSTED);
         AtomicInteger handled = new AtomicInteger();
@@ -155,7 +155,7 @@ class DubboTest extends OnLoopback {
 
     //~ java: Dubbo: service follows deadlines; infeasible and expired requests get a timeout without their handler
     @Test
-    void whatExpiresInTheQueueIsAnsweredWithoutItsHandler() throws Exception {
+    void anExpiredCallIsAnsweredWithoutItsHandler() throws Exception {
         Node server = node();
         int port = server.serve("deadline", 1, null, TRUSTED);
         AtomicInteger handled = new AtomicInteger();
@@ -178,7 +178,7 @@ class DubboTest extends OnLoopback {
 
     //~ java: Dubbo: a full queue answers without the handler
     @Test
-    void whatFindsTheQueueFullIsAnsweredWithoutItsHandler() throws Exception {
+    void aCallBeyondTheQueueLimitIsAnsweredWithoutItsHandler() throws Exception {
         Node server = node();
         int port = server.serve("deadline", 1, null, TRUSTED);
         AtomicInteger handled = new AtomicInteger();
@@ -201,7 +201,7 @@ class DubboTest extends OnLoopback {
 
     //~ java: Dubbo: service follows deadlines; infeasible and expired requests get a timeout without their handler
     @Test
-    void withNothingLeftACallIsNotSent() throws Exception {
+    void aCallWithoutRemainingBudgetIsNotSent() throws Exception {
         Node server = node();
         AtomicInteger handled = new AtomicInteger();
         server.handler = text -> {
@@ -238,7 +238,7 @@ class DubboTest extends OnLoopback {
     }
 
     @Test
-    void whatTheNetworkTakesIsTakenOffOnceAnAnswerHasShownIt() throws Exception {
+    void theNetworkDelayIsSubtractedOnceMeasured() throws Exception {
         Node server = node();
         server.handler = text -> {
             clock.addAndGet(50 * MS);
@@ -258,7 +258,7 @@ class DubboTest extends OnLoopback {
 
     //~ java: Dubbo: a deadline is kept across futures of other threads
     @Test
-    void aHandlerThatAnswersLaterThroughDubbosContextIsCountedToItsAnswer() throws Exception {
+    void anAsyncDubboHandlerIsTimedUntilItsAnswer() throws Exception {
         Node server = node();
         int port = server.serve("deadline", 1, null, TRUSTED);
         BlockingQueue<AsyncContext> asked = new LinkedBlockingQueue<>();

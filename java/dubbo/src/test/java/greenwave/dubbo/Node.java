@@ -79,7 +79,7 @@ final class Node implements AutoCloseable {
         return reference.get();
     }
 
-    /** How many requests wait in the pool of the service. */
+    /** Requests that wait in the service's pool. */
     int waiting() {
         ThreadPoolExecutor pool =
                 (ThreadPoolExecutor) ExecutorRepository.getInstance(application).getExecutor(exported);

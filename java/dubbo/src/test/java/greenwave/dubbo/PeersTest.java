@@ -20,10 +20,10 @@ import org.apache.dubbo.rpc.RpcException;
 import org.junit.jupiter.api.Test;
 
 /** Peers that know nothing of deadlines, send nonsense, cancel, or die: a stated outcome for each. */
-class PeersTest extends OnLoopback {
+class PeersTest extends LoopbackCluster {
     //~ java: Dubbo: old peers, cancelled calls, dying workers and invalid budgets are handled
     @Test
-    void peersWithoutTheFilterAreServedByTheirTimeout() throws Exception {
+    void requestsWithoutTheFilterGetTheirTimeout() throws Exception {
         Node server = node();
         int port = server.serve("deadline", 1, null, TRUSTED);
         server.handler = text -> CompletableFuture.completedFuture(seen());
@@ -36,7 +36,7 @@ class PeersTest extends OnLoopback {
 
     //~ java: Dubbo: old peers, cancelled calls, dying workers and invalid budgets are handled
     @Test
-    void serversWithoutUsServeAsEver() throws Exception {
+    void serversWithoutGreenwaveAreUnaffected() throws Exception {
         Node server = node();
         server.handler = text -> CompletableFuture.completedFuture(seen());
         int port = server.serve("fixed", 1, "-deadline-provider", Map.of());
@@ -56,7 +56,7 @@ class PeersTest extends OnLoopback {
 
     //~ java: Dubbo: old peers, cancelled calls, dying workers and invalid budgets are handled
     @Test
-    void aCallerThatCancelsHarmsNobody() throws Exception {
+    void aCancelledCallAffectsNoOther() throws Exception {
         Node server = node();
         int port = server.serve("deadline", 1, null, TRUSTED);
         AtomicInteger handled = new AtomicInteger();
@@ -75,7 +75,7 @@ class PeersTest extends OnLoopback {
 
     //~ java: Dubbo: old peers, cancelled calls, dying workers and invalid budgets are handled
     @Test
-    void whatAPeerSendsInsteadOfABudgetIsCountedAndServed() throws Exception {
+    void anInvalidBudgetIsCountedAndServedWithTheDefault() throws Exception {
         Node server = node();
         int port = server.serve("deadline", 1, null, Map.of("deadline.default", "500"));
         server.handler = text -> CompletableFuture.completedFuture(seen());
@@ -104,7 +104,7 @@ class PeersTest extends OnLoopback {
 
     //~ java: Dubbo: old peers, cancelled calls, dying workers and invalid budgets are handled
     @Test
-    void aHandlerThatDiesTakesNoThreadWithIt() throws Exception {
+    void aThrowingHandlerCostsNoThread() throws Exception {
         Node server = node();
         int port = server.serve("deadline", 1, null, TRUSTED);
         Step step = node().call(port, TIMEOUT_MS, null);
@@ -118,7 +118,7 @@ class PeersTest extends OnLoopback {
 
     //~ java: Dubbo: old peers, cancelled calls, dying workers and invalid budgets are handled
     @Test
-    void aWorkerThatDiesMidCallFailsItsCallersAtOnce() throws Exception {
+    void aWorkerCrashFailsItsCallsAtOnce() throws Exception {
         Process worker = new ProcessBuilder(
                         ProcessHandle.current().info().command().orElseThrow(),
                         "-cp",

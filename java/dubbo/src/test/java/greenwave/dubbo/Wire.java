@@ -12,13 +12,13 @@ public final class Wire implements Filter, Filter.Listener {
 
     @Override
     public Result invoke(Invoker<?> invoker, Invocation invocation) {
-        clock.addAndGet(15 * OnLoopback.MS);
+        clock.addAndGet(15 * LoopbackCluster.MS);
         return invoker.invoke(invocation);
     }
 
     @Override
     public void onResponse(Result response, Invoker<?> invoker, Invocation invocation) {
-        clock.addAndGet(15 * OnLoopback.MS);
+        clock.addAndGet(15 * LoopbackCluster.MS);
     }
 
     @Override

@@ -43,12 +43,12 @@ final class CallExecutors implements ServerCallExecutorSupplier {
         return new Events(this, arrive(gate, call, headers), Context.current(), once(call));
     }
 
-    /** How many calls were given up by their clients while they waited. */
+    /** Calls that their clients cancelled in the queue. */
     long cancelled() {
         return cancelled.get();
     }
 
-    /** Whether {@code call} brings one request, at whose end its handler is called. */
+    /** True if {@code call} has one request, after which its handler is called. */
     static boolean once(ServerCall<?, ?> call) {
         return call.getMethodDescriptor().getType().clientSendsOneMessage();
     }
@@ -87,7 +87,7 @@ final class CallExecutors implements ServerCallExecutorSupplier {
             return arrival;
         }
 
-        /** Why the handler must not be called; null when it may. */
+        /** Reason against calling the handler; null if it may be called. */
         Status refused() {
             return refused;
         }

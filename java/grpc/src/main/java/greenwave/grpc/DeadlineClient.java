@@ -61,8 +61,8 @@ public final class DeadlineClient implements ClientInterceptor {
             return next.newCall(method, options);
         }
         long now = Deadlines.now();
-        Budget here = visit == null ? Budget.of(timeout) : visit.leave(now).capped(timeout);
-        Budget budget = peers.delayed(here, next.authority());
+        Budget beforeNetwork = visit == null ? Budget.of(timeout) : visit.leave(now).capped(timeout);
+        Budget budget = peers.delayed(beforeNetwork, next.authority());
         if (visit != null && budget.remaining().isMissed()) {
             String text = method.getFullMethodName() + " was not called: the caller's deadline has passed";
             return new NotSent<>(Status.DEADLINE_EXCEEDED.withDescription(text));
@@ -110,7 +110,7 @@ public final class DeadlineClient implements ClientInterceptor {
         }
     }
 
-    /** What gRPC tells the caller, with the caller's deadline. */
+    /** Events of a call for its caller, with the caller's deadline. */
     private static final class Told<R> extends SimpleForwardingClientCallListener<R> {
         private final DeadlineClient.Sent<?, R> sent;
 
@@ -121,26 +121,26 @@ public final class DeadlineClient implements ClientInterceptor {
 
         @Override
         public void onMessage(R message) {
-            told(() -> super.onMessage(message));
+            deliver(() -> super.onMessage(message));
         }
 
         @Override
         public void onHeaders(Metadata headers) {
-            told(() -> super.onHeaders(headers));
+            deliver(() -> super.onHeaders(headers));
         }
 
         @Override
         public void onReady() {
-            told(super::onReady);
+            deliver(super::onReady);
         }
 
         @Override
         public void onClose(Status status, Metadata trailers) {
             sent.learn(trailers);
-            told(() -> super.onClose(status, trailers));
+            deliver(() -> super.onClose(status, trailers));
         }
 
-        private void told(Runnable event) {
+        private void deliver(Runnable event) {
             try (Deadlines.Scope scope = Deadlines.enter(sent.visit)) {
                 event.run();
             }

@@ -48,17 +48,17 @@ public final class DeadlineServer implements AutoCloseable {
         builder.intercept(new ServerSide(gate));
     }
 
-    /** What it grants, expects and counted. */
+    /** Its granted budgets, estimates and counters. */
     public Gate gate() {
         return gate;
     }
 
-    /** How many calls wait for a thread. */
+    /** Calls that wait for a thread. */
     public int waiting() {
         return pool.getQueue().size();
     }
 
-    /** How many calls were given up by their clients while they waited, and not served. */
+    /** Calls that their clients cancelled in the queue; not served. */
     public long cancelled() {
         return executors.cancelled();
     }

@@ -155,7 +155,7 @@ final class ServerSide implements ServerInterceptor {
         }
     }
 
-    /** What gRPC tells a handler, with the call's deadline. */
+    /** Events of a call for its handler, with the call's deadline. */
     private static final class Told<Q> extends SimpleForwardingServerCallListener<Q> {
         private final Visit visit;
 
@@ -166,30 +166,30 @@ final class ServerSide implements ServerInterceptor {
 
         @Override
         public void onMessage(Q message) {
-            told(() -> super.onMessage(message));
+            deliver(() -> super.onMessage(message));
         }
 
         @Override
         public void onHalfClose() {
-            told(super::onHalfClose);
+            deliver(super::onHalfClose);
         }
 
         @Override
         public void onReady() {
-            told(super::onReady);
+            deliver(super::onReady);
         }
 
         @Override
         public void onCancel() {
-            told(super::onCancel);
+            deliver(super::onCancel);
         }
 
         @Override
         public void onComplete() {
-            told(super::onComplete);
+            deliver(super::onComplete);
         }
 
-        private void told(Runnable event) {
+        private void deliver(Runnable event) {
             try (Deadlines.Scope scope = Deadlines.enter(visit)) {
                 event.run();
             }

@@ -20,13 +20,13 @@ public final class Example {
             second.handler = text -> {
                 Visit visit = Deadlines.current().orElseThrow();
                 long now = Deadlines.now();
-                StringBuilder said = new StringBuilder(text);
-                said.append(visit.remaining(now).leftNanos() / 1_000).append(" us left of 200000; queue, service:");
+                StringBuilder reply = new StringBuilder(text);
+                reply.append(visit.remaining(now).leftNanos() / 1_000).append(" us left of 200000; queue, service:");
                 for (Stage stage : visit.leave(now).stages()) {
-                    said.append(" (").append(stage.queueNanos() / 1_000);
-                    said.append(' ').append(stage.serviceNanos() / 1_000).append(')');
+                    reply.append(" (").append(stage.queueNanos() / 1_000);
+                    reply.append(' ').append(stage.serviceNanos() / 1_000).append(')');
                 }
-                return CompletableFuture.completedFuture(said.toString());
+                return CompletableFuture.completedFuture(reply.toString());
             };
             Channel toSecond = first.channel(second.serve(), client);
             first.handler = text -> {

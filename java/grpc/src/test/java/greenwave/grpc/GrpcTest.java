@@ -32,8 +32,8 @@ import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicReference;
 import org.junit.jupiter.api.Test;
 
-/** What a deadline does on its way through gRPC: it is counted, kept, and served by. */
-class GrpcTest extends OnLoopback {
+/** Deadlines through gRPC: counted, propagated, and used as the service order. */
+class GrpcTest extends LoopbackCluster {
     //~ java: grpc-java: a budget covers all queues and hops, and service follows deadlines
     @Test
     void aBudgetIsCountedOverAllQueuesAndHops() throws Exception {
@@ -104,7 +104,7 @@ class GrpcTest extends OnLoopback {
 
     //~ java: grpc-java: infeasible, expired and overflowing requests are refused without their handler
     @Test
-    void whatCannotBeDoneInTimeIsAnsweredWithoutItsHandler() throws Exception {
+    void anInfeasibleCallIsAnsweredWithoutItsHandler() throws Exception {
         Node server = node();
         AtomicInteger handled = new AtomicInteger();
         server.handler = text -> {
@@ -131,7 +131,7 @@ class GrpcTest extends OnLoopback {
 
     //~ java: grpc-java: infeasible, expired and overflowing requests are refused without their handler
     @Test
-    void whatExpiresInTheQueueIsAnsweredWithoutItsHandler() throws Exception {
+    void anExpiredCallIsAnsweredWithoutItsHandler() throws Exception {
         Node server = node();
         AtomicInteger handled = new AtomicInteger();
         Channel channel = node().channel(server.serve(), client);
@@ -154,7 +154,7 @@ class GrpcTest extends OnLoopback {
 
     //~ java: grpc-java: infeasible, expired and overflowing requests are refused without their handler
     @Test
-    void whatFindsTheQueueFullIsAnsweredWithoutItsHandler() throws Exception {
+    void aCallBeyondTheQueueLimitIsAnsweredWithoutItsHandler() throws Exception {
         Node server = node(TRUSTED, 1);
         AtomicInteger handled = new AtomicInteger();
         Channel channel = node().channel(server.serve(), client);
@@ -174,7 +174,7 @@ class GrpcTest extends OnLoopback {
 
     //~ java: grpc-java: infeasible, expired and overflowing requests are refused without their handler
     @Test
-    void withNothingLeftACallIsNotSent() throws Exception {
+    void aCallWithoutRemainingBudgetIsNotSent() throws Exception {
         Node server = node();
         AtomicInteger handled = new AtomicInteger();
         server.handler = text -> say("" + handled.incrementAndGet());
@@ -223,41 +223,41 @@ class GrpcTest extends OnLoopback {
         Node server = node();
         server.handler = text -> say(text + ' ' + spent());
         Channel channel = node().channel(server.serve(), client);
-        BlockingQueue<String> said = new LinkedBlockingQueue<>();
+        BlockingQueue<String> responses = new LinkedBlockingQueue<>();
         StreamObserver<String> texts;
         try (Deadlines.Scope scope = Deadlines.within(20_000 * MS)) {
-            texts = ClientCalls.asyncBidiStreamingCall(channel.newCall(Node.CHAT, CallOptions.DEFAULT), into(said));
+            texts = ClientCalls.asyncBidiStreamingCall(channel.newCall(Node.CHAT, CallOptions.DEFAULT), into(responses));
         }
         texts.onNext("one");
-        assertEquals("one 0 ms", said.poll(LIMIT_S, TimeUnit.SECONDS));
+        assertEquals("one 0 ms", responses.poll(LIMIT_S, TimeUnit.SECONDS));
         clock.addAndGet(25_000 * MS);
         texts.onNext("two");
-        assertEquals("two 25000 ms", said.poll(LIMIT_S, TimeUnit.SECONDS));
+        assertEquals("two 25000 ms", responses.poll(LIMIT_S, TimeUnit.SECONDS));
         texts.onCompleted();
-        assertEquals("end", said.poll(LIMIT_S, TimeUnit.SECONDS));
+        assertEquals("end", responses.poll(LIMIT_S, TimeUnit.SECONDS));
     }
 
-    private static StreamObserver<String> into(BlockingQueue<String> said) {
+    private static StreamObserver<String> into(BlockingQueue<String> responses) {
         return new StreamObserver<>() {
             @Override
             public void onNext(String text) {
-                said.add(text);
+                responses.add(text);
             }
 
             @Override
             public void onError(Throwable failure) {
-                said.add(failure.toString());
+                responses.add(failure.toString());
             }
 
             @Override
             public void onCompleted() {
-                said.add("end");
+                responses.add("end");
             }
         };
     }
 
     @Test
-    void whatTheNetworkTakesIsTakenOffOnceAnAnswerHasShownIt() throws Exception {
+    void theNetworkDelayIsSubtractedOnceMeasured() throws Exception {
         Node server = node();
         server.handler = text -> {
             clock.addAndGet(50 * MS);

@@ -86,9 +86,9 @@ final class Node implements AutoCloseable {
     }
 
     private void complete(String text, StreamObserver<String> answer) {
-        handler.apply(text).whenComplete((said, failure) -> {
+        handler.apply(text).whenComplete((response, failure) -> {
             if (failure == null) {
-                answer.onNext(said);
+                answer.onNext(response);
                 answer.onCompleted();
             } else {
                 answer.onError(failure);
@@ -139,8 +139,8 @@ final class Node implements AutoCloseable {
             private String last;
 
             @Override
-            public void onNext(String said) {
-                last = said;
+            public void onNext(String response) {
+                last = response;
             }
 
             @Override

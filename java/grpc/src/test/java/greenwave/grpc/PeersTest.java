@@ -30,11 +30,11 @@ import org.junit.jupiter.api.Test;
 
 /** Peers that know nothing of deadlines, send nonsense, or cancel: a stated outcome for each. */
 //~ java: grpc-java: old peers, cancelled calls, dying handlers and invalid budgets are handled
-class PeersTest extends OnLoopback {
+class PeersTest extends LoopbackCluster {
     private static final Limits UNTRUSTED = new Limits(500 * MS, 3_600_000 * MS, false);
 
     @Test
-    void peersWithoutTheHeaderAreServedByTheirTimeoutOrTheDefault() throws Exception {
+    void requestsWithoutTheHeaderGetTheirTimeoutOrTheDefault() throws Exception {
         Node server = node();
         server.handler = text -> say(seen());
         Channel old = node().channel(server.serve());
@@ -48,7 +48,7 @@ class PeersTest extends OnLoopback {
     }
 
     @Test
-    void serversWithoutUsServeAsEver() throws Exception {
+    void serversWithoutGreenwaveAreUnaffected() throws Exception {
         Node server = node();
         server.handler = text -> say(seen());
         Channel channel = node().channel(server.start(server.builder()), client);
@@ -98,7 +98,7 @@ class PeersTest extends OnLoopback {
     }
 
     @Test
-    void whatAPeerSendsInsteadOfABudgetIsCountedAndServed() throws Exception {
+    void anInvalidBudgetIsCountedAndServedWithTheDefault() throws Exception {
         Node server = node(UNTRUSTED, 100);
         server.handler = text -> say(seen());
         int port = server.serve();
@@ -143,7 +143,7 @@ class PeersTest extends OnLoopback {
     }
 
     @Test
-    void aHandlerThatDiesTakesNoThreadWithIt() throws Exception {
+    void aThrowingHandlerCostsNoThread() throws Exception {
         Node server = node();
         server.handler = text -> {
             throw new StackOverflowError();

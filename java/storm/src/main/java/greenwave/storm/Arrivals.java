@@ -9,7 +9,7 @@ import org.apache.storm.task.TopologyContext;
 import org.apache.storm.tuple.Tuple;
 
 /**
- * What a task makes of the budgets that tuples bring.
+ * Budgets of a task's input tuples.
  *
  * <p>A tuple without the field, or with something else in it, gets the default and is counted, as {@link
  * Intake} has it; the counts are Storm's metrics {@code greenwave-missing}, {@code -garbled}, {@code

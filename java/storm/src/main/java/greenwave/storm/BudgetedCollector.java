@@ -43,13 +43,13 @@ final class BudgetedCollector implements IOutputCollector {
             this.visit = visit;
         }
 
-        /** Whether it was failed. */
+        /** True if it was failed. */
         boolean isFailed() {
             return failed;
         }
     }
 
-    /** What is anchored to {@code tuple} has the budget of {@code visit}, until it is acked or failed. */
+    /** Gives tuples anchored to {@code tuple} the budget of {@code visit}, until it is acked or failed. */
     Held begin(Tuple tuple, Visit visit) {
         Held begun = new Held(visit);
         held.put(tuple, begun);

@@ -40,7 +40,7 @@ public final class DeadlineAggregator implements IRichBolt {
     private int capacity = 10_000;
     private String opening;
     private boolean partial = true;
-    private transient Joining joining;
+    private transient AggregatorThread joining;
 
     /**
      * Joins requests of {@code parts} (1 and more) parts: tuples with the same value in the field {@code
@@ -56,7 +56,7 @@ public final class DeadlineAggregator implements IRichBolt {
         this.answer = answer;
     }
 
-    /** What the answer to a request is made of. */
+    /** Builder of a request's answer. */
     public interface Answer extends Serializable {
         /** The fields of the answer, without the budget. */
         Fields fields();
@@ -107,11 +107,11 @@ public final class DeadlineAggregator implements IRichBolt {
 
     @Override
     public void prepare(Map<String, Object> conf, TopologyContext context, OutputCollector collector) {
-        SecondThread.check(conf);
+        TaskThread.check(conf);
         Arrivals arrivals = new Arrivals(new Gate(limits, DeadlineQueue.Settings.DEFAULT), 0, context);
         BudgetedCollector budgeted = new BudgetedCollector(collector, UnaryOperator.identity());
         String name = context.getThisComponentId() + "-deadline" + context.getThisTaskId();
-        joining = new Joining(name, arrivals, budgeted, answer, partial, parts, capacity);
+        joining = new AggregatorThread(name, arrivals, budgeted, answer, partial, parts, capacity);
         Arrivals.gauge(context, "whole", joining::whole);
         Arrivals.gauge(context, "partial", joining::partial);
         Arrivals.gauge(context, "early", joining::early);

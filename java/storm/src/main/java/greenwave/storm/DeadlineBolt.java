@@ -39,7 +39,7 @@ public final class DeadlineBolt implements IRichBolt, ICredentialsListener {
     private long restNanos;
     private boolean splits;
     private long reserveNanos;
-    private transient Serving serving;
+    private transient BoltThread serving;
 
     /** Around {@code bolt}, which must not depend on the order of its tuples. */
     public DeadlineBolt(IRichBolt bolt) {
@@ -63,7 +63,7 @@ public final class DeadlineBolt implements IRichBolt, ICredentialsListener {
         return this;
     }
 
-    /** What becomes of tuples that are shed; by default {@link OnShed#FAIL}. */
+    /** Handling of shed tuples; by default {@link OnShed#FAIL}. */
     public DeadlineBolt withShed(OnShed onShed) {
         this.onShed = onShed;
         return this;
@@ -80,7 +80,7 @@ public final class DeadlineBolt implements IRichBolt, ICredentialsListener {
     }
 
     /**
-     * What this bolt emits are sub-requests: they must be back {@code reserveNanos} early, which is kept for
+     * Makes this bolt's output sub-requests: they must be back {@code reserveNanos} early, which is kept for
      * the aggregate phase, and carry the flag {@code split}.
      */
     public DeadlineBolt withSplit(long reserveNanos) {
@@ -91,13 +91,13 @@ public final class DeadlineBolt implements IRichBolt, ICredentialsListener {
 
     @Override
     public void prepare(Map<String, Object> conf, TopologyContext context, OutputCollector collector) {
-        SecondThread.check(conf);
+        TaskThread.check(conf);
         UnaryOperator<Budget> onward = splits ? budget -> budget.split(reserveNanos) : UnaryOperator.identity();
         BudgetedCollector budgeted = new BudgetedCollector(collector, onward);
         bolt.prepare(conf, context, new OutputCollector(budgeted));
         String name = context.getThisComponentId() + "-deadline" + context.getThisTaskId();
         Gate gate = new Gate(limits, settings);
-        serving = new Serving(name, bolt, gate, new Arrivals(gate, restNanos, context), budgeted, onShed);
+        serving = new BoltThread(name, bolt, gate, new Arrivals(gate, restNanos, context), budgeted, onShed);
         Arrivals.gauge(context, "shed", gate::sheds);
         Arrivals.gauge(context, "waiting", serving::waiting);
         serving.start();
@@ -108,7 +108,7 @@ public final class DeadlineBolt implements IRichBolt, ICredentialsListener {
         serving.take(tuple);
     }
 
-    /** What still waits is neither acked nor failed: Storm's timeout brings it back. */
+    /** Waiting tuples are neither acked nor failed: Storm replays them after its timeout. */
     @Override
     public void cleanup() {
         serving.close();

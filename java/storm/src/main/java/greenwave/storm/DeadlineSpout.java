@@ -39,7 +39,7 @@ public final class DeadlineSpout implements IRichSpout, ICredentialsListener {
         this.birth = birth;
     }
 
-    /** What is left to a request as it enters the topology. */
+    /** Remaining budget of a request that enters the topology. */
     @FunctionalInterface
     public interface Birth extends Serializable {
         /** The budget of the tuple {@code values}, emitted now on {@code stream}; null for one without a deadline. */

@@ -8,7 +8,7 @@ import org.apache.storm.tuple.Tuple;
 import org.apache.storm.utils.Utils;
 
 /**
- * What becomes of a tuple that is shed: it is failed or acked, once, and never just forgotten.
+ * Handling of a shed tuple: it is failed or acked, exactly once.
  *
  * <p>{@link #FAIL} tells the spout, as Storm's own timeout would, but at once; a spout that replays what failed
  * gives it a new budget and makes more work of it, just when there is too much. {@link #ACK} ends it here.

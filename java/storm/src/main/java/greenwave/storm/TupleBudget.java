@@ -30,7 +30,7 @@ final class TupleBudget {
     }
 
     /**
-     * How long ago {@code value} was sent, in nanoseconds at {@code nowNanos}; zero when this process did not
+     * Age of {@code value} since it was sent, in nanoseconds at {@code nowNanos}; zero when this process did not
      * send it, or so it says.
      */
     static long underwayNanos(Object value, long nowNanos) {

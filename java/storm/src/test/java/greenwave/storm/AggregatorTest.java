@@ -19,7 +19,7 @@ import org.junit.jupiter.api.Test;
 
 /** Requests that are split over workers and joined again, with 50 ms kept for the answer. */
 //~ java: Storm: the aggregator answers in part at the deadline and counts late parts
-class AggregatorTest extends OnStorm {
+class AggregatorTest extends StormCluster {
     @BeforeEach
     void splitOverAllWorkers() {
         Step.WORKS.put("split", (tuple, collector, context) -> split(tuple, collector, context, "worker", PARTS));
@@ -43,7 +43,7 @@ class AggregatorTest extends OnStorm {
     }
 
     @Test
-    void anAnswerWithAllPartsCountsOnFromTheSlowestWorker() throws Exception {
+    void aWholeAnswerContinuesTheSlowestPartsClock() throws Exception {
         CountDownLatch others = new CountDownLatch(PARTS - 1);
         Step.WORKS.put("worker", (tuple, collector, context) -> {
             Budget budget = Deadlines.current().orElseThrow().budget();
@@ -55,7 +55,7 @@ class AggregatorTest extends OnStorm {
             answer(tuple, collector);
             others.countDown();
         });
-        long before = Ears.metric("join", "whole");
+        long before = StormEvents.metric("join", "whole");
         String id = send("split", 200);
         Tuple answer = seen(id);
         assertEquals("part0 part1 part2", answer.getStringByField("parts"));
@@ -64,13 +64,13 @@ class AggregatorTest extends OnStorm {
         assertTrue(budget.isSplit());
         assertEquals(80 * MS, budget.elapsedNanos(), "D2P (4)");
         assertEquals(120 * MS, budget.remaining().leftNanos(), "D2P (5)");
-        assertEquals("ack", heard(id));
-        assertEquals("ack ack ack ack", heard("join", id, 1 + PARTS), "the opening and each part");
-        assertEquals(before + 1, Ears.metric("join", "whole"));
+        assertEquals("ack", acks(id));
+        assertEquals("ack ack ack ack", acks("join", id, 1 + PARTS), "the opening and each part");
+        assertEquals(before + 1, StormEvents.metric("join", "whole"));
     }
 
     @Test
-    void whatHasComeIsAnsweredWhenTheTimeIsUpAndTheRestIsLate() {
+    void atTheDeadlineThePartsReceivedAreAnsweredAndTheRestIsLate() {
         TestClock.run();
         CountDownLatch answered = new CountDownLatch(1);
         Step.WORKS.put("worker", (tuple, collector, context) -> {
@@ -79,22 +79,22 @@ class AggregatorTest extends OnStorm {
             }
             answer(tuple, collector);
         });
-        long late = Ears.metric("join", "late");
-        long partial = Ears.metric("join", "partial");
+        long late = StormEvents.metric("join", "late");
+        long partial = StormEvents.metric("join", "partial");
         String id = send("split", 3_000);
         Tuple answer = seen(id);
-        assertNull(Feed.HEARD.get(id), "one part is still underway");
+        assertNull(TestSpout.ACKS.get(id), "one part is still underway");
         answered.countDown();
         assertEquals("part0 part1", answer.getStringByField("parts"));
         assertTrue(answer.getLongByField("left") <= 50 * MS, "not before: " + answer);
-        assertEquals("ack", heard(id));
-        assertEquals("ack ack ack ack", heard("join", id, 1 + PARTS));
-        assertEquals(late + 1, Ears.metric("join", "late"));
-        assertEquals(partial + 1, Ears.metric("join", "partial"));
+        assertEquals("ack", acks(id));
+        assertEquals("ack ack ack ack", acks("join", id, 1 + PARTS));
+        assertEquals(late + 1, StormEvents.metric("join", "late"));
+        assertEquals(partial + 1, StormEvents.metric("join", "partial"));
     }
 
     @Test
-    void aWorkerThatDiesIsAPartThatDoesNotCome() {
+    void aCrashedWorkersPartIsMissing() {
         TestClock.run();
         Step.WORKS.put("worker", (tuple, collector, context) -> {
             if (tuple.getInteger(1) == 1) {
@@ -105,75 +105,75 @@ class AggregatorTest extends OnStorm {
         });
         String id = send("split", 3_000);
         assertEquals("part0 part2", seen(id).getStringByField("parts"));
-        assertEquals("fail", heard(id), "Storm's promise: the spout hears of it and may replay");
+        assertEquals("fail", acks(id), "Storm's promise: the spout hears of it and may replay");
         SEEN.remove(id);
         Step.WORKS.put("worker", (tuple, collector, context) -> answer(tuple, collector));
-        Feed.HEARD.remove(id);
+        TestSpout.ACKS.remove(id);
         TestClock.stop();
-        Feed.emit("users", "split", id, 1_000 * MS);
+        TestSpout.emit("users", "split", id, 1_000 * MS);
         assertEquals("part0 part1 part2", seen(id).getStringByField("parts"), "a replay is answered anew");
-        assertEquals("ack", heard(id));
+        assertEquals("ack", acks(id));
     }
 
     @Test
-    void withoutAnyPartTheAnswerIsEmptyAndInTime() {
+    void withoutPartsTheAnswerIsEmptyAndInTime() {
         TestClock.run();
         Step.WORKS.put("split", (tuple, collector, context) -> split(tuple, collector, context, "worker", 0));
         String id = send("split", 2_000);
         assertEquals("", seen(id).getStringByField("parts"));
-        assertEquals("ack", heard(id));
+        assertEquals("ack", acks(id));
     }
 
     /** The clock stands still, so the answer is due to the parts alone. */
     @Test
-    void anEmptyPartOfAWorkerThatShedIsNotWaitedFor() {
+    void aShedPartIsNotAwaited() {
         Step.WORKS.put("split", (tuple, collector, context) -> split(tuple, collector, context, "hasty", PARTS));
         String id = send("split", 500);
         assertEquals("none0 none1 none2", seen(id).getStringByField("parts"));
-        assertEquals("ack", heard(id));
-        assertEquals("ack ack ack", heard("hasty", id, PARTS));
+        assertEquals("ack", acks(id));
+        assertEquals("ack ack ack", acks("hasty", id, PARTS));
     }
 
     @Test
-    void whereTooManyAreOpenTheMostUrgentIsAnsweredEarly() {
-        long early = Ears.metric("few", "early");
+    void atCapacityTheMostUrgentRequestIsAnsweredEarly() {
+        long early = StormEvents.metric("few", "early");
         String first = id("few");
-        Feed.emit("users", "few", first, 900 * MS);
-        await(() -> Feed.isEmpty("users"));
+        TestSpout.emit("users", "few", first, 900 * MS);
+        await(() -> TestSpout.isEmpty("users"));
         assertNull(SEEN.get(first));
         String second = id("few");
-        Feed.emit("users", "few", second, 900 * MS);
+        TestSpout.emit("users", "few", second, 900 * MS);
         assertEquals(1, seen(first).getInteger(1));
-        assertEquals("ack", heard(first));
-        assertEquals(early + 1, Ears.metric("few", "early"));
+        assertEquals("ack", acks(first));
+        assertEquals(early + 1, StormEvents.metric("few", "early"));
         String third = id("few");
-        Feed.emit("users", "few", third, 900 * MS);
+        TestSpout.emit("users", "few", third, 900 * MS);
         assertEquals(1, seen(second).getInteger(1));
     }
 
     @Test
-    void whereAllPartsAreNeededTheAnswerWaitsOrIsRefused() {
+    void aWholeAnswerWaitsForAllPartsOrIsRefused() {
         TestClock.run();
         String alone = id("all");
-        Feed.emit("users", "all", alone, 1L);
-        Feed.emit("users", "all", id("all"), 900 * MS);
-        assertEquals("fail", heard(alone), "its time was up long ago, but it was asked to make room");
+        TestSpout.emit("users", "all", alone, 1L);
+        TestSpout.emit("users", "all", id("all"), 900 * MS);
+        assertEquals("fail", acks(alone), "its time was up long ago, but it was asked to make room");
         assertNull(SEEN.get(alone));
     }
 
     @Test
-    void whoIsRefusedIsCountedAsThatAndNotAsAnswered() {
+    void aRefusedRequestIsCountedAsRefusedOnly() {
         String first = id("all");
         String second = id("all");
-        Feed.emit("users", "all", first, 900 * MS);
-        Feed.emit("users", "all", second, 900 * MS);
-        assertEquals("fail", heard(first));
-        long refused = Ears.metric("all", "refused");
-        Feed.emit("users", "all", id("all"), 900 * MS);
-        assertEquals("fail", heard(second), "it was asked to make room");
-        assertEquals(refused + 1, Ears.metric("all", "refused"));
+        TestSpout.emit("users", "all", first, 900 * MS);
+        TestSpout.emit("users", "all", second, 900 * MS);
+        assertEquals("fail", acks(first));
+        long refused = StormEvents.metric("all", "refused");
+        TestSpout.emit("users", "all", id("all"), 900 * MS);
+        assertEquals("fail", acks(second), "it was asked to make room");
+        assertEquals(refused + 1, StormEvents.metric("all", "refused"));
         for (String answered : List.of("whole", "partial", "early")) {
-            assertEquals(0, Ears.metric("all", answered), answered);
+            assertEquals(0, StormEvents.metric("all", answered), answered);
         }
     }
 }

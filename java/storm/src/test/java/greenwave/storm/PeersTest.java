@@ -17,9 +17,9 @@ import java.util.concurrent.ConcurrentHashMap;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 
-/** What others send in the field: nothing, garbage, too much; each has an outcome and is counted. */
+/** Invalid budget fields: missing, malformed, out of range; each has an outcome and is counted. */
 //~ java: Storm: missing, oversized, invalid and forged budgets are handled
-class PeersTest extends OnStorm {
+class PeersTest extends StormCluster {
     private static final Budget DEFAULT = Budget.of(Limits.DEFAULT.defaultNanos());
 
     private final Map<Object, Budget> budgets = new ConcurrentHashMap<>();
@@ -34,16 +34,16 @@ class PeersTest extends OnStorm {
 
     @Test
     void aSpoutWithoutTheFieldGetsTheDefaultAndIsCounted() {
-        long before = Ears.metric("peers", "missing");
+        long before = StormEvents.metric("peers", "missing");
         String id = id("stranger");
-        Feed.emit("strangers", "peers", id, 0L);
-        assertEquals("ack", heard(id));
+        TestSpout.emit("strangers", "peers", id, 0L);
+        assertEquals("ack", acks(id));
         assertEquals(DEFAULT, budgets.get(id));
-        assertEquals(before + 1, Ears.metric("peers", "missing"));
+        assertEquals(before + 1, StormEvents.metric("peers", "missing"));
     }
 
     @Test
-    void theFieldIsReadAsTheVectorsSay() throws Exception {
+    void theFieldIsParsedAsInTheTestVectors() throws Exception {
         JsonNode vectors = new ObjectMapper().readTree(Path.of("../../spec/deadline/vectors.json").toFile());
         int read = 0;
         for (JsonNode vector : vectors.get("greenwave-budget").get("read")) {
@@ -61,7 +61,7 @@ class PeersTest extends OnStorm {
     }
 
     @Test
-    void garbageGetsTheDefault() {
+    void anUnreadableFieldGetsTheDefault() {
         check("(".repeat(1_000_000), DEFAULT, "garbled");
         check(12L, DEFAULT, "garbled");
         check("expected=-5, remaining=-5", DEFAULT, "negative");
@@ -75,32 +75,32 @@ class PeersTest extends OnStorm {
         }
     }
 
-    /** What says that it was sent in the future was sent now; what was sent long ago has nothing left. */
+    /** A send time in the future counts as now; an old one leaves no budget. */
     @Test
-    void whenItWasSentCanOnlyShorten() {
+    void theSendTimeCanOnlyShortenTheBudget() {
         long now = TupleBudget.now();
         Budget budget = Budget.of(900 * MS);
         assertEquals(0, TupleBudget.underwayNanos(TupleBudget.write(budget, now + 5 * MS), now));
         assertEquals(5 * MS, TupleBudget.underwayNanos(TupleBudget.write(budget, now - 5 * MS), now));
         assertEquals(0, TupleBudget.underwayNanos(null, now));
         String id = id("old");
-        Feed.emit("forgers", "peers", id, TupleBudget.write(budget, now - Math.min(now, 900 * MS)));
-        assertEquals("fail", heard(id));
+        TestSpout.emit("forgers", "peers", id, TupleBudget.write(budget, now - Math.min(now, 900 * MS)));
+        assertEquals("fail", acks(id));
     }
 
     /** {@code value} in the field is {@code expected} to the bolt, or shed there; {@code fault} is counted. */
     private void check(Object value, Budget expected, String fault) {
-        long before = fault == null ? 0 : Ears.metric("peers", fault);
+        long before = fault == null ? 0 : StormEvents.metric("peers", fault);
         String id = id("forger");
-        Feed.emit("forgers", "peers", id, value);
+        TestSpout.emit("forgers", "peers", id, value);
         if (expected.remaining().isMissed()) {
-            assertEquals("fail", heard(id), value.toString());
+            assertEquals("fail", acks(id), value.toString());
         } else {
-            assertEquals("ack", heard(id));
+            assertEquals("ack", acks(id));
             assertEquals(expected, budgets.get(id));
         }
         if (fault != null) {
-            assertEquals(before + 1, Ears.metric("peers", fault));
+            assertEquals(before + 1, StormEvents.metric("peers", fault));
         }
     }
 

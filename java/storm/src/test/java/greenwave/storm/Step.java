@@ -14,7 +14,7 @@ import org.apache.storm.tuple.Tuple;
 final class Step extends BaseRichBolt {
     private static final long serialVersionUID = 1L;
 
-    /** What bolt {@code name} does. */
+    /** Work of bolt {@code name}. */
     interface Work {
         void on(Tuple tuple, OutputCollector collector, TopologyContext context) throws Exception;
     }

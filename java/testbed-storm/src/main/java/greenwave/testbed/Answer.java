@@ -29,7 +29,7 @@ final class Answer implements DeadlineAggregator.Answer {
     public List<Object> of(Object request, List<Tuple> parts, int expected) {
         int used = parts.stream().mapToInt(part -> part.getInteger(2)).sum();
         if (!isLast && (Integer) request < 0) {
-            Here.get().end((Integer) request, used, expected);
+            TopologyState.get().end((Integer) request, used, expected);
             return null;
         }
         return new Values(request, 0, used < expected && !partial ? 0 : used, expected);

@@ -51,7 +51,7 @@ final class Partition extends BaseRichBolt {
     @Override
     public void declareOutputFields(OutputFieldsDeclarer declarer) {
         declarer.declareStream(OPEN, Storm.FIELDS);
-        declarer.declareStream(Births.WORK, true, Storm.FIELDS);
-        declarer.declareStream(Births.WARM, true, Storm.FIELDS);
+        declarer.declareStream(RequestSpout.WORK, true, Storm.FIELDS);
+        declarer.declareStream(RequestSpout.WARM, true, Storm.FIELDS);
     }
 }

@@ -27,15 +27,15 @@ import org.apache.storm.tuple.Fields;
  * after half a millisecond, which each hop may take: Storm's own strategy would keep a core busy with looking.
  */
 public final class Storm implements Runner {
-    private final Reality reality;
+    private final ExternalWork reality;
 
-    Storm(Reality reality) {
+    Storm(ExternalWork reality) {
         this.reality = reality;
     }
 
-    /** The runner; see spec/testbed.md. Its arguments are {@link Reality#of}'s. */
+    /** The runner; see spec/testbed.md. Its arguments are {@link ExternalWork#of}'s. */
     public static void main(String[] arguments) {
-        Runner.main(() -> new Storm(Reality.of(List.of(arguments))));
+        Runner.main(() -> new Storm(ExternalWork.of(List.of(arguments))));
     }
 
     @Override
@@ -48,12 +48,12 @@ public final class Storm implements Runner {
         List<Plan.Stage> units =
                 plan.settings().stages().stream().filter(stage -> stage.parts() > 1).toList();
         if (units.size() > 1) {
-            throw new Unable(
+            throw new RunnerException(
                     "stage " + units.get(1).name() + ": parts " + units.get(1).parts() + " is not 1, in a second unit",
                     "one unit, services before and after it");
         }
         if (reality.searches() && plan.requests().stream().anyMatch(request -> request.query() == Plan.Request.NONE)) {
-            throw new Unable("search is given, and not every request has a query", "a last column, its number");
+            throw new RunnerException("search is given, and not every request has a query", "a last column, its number");
         }
         Path scratch = Files.createTempDirectory("greenwave-storm");
         System.setProperty("java.io.tmpdir", scratch.toString());
@@ -61,8 +61,8 @@ public final class Storm implements Runner {
         // Ctrl-C and SIGTERM do not come to the end below.
         Runtime.getRuntime().addShutdownHook(new Thread(cleanup));
         try {
-            Here here = new Here(plan, new Run(plan, lines), reality);
-            Here.set(here);
+            TopologyState here = new TopologyState(plan, new Run(plan, lines), reality);
+            TopologyState.set(here);
             new LocalCluster().submitTopology("testbed", config(), topology(plan.settings()).createTopology());
             here.warmUp();
             here.run().begin();
@@ -84,10 +84,10 @@ public final class Storm implements Runner {
         return config;
     }
 
-    private static TopologyBuilder topology(Plan.Settings settings) throws Unable {
+    private static TopologyBuilder topology(Plan.Settings settings) throws RunnerException {
         TopologyBuilder builder = new TopologyBuilder();
-        builder.setSpout("users", new DeadlineSpout(new Births(), (stream, values) -> Here.get().budget(values)));
-        BoltDeclarer ends = builder.setBolt("ends", new Ends());
+        builder.setSpout("users", new DeadlineSpout(new RequestSpout(), (stream, values) -> TopologyState.get().budget(values)));
+        BoltDeclarer ends = builder.setBolt("ends", new CompletionBolt());
         String before = "users";
         for (int at = 0; at < settings.stages().size(); at++) {
             Plan.Stage stage = settings.stages().get(at);
@@ -107,12 +107,12 @@ public final class Storm implements Runner {
             partition.withSplit(stage.reserveNs());
             grouping(builder.setBolt(split, partition), before);
             builder.setBolt(name, bolt, stage.parts() * stage.threads())
-                    .directGrouping(split, Births.WORK)
-                    .directGrouping(split, Births.WARM);
+                    .directGrouping(split, RequestSpout.WORK)
+                    .directGrouping(split, RequestSpout.WARM);
             before = JOIN;
             builder.setBolt(JOIN, aggregator(stage, at + 1 == settings.stages().size()))
-                    .shuffleGrouping(name, Births.WORK)
-                    .shuffleGrouping(name, Births.WARM)
+                    .shuffleGrouping(name, RequestSpout.WORK)
+                    .shuffleGrouping(name, RequestSpout.WARM)
                     .shuffleGrouping(split, Partition.OPEN);
         }
         grouping(ends, before);
@@ -123,7 +123,7 @@ public final class Storm implements Runner {
         if (before.equals(JOIN)) {
             bolt.shuffleGrouping(before);
         } else {
-            bolt.shuffleGrouping(before, Births.WORK).shuffleGrouping(before, Births.WARM);
+            bolt.shuffleGrouping(before, RequestSpout.WORK).shuffleGrouping(before, RequestSpout.WARM);
         }
     }
 

@@ -29,8 +29,8 @@ final class Work extends BaseRichBolt {
     static OnShed shed(int stage, boolean isWorker) {
         return (tuple, reason, collector) -> {
             int request = tuple.getInteger(0);
-            Here.get().run().dropped(request, stage, tuple.getInteger(1));
-            collector.emit(isWorker ? Births.stream(request) : FAILED, tuple, values(tuple, 0));
+            TopologyState.get().run().dropped(request, stage, tuple.getInteger(1));
+            collector.emit(isWorker ? RequestSpout.stream(request) : FAILED, tuple, values(tuple, 0));
             collector.ack(tuple);
         };
     }
@@ -45,9 +45,9 @@ final class Work extends BaseRichBolt {
         int request = tuple.getInteger(0);
         int used = tuple.getInteger(2);
         if (request >= 0 && used > 0) {
-            Here.get().work(request, stage, tuple.getInteger(1));
+            TopologyState.get().work(request, stage, tuple.getInteger(1));
         }
-        collector.emit(used > 0 ? Births.stream(request) : FAILED, tuple, values(tuple, used));
+        collector.emit(used > 0 ? RequestSpout.stream(request) : FAILED, tuple, values(tuple, used));
         collector.ack(tuple);
     }
 
@@ -58,8 +58,8 @@ final class Work extends BaseRichBolt {
 
     @Override
     public void declareOutputFields(OutputFieldsDeclarer declarer) {
-        declarer.declareStream(Births.WORK, Storm.FIELDS);
-        declarer.declareStream(Births.WARM, Storm.FIELDS);
+        declarer.declareStream(RequestSpout.WORK, Storm.FIELDS);
+        declarer.declareStream(RequestSpout.WARM, Storm.FIELDS);
         declarer.declareStream(FAILED, Storm.FIELDS);
     }
 }

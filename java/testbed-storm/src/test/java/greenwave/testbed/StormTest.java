@@ -32,22 +32,22 @@ class StormTest {
             plan.append(request * 1_000_000L).append(',').append(slo).append(",1000000,1000000,1000000,");
             plan.append(slo == 2 ? 8_000_000_000L : 1_000_000L).append(",1000000,").append(100 + request).append('\n');
         }
-        List<String> said;
-        try (Neighbours neighbours = new Neighbours()) {
-            said = run(new Storm(Reality.of(neighbours.arguments())), plan.toString());
+        List<String> reported;
+        try (FakeServers neighbours = new FakeServers()) {
+            reported = run(new Storm(ExternalWork.of(neighbours.arguments())), plan.toString());
             for (int request = 0; request < REQUESTS; request++) {
                 boolean isServed = request % 10 != 3;
                 String first = "partition=0&query=" + (100 + request);
-                assertEquals(isServed, neighbours.asked.contains(first), first);
-                assertEquals(isServed, neighbours.asked.contains("request:" + request), "written " + request);
+                assertEquals(isServed, neighbours.requests.contains(first), first);
+                assertEquals(isServed, neighbours.requests.contains("request:" + request), "written " + request);
             }
         }
-        assertEquals("ready", said.get(0));
-        assertTrue(said.get(said.size() - 1).matches("late,[0-9]+"), said.get(said.size() - 1));
+        assertEquals("ready", reported.get(0));
+        assertTrue(reported.get(reported.size() - 1).matches("late,[0-9]+"), reported.get(reported.size() - 1));
         for (int request = 0; request < REQUESTS; request++) {
-            String[] end = only(said, "end," + request + ',');
+            String[] end = only(reported, "end," + request + ',');
             String how = end[2] + ',' + end[4] + ',' + end[5];
-            String[] service = only(said, "stage," + request + ",0,0,");
+            String[] service = only(reported, "stage," + request + ",0,0,");
             if (request % 10 == 3) {
                 assertEquals("dropped", service[4]);
                 assertEquals("failed,0,1", how);
@@ -56,9 +56,9 @@ class StormTest {
             assertEquals("served", service[4]);
             boolean isLate = request % 10 == 9;
             assertEquals(isLate ? "answered,2,3" : "answered,3,3", how);
-            String[] last = only(said, "stage," + request + ",2,0,");
+            String[] last = only(reported, "stage," + request + ",2,0,");
             for (int part = 0; part < (isLate ? PARTS - 1 : PARTS); part++) {
-                String[] worker = only(said, "stage," + request + ",1," + part + ',');
+                String[] worker = only(reported, "stage," + request + ",1," + part + ',');
                 assertEquals("served", worker[4]);
                 assertTrue(nanos(worker[7]) >= 1_000_000, "its work takes 1 ms");
                 assertTrue(nanos(worker[5]) >= nanos(service[5]), "time is counted over all stages");
@@ -73,19 +73,19 @@ class StormTest {
     }
 
     @Test
-    void whatItCannotDoItSaysWithTheWayOut() throws Exception {
+    void errorsNameTheValueAndTheRemedy() throws Exception {
         String unit = "{\"name\":\"V\",\"threads\":1,\"parts\":3,\"reserve_ns\":0,\"partial\":true}";
         ByteArrayOutputStream errors = new ByteArrayOutputStream();
         String plan = SETTINGS.replace("\"stages\":[", "\"stages\":[" + unit + ',');
-        Storm storm = new Storm(Reality.of(List.of()));
+        Storm storm = new Storm(ExternalWork.of(List.of()));
         assertEquals(Runner.CANNOT, Runner.run(storm, in(plan), System.err, new PrintStream(errors), () -> {}));
-        String said = errors.toString(StandardCharsets.UTF_8);
+        String reported = errors.toString(StandardCharsets.UTF_8);
         assertEquals(
                 "error: stage W: parts 3 is not 1, in a second unit\n  try: one unit, services before and after it\n",
-                said);
-        Unable unable = assertThrows(Unable.class, () -> Reality.of(List.of("hello")));
+                reported);
+        RunnerException unable = assertThrows(RunnerException.class, () -> ExternalWork.of(List.of("hello")));
         assertEquals("error: argument hello is none of search=URL, redis=HOST:PORT\n  try: one of these\n", unable.lines());
-        assertThrows(Unable.class, () -> Reality.of(List.of("redis=127.0.0.1:1")));
+        assertThrows(RunnerException.class, () -> ExternalWork.of(List.of("redis=127.0.0.1:1")));
     }
 
     private static List<String> run(Runner runner, String plan) {
@@ -100,9 +100,9 @@ class StormTest {
         return new ByteArrayInputStream(plan.getBytes(StandardCharsets.UTF_8));
     }
 
-    private static String[] only(List<String> said, String prefix) {
-        List<String> lines = said.stream().filter(line -> line.startsWith(prefix)).toList();
-        assertEquals(1, lines.size(), prefix + " " + said);
+    private static String[] only(List<String> reported, String prefix) {
+        List<String> lines = reported.stream().filter(line -> line.startsWith(prefix)).toList();
+        assertEquals(1, lines.size(), prefix + " " + reported);
         return lines.get(0).split(",");
     }
 }

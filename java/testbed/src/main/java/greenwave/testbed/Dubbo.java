@@ -19,11 +19,11 @@ public final class Dubbo {
         Runner.main(Dubbo::run);
     }
 
-    static void run(Plan plan, Lines lines) throws Unable, IOException {
+    static void run(Plan plan, Lines lines) throws RunnerException, IOException {
         Plan.Settings settings = plan.settings();
         for (Plan.Stage stage : settings.stages()) {
             if (stage.parts() != 1) {
-                throw new Unable(
+                throw new RunnerException(
                         "stage " + stage.name() + ": parts " + stage.parts() + " is not 1, services in series",
                         "the world of tonic or of Storm for units");
             }
@@ -71,7 +71,7 @@ public final class Dubbo {
                 "deadline.trusted", "true");
     }
 
-    /** What each service does; its arguments are numbers, since all services know the plan. */
+    /** Work of each service; its arguments are numbers, since all services have the plan. */
     public interface Service {
         /** Works on request {@code request}, then has the later services work on it. */
         CompletableFuture<Integer> work(int request);

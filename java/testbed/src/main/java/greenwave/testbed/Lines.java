@@ -9,33 +9,33 @@ import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.LinkedBlockingQueue;
 
 /**
- * What a runner says, written by a thread of its own so that no service waits for who listens.
+ * Output of a runner, written by a thread of its own, so that no service waits for the reader.
  *
  * <p>Holds what has not been written, at most a plan's lines. When nobody listens any more the process ends.
  */
 final class Lines implements AutoCloseable {
-    private final BlockingQueue<String> said = new LinkedBlockingQueue<>();
+    private final BlockingQueue<String> reported = new LinkedBlockingQueue<>();
     private final BufferedWriter writer;
-    private final Runnable onDeaf;
+    private final Runnable onClosed;
     private final Thread thread = new Thread(this::write, "lines");
 
-    /** Lines to {@code out}; {@code onDeaf} runs when it cannot be written to. */
-    Lines(OutputStream out, Runnable onDeaf) {
+    /** Lines to {@code out}; {@code onClosed} runs when it cannot be written to. */
+    Lines(OutputStream out, Runnable onClosed) {
         this.writer = new BufferedWriter(new OutputStreamWriter(out, StandardCharsets.US_ASCII));
-        this.onDeaf = onDeaf;
+        this.onClosed = onClosed;
         thread.setDaemon(true);
         thread.start();
     }
 
     /** Says {@code line}, after those said before. */
-    void say(String line) {
-        said.add(line);
+    void print(String line) {
+        reported.add(line);
     }
 
     /** Returns when all has been written. */
     @Override
     public void close() {
-        say(END);
+        print(END);
         try {
             thread.join();
         } catch (InterruptedException interrupted) {
@@ -45,16 +45,16 @@ final class Lines implements AutoCloseable {
 
     private void write() {
         try {
-            for (String line = said.take(); !line.equals(END); line = said.take()) {
+            for (String line = reported.take(); !line.equals(END); line = reported.take()) {
                 writer.write(line);
                 writer.write('\n');
-                if (said.isEmpty()) {
+                if (reported.isEmpty()) {
                     writer.flush();
                 }
             }
             writer.flush();
         } catch (IOException | InterruptedException deaf) {
-            onDeaf.run();
+            onClosed.run();
         }
     }
 

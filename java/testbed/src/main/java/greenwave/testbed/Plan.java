@@ -17,7 +17,7 @@ import java.util.Locale;
 import java.util.TreeSet;
 
 /**
- * What a runner is told: the services, and each request with its birth, class and work.
+ * Input of a runner: the services, and each request with its birth, class and work.
  *
  * @param settings the first line
  * @param requests the others, in the order of birth
@@ -35,7 +35,7 @@ record Plan(Settings settings, List<Request> requests) {
      */
     record Settings(
             String order, String shedding, long patienceNs, int capacity, List<Stage> stages, List<Slo> slos) {
-        DeadlineQueue.Settings queue() throws Unable {
+        DeadlineQueue.Settings queue() throws RunnerException {
             return new DeadlineQueue.Settings(
                     capacity,
                     named("order", order, Order.values()),
@@ -73,9 +73,9 @@ record Plan(Settings settings, List<Request> requests) {
     /**
      * The plan on {@code lines}, in which requests may have queries if the runner {@code searches}.
      *
-     * @throws Unable when it is none
+     * @throws RunnerException when it is none
      */
-    static Plan read(BufferedReader lines, boolean searches) throws IOException, Unable {
+    static Plan read(BufferedReader lines, boolean searches) throws IOException, RunnerException {
         Settings settings = settings(lines.readLine());
         int parts = settings.stages.stream().mapToInt(Stage::parts).sum();
         List<Request> requests = new ArrayList<>();
@@ -85,25 +85,25 @@ record Plan(Settings settings, List<Request> requests) {
         return new Plan(settings, requests);
     }
 
-    private static Settings settings(String line) throws Unable {
+    private static Settings settings(String line) throws RunnerException {
         Settings settings;
         try {
             settings = JSON.readValue(line == null ? "" : line, Settings.class);
         } catch (UnrecognizedPropertyException unknown) {
-            throw new Unable("key " + unknown.getPropertyName() + " is none of " + new TreeSet<>(unknown.getKnownPropertyIds()), SEE);
+            throw new RunnerException("key " + unknown.getPropertyName() + " is none of " + new TreeSet<>(unknown.getKnownPropertyIds()), SEE);
         } catch (JsonProcessingException bad) {
-            throw new Unable("line 1 is no settings: " + bad.getOriginalMessage(), SEE);
+            throw new RunnerException("line 1 is no settings: " + bad.getOriginalMessage(), SEE);
         }
         if (settings.stages == null || settings.stages.isEmpty() || settings.slos == null || settings.slos.isEmpty()) {
-            throw new Unable("stages or slos is empty, not 1 and more", SEE);
+            throw new RunnerException("stages or slos is empty, not 1 and more", SEE);
         }
         if (settings.capacity < 1) {
-            throw new Unable("capacity " + settings.capacity + " is outside 1.." + Integer.MAX_VALUE, SEE);
+            throw new RunnerException("capacity " + settings.capacity + " is outside 1.." + Integer.MAX_VALUE, SEE);
         }
         for (Stage stage : settings.stages) {
             if (stage.threads < 1 || stage.parts < 1) {
                 String given = "threads " + stage.threads + ", parts " + stage.parts;
-                throw new Unable("stage " + stage.name + ": " + given + " are not 1 and more", SEE);
+                throw new RunnerException("stage " + stage.name + ": " + given + " are not 1 and more", SEE);
             }
         }
         settings.queue();
@@ -111,7 +111,7 @@ record Plan(Settings settings, List<Request> requests) {
     }
 
     private static Request request(String line, int number, int parts, boolean searches, List<Slo> slos)
-            throws Unable {
+            throws RunnerException {
         int services = 2 + parts;
         try {
             long[] columns = Arrays.stream(line.split(",")).mapToLong(Long::parseLong).toArray();
@@ -127,10 +127,10 @@ record Plan(Settings settings, List<Request> requests) {
             // As any other line that is none.
         }
         String valid = "BIRTH,CLASS and " + parts + " service times" + (searches ? " and perhaps a query" : "");
-        throw new Unable("request " + number + " is " + line + ", not " + valid + ", CLASS below " + slos.size(), SEE);
+        throw new RunnerException("request " + number + " is " + line + ", not " + valid + ", CLASS below " + slos.size(), SEE);
     }
 
-    private static <E extends Enum<E>> E named(String key, String name, E[] values) throws Unable {
+    private static <E extends Enum<E>> E named(String key, String name, E[] values) throws RunnerException {
         List<String> names = new ArrayList<>();
         for (E value : values) {
             names.add(value.name().toLowerCase(Locale.ROOT));
@@ -138,7 +138,7 @@ record Plan(Settings settings, List<Request> requests) {
                 return value;
             }
         }
-        throw new Unable(key + " " + name + " is none of " + names, SEE);
+        throw new RunnerException(key + " " + name + " is none of " + names, SEE);
     }
 
     private static final JsonMapper JSON = JsonMapper.builder()

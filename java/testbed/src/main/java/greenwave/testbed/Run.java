@@ -11,18 +11,18 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.locks.LockSupport;
 
 /**
- * One run of a plan: sends each request at its birth, come what may, and says what became of it.
+ * One run of a plan: sends each request at its birth (open loop) and reports its outcome.
  *
- * <p>Births count from {@link #begin}. Nothing is said of a request that failed after its end: a service that
- * finishes what its caller gave up is not heard. Threads share one.
+ * <p>Births count from {@link #begin}. Nothing is reported of a request after its failure: a service that
+ * finishes what its caller gave up is ignored. Thread-safe.
  */
 final class Run {
     private final Plan plan;
     private final Lines lines;
     /** Among all parts of a request, the first one of each stage, and how many there are. */
     private final int[] firsts;
-    /** What was said of which part: number of the request times all parts, and the part's. */
-    private final BitSet said = new BitSet();
+    /** Parts reported so far: index is the request's number times the number of all parts, plus the part's. */
+    private final BitSet reported = new BitSet();
     private final State[] states;
 
     private int ended;
@@ -41,7 +41,7 @@ final class Run {
         }
     }
 
-    /** Who sends a request to the first service, on a thread that has its deadline. */
+    /** Sender of a request to the first service, on a thread that has its deadline. */
     @FunctionalInterface
     interface Client {
         /**
@@ -51,7 +51,7 @@ final class Run {
         CompletableFuture<?> send(int request);
     }
 
-    /** How many {@code parts} answered, and how many of these answers were {@code used}. */
+    /** Number of {@code parts} that answered, and of these answers that were {@code used}. */
     record Used(int used, int parts) {}
 
     private enum State {
@@ -60,9 +60,9 @@ final class Run {
         FAILED
     }
 
-    /** Says {@code ready}; births count from now. */
+    /** Prints {@code ready}; births count from now. */
     void begin() {
-        lines.say("ready");
+        lines.print("ready");
         beganNanos = Deadlines.now();
         progressNanos = beganNanos;
     }
@@ -70,9 +70,9 @@ final class Run {
     /**
      * Sends all requests through {@code client} and returns when all have ended.
      *
-     * @throws Unable when none has ended for a minute
+     * @throws RunnerException when none has ended for a minute
      */
-    void all(Client client) throws Unable {
+    void all(Client client) throws RunnerException {
         long late = 0;
         for (int request = 0; request < states.length; request++) {
             long born = bornNanos(request);
@@ -81,7 +81,7 @@ final class Run {
             send(request, born, client);
         }
         awaitEnds();
-        lines.say("late," + late);
+        lines.print("late," + late);
     }
 
     private void send(int request, long born, Client client) {
@@ -109,7 +109,7 @@ final class Run {
         stageLine(request, stage, part, "served", now, times.queueNanos(), times.serviceNanos());
     }
 
-    /** It will not work on {@code request}. */
+    /** Reports that {@code request} was dropped. */
     void dropped(int request, int stage, int part) {
         stageLine(request, stage, part, "dropped", Deadlines.now(), 0, 0);
     }
@@ -122,18 +122,18 @@ final class Run {
         states[request] = used == null ? State.FAILED : State.ANSWERED;
         long elapsed = now - bornNanos(request);
         String parts = used == null ? ",0,1" : "," + used.used + ',' + used.parts;
-        lines.say("end," + request + (used == null ? ",failed," : ",answered,") + elapsed + parts);
+        lines.print("end," + request + (used == null ? ",failed," : ",answered,") + elapsed + parts);
         ended++;
         progressNanos = now;
         notifyAll();
     }
 
-    /** Of the stage that {@code request} failed at, the parts that nothing was said of. */
+    /** Reports the unreported parts of the stage at which {@code request} failed. */
     private void dropRest(int request) {
         for (int stage = 0; stage + 1 < firsts.length; stage++) {
             boolean isWhole = true;
             for (int part = 0; part < firsts[stage + 1] - firsts[stage]; part++) {
-                isWhole &= said.get(place(request, stage, part));
+                isWhole &= reported.get(place(request, stage, part));
                 dropped(request, stage, part);
             }
             if (!isWhole) {
@@ -145,12 +145,12 @@ final class Run {
     private synchronized void stageLine(
             int request, int stage, int part, String how, long now, long queueNanos, long serviceNanos) {
         int place = place(request, stage, part);
-        if (states[request] == State.FAILED || said.get(place)) {
+        if (states[request] == State.FAILED || reported.get(place)) {
             return;
         }
-        said.set(place);
+        reported.set(place);
         long elapsed = now - bornNanos(request);
-        lines.say("stage," + request + ',' + stage + ',' + part + ',' + how + ',' + elapsed + ',' + queueNanos + ','
+        lines.print("stage," + request + ',' + stage + ',' + part + ',' + how + ',' + elapsed + ',' + queueNanos + ','
                 + serviceNanos);
     }
 
@@ -158,21 +158,21 @@ final class Run {
         return request * firsts[firsts.length - 1] + firsts[stage] + part;
     }
 
-    private synchronized void awaitEnds() throws Unable {
+    private synchronized void awaitEnds() throws RunnerException {
         try {
             while (ended < states.length) {
-                long left = progressNanos + PATIENCE_NANOS - Deadlines.now();
+                long left = progressNanos + PROGRESS_TIMEOUT_NANOS - Deadlines.now();
                 if (left <= 0) {
-                    throw new Unable(states.length - ended + " requests have not ended", "less load: none ended for a minute");
+                    throw new RunnerException(states.length - ended + " requests have not ended", "less load: none ended for a minute");
                 }
                 wait(left / 1_000_000 + 1);
             }
         } catch (InterruptedException interrupted) {
-            throw new Unable("interrupted", "again");
+            throw new RunnerException("interrupted", "again");
         }
     }
 
-    /** When {@code request} is to be sent. */
+    /** Planned send time of {@code request}. */
     long bornNanos(int request) {
         return beganNanos + plan.requests().get(request).birthNanos();
     }
@@ -195,6 +195,6 @@ final class Run {
         }
     }
 
-    /** So long without a request that ends, and the run is given up. */
-    private static final long PATIENCE_NANOS = 60_000_000_000L;
+    /** Time without an ended request after which the run is aborted. */
+    private static final long PROGRESS_TIMEOUT_NANOS = 60_000_000_000L;
 }

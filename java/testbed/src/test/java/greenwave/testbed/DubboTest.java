@@ -16,15 +16,15 @@ class DubboTest {
     private static final int REQUESTS = 20;
 
     @Test
-    void eachRequestIsServedByAllServicesInTurnAndAnswered() {
-        List<String> said = run(plan("edf", "infeasible", 60_000_000_000L), 0, "");
-        assertEquals("ready", said.get(0));
-        assertTrue(said.get(said.size() - 1).matches("late,[0-9]+"), said.get(said.size() - 1));
-        assertEquals(2 + 4 * REQUESTS, said.size());
+    void eachRequestIsServedByAllServicesInOrderAndAnswered() {
+        List<String> reported = run(plan("edf", "infeasible", 60_000_000_000L), 0, "");
+        assertEquals("ready", reported.get(0));
+        assertTrue(reported.get(reported.size() - 1).matches("late,[0-9]+"), reported.get(reported.size() - 1));
+        assertEquals(2 + 4 * REQUESTS, reported.size());
         for (int request = 0; request < REQUESTS; request++) {
             long before = 0;
             for (int stage = 0; stage < 3; stage++) {
-                String[] line = only(said, "stage," + request + ',' + stage + ",0,");
+                String[] line = only(reported, "stage," + request + ',' + stage + ",0,");
                 assertEquals("served", line[4]);
                 long elapsed = Long.parseLong(line[5]);
                 long queue = Long.parseLong(line[6]);
@@ -33,7 +33,7 @@ class DubboTest {
                 assertTrue(elapsed >= before + queue + service, "time is counted over all stages");
                 before = elapsed;
             }
-            String[] end = only(said, "end," + request + ",");
+            String[] end = only(reported, "end," + request + ",");
             assertEquals("answered", end[2]);
             assertTrue(Long.parseLong(end[3]) >= before);
             assertEquals("1,1", end[4] + ',' + end[5]);
@@ -41,25 +41,25 @@ class DubboTest {
     }
 
     @Test
-    void whatIsBornTooLateIsDroppedAtTheFirstServiceAndFails() {
-        List<String> said = run(plan("edf", "expired", 1), 0, "");
+    void aRequestCreatedTooLateIsDroppedAtTheFirstServiceAndFails() {
+        List<String> reported = run(plan("edf", "expired", 1), 0, "");
         for (int request = 0; request < REQUESTS; request++) {
-            assertEquals("dropped", only(said, "stage," + request + ",")[4]);
-            String[] end = only(said, "end," + request + ",");
+            assertEquals("dropped", only(reported, "stage," + request + ",")[4]);
+            String[] end = only(reported, "end," + request + ",");
             assertEquals("failed,0,1", end[2] + ',' + end[4] + ',' + end[5]);
         }
     }
 
     @Test
-    void withoutSheddingNobodyGivesUp() {
-        List<String> said = run(plan("edf", "none", 1), 0, "");
+    void withoutSheddingEveryRequestCompletes() {
+        List<String> reported = run(plan("edf", "none", 1), 0, "");
         for (int request = 0; request < REQUESTS; request++) {
-            assertEquals("answered", only(said, "end," + request + ",")[2]);
+            assertEquals("answered", only(reported, "end," + request + ",")[2]);
         }
     }
 
     @Test
-    void whatCannotBeDoneIsSaidInTwoLines() {
+    void anErrorHasTwoLines() {
         String try_ = "\n  try: a plan as spec/testbed.md has it\n";
         String settings = plan("edf", "none", 1);
         run(settings.replace("\"slos\"", "\"sloes\":1,\"slos\""), 2,
@@ -98,9 +98,9 @@ class DubboTest {
     }
 
     /** The columns of the only line that begins with {@code start}. */
-    private static String[] only(List<String> said, String start) {
-        List<String> found = said.stream().filter(line -> line.startsWith(start)).toList();
-        assertEquals(1, found.size(), start + " in " + said);
+    private static String[] only(List<String> reported, String start) {
+        List<String> found = reported.stream().filter(line -> line.startsWith(start)).toList();
+        assertEquals(1, found.size(), start + " in " + reported);
         return found.get(0).split(",");
     }
 }

@@ -2,7 +2,7 @@ package greenwave.deadline.codec;
 
 import greenwave.deadline.Fault;
 
-/** Why a text is no budget: {@link Fault#GARBLED} or {@link Fault#NEGATIVE}. Cheap: it knows no stack. */
+/** Parse error of a budget: {@link Fault#GARBLED} or {@link Fault#NEGATIVE}. Cheap: without a stack trace. */
 public final class BadBudget extends Exception {
     private static final long serialVersionUID = 1;
     static final BadBudget GARBLED = new BadBudget(Fault.GARBLED);
@@ -15,7 +15,7 @@ public final class BadBudget extends Exception {
         this.fault = fault;
     }
 
-    /** Which. */
+    /** Kind of the error. */
     public Fault fault() {
         return fault;
     }

@@ -19,7 +19,7 @@ final class Dictionary {
     /** A value of another type. */
     static final Object OTHER = new Object();
 
-    /** What {@link #peek} sees behind the end; in a text it is as garbled as any character it stands for. */
+    /** Result of {@link #peek} at the end; invalid in a text. */
     private static final char END = '\0';
 
     private final String text;

@@ -25,7 +25,7 @@ public final class Deadlines {
 
     private Deadlines() {}
 
-    /** What is left now; empty when this thread works on no request that has a deadline. */
+    /** Remaining budget now; empty if this thread's request has no deadline. */
     public static Optional<Remaining> remaining() {
         Visit visit = CURRENT.get();
         return visit == null ? Optional.empty() : Optional.of(visit.remaining(now()));

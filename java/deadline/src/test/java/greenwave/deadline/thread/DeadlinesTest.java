@@ -30,7 +30,7 @@ class DeadlinesTest {
     }
 
     @Test
-    void anInnerDeadlineMayShortenWhatIsLeftAndNeverLengthenIt() {
+    void anInnerDeadlineMayOnlyShortenTheBudget() {
         assertEquals(-1, leftNanos());
         try (Deadlines.Scope outer = Deadlines.within(1_000)) {
             clock.addAndGet(300);
@@ -47,7 +47,7 @@ class DeadlinesTest {
     }
 
     @Test
-    void otherThreadsHaveADeadlineWhereItIsCarried() throws Exception {
+    void aCarriedDeadlineReachesOtherThreads() throws Exception {
         ExecutorService other = Executors.newSingleThreadExecutor();
         try {
             AtomicLong seen = new AtomicLong();
@@ -76,7 +76,7 @@ class DeadlinesTest {
     }
 
     @Test
-    void aFailureIsCarriedToo() {
+    void aCarriedTaskPropagatesItsFailure() {
         CompletableFuture<String> later = new CompletableFuture<>();
         CompletableFuture<Long> handled;
         try (Deadlines.Scope scope = Deadlines.within(1_000)) {
@@ -86,7 +86,7 @@ class DeadlinesTest {
         assertEquals(1_000, handled.join());
     }
 
-    /** What is left; −1 where there is no deadline. */
+    /** Remaining budget; −1 without a deadline. */
     private static long leftNanos() {
         return Deadlines.remaining().map(left -> left.leftNanos()).orElse(-1L);
     }

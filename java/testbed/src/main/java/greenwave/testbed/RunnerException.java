@@ -1,13 +1,13 @@
 package greenwave.testbed;
 
 /** A runner cannot do what it is told: what was given and what would be valid, and what to try. */
-final class Unable extends Exception {
+final class RunnerException extends Exception {
     private static final long serialVersionUID = 1;
 
     private final String attempt;
 
     /** {@code error} in one line; {@code attempt} in one line. */
-    Unable(String error, String attempt) {
+    RunnerException(String error, String attempt) {
         super(error);
         this.attempt = attempt;
     }

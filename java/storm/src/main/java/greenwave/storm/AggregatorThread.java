@@ -23,7 +23,7 @@ import org.apache.storm.utils.Utils;
  * urgent first. A part is either in an answer or late, and acked once in either case. Bounded: so many
  * requests wait, each with as many parts as it has, and so many are remembered.
  */
-final class Joining extends SecondThread {
+final class AggregatorThread extends TaskThread {
     private final Arrivals arrivals;
     private final DeadlineAggregator.Answer answer;
     private final boolean mayBePartial;
@@ -42,7 +42,7 @@ final class Joining extends SecondThread {
     private final Map<Key, Boolean> answered;
     private long requests;
 
-    Joining(
+    AggregatorThread(
             String name,
             Arrivals arrivals,
             BudgetedCollector collector,
@@ -66,27 +66,27 @@ final class Joining extends SecondThread {
         };
     }
 
-    /** How many requests were answered with all their parts. */
+    /** Requests answered with all their parts. */
     long whole() {
         return whole.get();
     }
 
-    /** How many requests were answered with some of their parts. */
+    /** Requests answered with some of their parts. */
     long partial() {
         return partial.get();
     }
 
-    /** How many of those were answered before their time was up, since too many were open. */
+    /** Those of them that were answered before their deadline because too many were open. */
     long early() {
         return early.get();
     }
 
-    /** How many requests that need all their parts were failed, since too many were open. */
+    /** Requests that need all their parts and were failed because too many were open. */
     long refused() {
         return refused.get();
     }
 
-    /** How many parts came after the answer, or twice. */
+    /** Parts that arrived after the answer, or twice. */
     long late() {
         return late.get();
     }
@@ -134,7 +134,7 @@ final class Joining extends SecondThread {
     private boolean add(Key key, Tuple tuple, Visit visit, Object part, boolean isPart) {
         Request request = open.get(key);
         if (request == null) {
-            makeRoom();
+            makeSpace();
             request = new Request(key, ++requests);
             open.put(key, request);
         }
@@ -151,7 +151,7 @@ final class Joining extends SecondThread {
         return true;
     }
 
-    private void makeRoom() {
+    private void makeSpace() {
         while (open.size() + ready.size() >= capacity) {
             if (ready.isEmpty()) {
                 finish(openByDue.first(), mayBePartial ? partial : refused);
@@ -160,7 +160,7 @@ final class Joining extends SecondThread {
                 }
                 wake();
             }
-            awaitRoom();
+            awaitSpace();
         }
     }
 
@@ -201,7 +201,7 @@ final class Joining extends SecondThread {
         final List<Tuple> tuples = new ArrayList<>();
         final List<Visit> visits = new ArrayList<>();
         boolean isOpened;
-        /** When the most urgent of them has nothing left, the reserve being kept. */
+        /** Earliest deadline among them, less the reserve. */
         long dueNanos = Long.MAX_VALUE;
 
         Request(Key key, long number) {

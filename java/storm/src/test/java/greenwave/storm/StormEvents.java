@@ -12,19 +12,19 @@ import org.apache.storm.hooks.info.BoltFailInfo;
 import org.apache.storm.metrics2.reporters.StormReporter;
 import org.apache.storm.tuple.Tuple;
 
-/** What Storm itself tells of a topology: which bolt acked and failed what, and the metrics. */
-final class Ears {
+/** Storm's own events of a topology: acks and failures by bolt, and metrics. */
+final class StormEvents {
     /** By bolt and the tuple's first value: "ack" or "fail" for each time. */
-    static final Map<String, String> HEARD = new ConcurrentHashMap<>();
+    static final Map<String, String> ACKS = new ConcurrentHashMap<>();
 
     /** Of each worker. */
     private static final List<MetricRegistry> METRICS = new CopyOnWriteArrayList<>();
 
-    private Ears() {}
+    private StormEvents() {}
 
-    /** What {@code bolt} did with {@code id}; null when nothing yet. */
-    static String heard(String bolt, String id) {
-        return HEARD.get(bolt + " " + id);
+    /** Acks and failures of {@code id} by {@code bolt}; null if there were none. */
+    static String acks(String bolt, String id) {
+        return ACKS.get(bolt + " " + id);
     }
 
     /** The sum of metric {@code greenwave-NAME} over the tasks of {@code bolt}. */
@@ -38,7 +38,7 @@ final class Ears {
         return sum.get();
     }
 
-    /** Hears what bolts do; one of Storm's hooks. */
+    /** Records bolts' acks and failures; one of Storm's hooks. */
     public static final class Hook extends BaseTaskHook {
         private String bolt;
 
@@ -49,16 +49,16 @@ final class Ears {
 
         @Override
         public void boltAck(BoltAckInfo info) {
-            hear(info.tuple, "ack");
+            record(info.tuple, "ack");
         }
 
         @Override
         public void boltFail(BoltFailInfo info) {
-            hear(info.tuple, "fail");
+            record(info.tuple, "fail");
         }
 
-        private void hear(Tuple tuple, String what) {
-            HEARD.merge(bolt + " " + tuple.getValue(0), what, (before, now) -> before + " " + now);
+        private void record(Tuple tuple, String what) {
+            ACKS.merge(bolt + " " + tuple.getValue(0), what, (before, now) -> before + " " + now);
         }
     }
 

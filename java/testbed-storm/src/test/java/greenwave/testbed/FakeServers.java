@@ -14,18 +14,18 @@ import java.util.List;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 
-/** A server of searches and one that answers as Redis does: both write down what they were asked. */
-final class Neighbours implements AutoCloseable {
-    final Set<String> asked = ConcurrentHashMap.newKeySet();
+/** Fake search server and fake Redis; both record their requests. */
+final class FakeServers implements AutoCloseable {
+    final Set<String> requests = ConcurrentHashMap.newKeySet();
 
     private final HttpServer search;
     private final ServerSocket redis;
 
-    Neighbours() throws IOException {
+    FakeServers() throws IOException {
         InetAddress loopback = InetAddress.getLoopbackAddress();
         search = HttpServer.create(new InetSocketAddress(loopback, 0), 0);
         search.createContext("/search", exchange -> {
-            asked.add(exchange.getRequestURI().getQuery());
+            requests.add(exchange.getRequestURI().getQuery());
             exchange.sendResponseHeaders(200, -1);
             exchange.close();
         });
@@ -36,7 +36,7 @@ final class Neighbours implements AutoCloseable {
         thread.start();
     }
 
-    /** What a runner is told of both. */
+    /** A runner's arguments for both. */
     List<String> arguments() {
         String host = redis.getInetAddress().getHostAddress();
         return List.of(
@@ -44,7 +44,7 @@ final class Neighbours implements AutoCloseable {
                 "redis=" + host + ':' + redis.getLocalPort());
     }
 
-    /** A command is seven lines: how many words, and of each its length and itself. */
+    /** A command has seven lines: number of words, then each word's length and text. */
     private void answer() {
         try (Socket socket = redis.accept();
                 BufferedReader in = new BufferedReader(
@@ -54,7 +54,7 @@ final class Neighbours implements AutoCloseable {
             for (String line = in.readLine(); line != null; line = in.readLine()) {
                 lines++;
                 if (lines % 7 == 5) {
-                    asked.add(line);
+                    requests.add(line);
                 }
                 if (lines % 7 == 0) {
                     out.write("+OK\r\n".getBytes(StandardCharsets.US_ASCII));

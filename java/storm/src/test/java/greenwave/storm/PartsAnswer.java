@@ -6,7 +6,7 @@ import org.apache.storm.tuple.Fields;
 import org.apache.storm.tuple.Tuple;
 
 /** The answer of the tests: which parts came, and what is left of the deadline. */
-final class Hits implements DeadlineAggregator.Answer {
+final class PartsAnswer implements DeadlineAggregator.Answer {
     private static final long serialVersionUID = 1L;
 
     @Override

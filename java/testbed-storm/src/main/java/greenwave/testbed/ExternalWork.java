@@ -12,17 +12,17 @@ import java.nio.charset.StandardCharsets;
 import java.util.List;
 
 /**
- * What a topology does for real within its waits: a search of each worker, a write to Redis by the last stage.
+ * Real work within a topology's waits: a search by each worker, a write to Redis by the last stage.
  *
  * <p>Where the query takes longer than the plan says, so does the work; how much longer is seen in the service
  * times that are said.
  */
-final class Reality {
+final class ExternalWork {
     private final HttpClient client = HttpClient.newHttpClient();
     private final String searchUrl;
     private final Redis redis;
 
-    private Reality(String searchUrl, Redis redis) {
+    private ExternalWork(String searchUrl, Redis redis) {
         this.searchUrl = searchUrl;
         this.redis = redis;
     }
@@ -31,9 +31,9 @@ final class Reality {
      * Of the arguments {@code search=URL}, a server of {@code GET URL?partition=P&query=N}, and {@code
      * redis=HOST:PORT}; both may be left out.
      *
-     * @throws Unable for any other argument, or when Redis cannot be reached
+     * @throws RunnerException for any other argument, or when Redis cannot be reached
      */
-    static Reality of(List<String> arguments) throws Unable {
+    static ExternalWork of(List<String> arguments) throws RunnerException {
         String search = null;
         Redis redis = null;
         for (String argument : arguments) {
@@ -42,18 +42,18 @@ final class Reality {
             } else if (argument.startsWith("redis=")) {
                 redis = Redis.at(argument.substring("redis=".length()));
             } else {
-                throw new Unable("argument " + argument + " is none of search=URL, redis=HOST:PORT", "one of these");
+                throw new RunnerException("argument " + argument + " is none of search=URL, redis=HOST:PORT", "one of these");
             }
         }
-        return new Reality(search, redis);
+        return new ExternalWork(search, redis);
     }
 
-    /** Whether every request needs a query. */
+    /** True if every request needs a query. */
     boolean searches() {
         return searchUrl != null;
     }
 
-    /** Has {@code partition} searched for query number {@code query}; nothing where nobody searches. */
+    /** Searches {@code partition} for query number {@code query}; does nothing without a search server. */
     void search(int partition, int query) {
         if (searchUrl == null) {
             return;
@@ -72,7 +72,7 @@ final class Reality {
         }
     }
 
-    /** Writes that {@code request} was answered; nothing without Redis. */
+    /** Writes to Redis that {@code request} was answered; does nothing without Redis. */
     void write(int request) {
         if (redis != null) {
             redis.set("request:" + request, "answered");
@@ -90,14 +90,14 @@ final class Reality {
                     new BufferedReader(new InputStreamReader(socket.getInputStream(), StandardCharsets.US_ASCII));
         }
 
-        static Redis at(String address) throws Unable {
+        static Redis at(String address) throws RunnerException {
             int colon = address.lastIndexOf(':');
             try {
                 Socket socket = new Socket(address.substring(0, colon), Integer.parseInt(address.substring(colon + 1)));
                 socket.setTcpNoDelay(true);
                 return new Redis(socket);
             } catch (IOException | RuntimeException unreachable) {
-                throw new Unable("redis " + address + ": " + unreachable, "redis-server, and HOST:PORT of it");
+                throw new RunnerException("redis " + address + ": " + unreachable, "redis-server, and HOST:PORT of it");
             }
         }
 
@@ -108,7 +108,7 @@ final class Reality {
                 socket.getOutputStream().write(command.getBytes(StandardCharsets.US_ASCII));
                 String answer = answers.readLine();
                 if (!"+OK".equals(answer)) {
-                    throw new IllegalStateException("redis said " + answer + " to SET " + key);
+                    throw new IllegalStateException("redis answered " + answer + " to SET " + key);
                 }
             } catch (IOException gone) {
                 throw new IllegalStateException("redis: " + gone, gone);

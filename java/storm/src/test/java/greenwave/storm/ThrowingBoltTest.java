@@ -11,24 +11,24 @@ import org.junit.jupiter.api.io.TempDir;
 
 /** A bolt that throws is Storm's to deal with: in a process of its own, since Storm ends that. */
 //~ java: Storm: a throwing bolt ends its worker; gathering for the same worker is refused
-class DyingTest {
+class ThrowingBoltTest {
     @TempDir
     Path folder;
 
     @Test
-    void aBoltThatThrowsEndsItsWorkerAsInStorm() throws Exception {
+    void aThrowingBoltEndsItsWorkerAsInStorm() throws Exception {
         Path log = folder.resolve("log");
         Process process = new ProcessBuilder(
                         Path.of(System.getProperty("java.home"), "bin", "java").toString(),
                         "-Djava.io.tmpdir=" + folder,
                         "-cp",
                         System.getProperty("java.class.path"),
-                        Dying.class.getName())
+                        ThrowingTopology.class.getName())
                 .redirectErrorStream(true)
                 .redirectOutput(log.toFile())
                 .start();
         try {
-            assertTrue(process.waitFor(4 * OnStorm.LIMIT_S, TimeUnit.SECONDS), "neither died nor gave up");
+            assertTrue(process.waitFor(4 * StormCluster.LIMIT_S, TimeUnit.SECONDS), "neither died nor gave up");
             String said = Files.readString(log);
             assertEquals(1, process.exitValue(), said);
             assertTrue(said.contains("broken on purpose") && said.contains("Worker died"), said);

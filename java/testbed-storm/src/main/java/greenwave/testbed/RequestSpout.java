@@ -8,7 +8,7 @@ import org.apache.storm.topology.base.BaseRichSpout;
 import org.apache.storm.tuple.Values;
 
 /** The spout: emits each request when it is due. */
-final class Births extends BaseRichSpout {
+final class RequestSpout extends BaseRichSpout {
     private static final long serialVersionUID = 1L;
 
     /** Requests of the plan; service times are learned by stream. */
@@ -25,13 +25,13 @@ final class Births extends BaseRichSpout {
 
     @Override
     public void nextTuple() {
-        Integer request = Here.get().next();
+        Integer request = TopologyState.get().next();
         if (request != null) {
             collector.emit(stream(request), new Values(request, 0, 1, 1), request);
         }
     }
 
-    /** Where {@code request} goes on. */
+    /** Output stream of {@code request}. */
     static String stream(int request) {
         return request < 0 ? WARM : WORK;
     }

@@ -6,24 +6,24 @@ import java.util.concurrent.locks.ReentrantLock;
 import org.apache.storm.Config;
 
 /**
- * The second thread of a bolt's task: Storm's executor hands over, this one works.
+ * Working thread of a bolt's task: Storm's executor enqueues, this thread works.
  *
  * <p>What both share is under one lock. When work throws, the thread ends, and the executor throws the same at
  * the next tuple: Storm then ends the worker, as it does when a bolt throws in the executor itself; in a
  * worker's process the thread's own end does so at once.
  */
-abstract class SecondThread {
+abstract class TaskThread {
     final ReentrantLock lock = new ReentrantLock();
     final BudgetedCollector collector;
 
-    private final Condition filled = lock.newCondition();
-    private final Condition emptied = lock.newCondition();
+    private final Condition notEmpty = lock.newCondition();
+    private final Condition notFull = lock.newCondition();
     private final Thread thread;
     private volatile boolean closed;
     private Throwable failure;
     private long flushedNanos;
 
-    SecondThread(String name, BudgetedCollector collector) {
+    TaskThread(String name, BudgetedCollector collector) {
         this.collector = collector;
         thread = new Thread(this::run, name);
         thread.setDaemon(true);
@@ -41,10 +41,10 @@ abstract class SecondThread {
         }
     }
 
-    /** What is to be done next, at {@code nowNanos}; null when there is nothing yet. The lock is held. */
+    /** Next work at {@code nowNanos}; null if there is none yet. The lock is held. */
     abstract Runnable next(long nowNanos);
 
-    /** How long there is nothing to do unless something comes; {@link Long#MAX_VALUE} for ever. The lock is held. */
+    /** Time until the next timed work; {@link Long#MAX_VALUE} for none. The lock is held. */
     abstract long idleNanos(long nowNanos);
 
     final void start() {
@@ -62,23 +62,23 @@ abstract class SecondThread {
         }
     }
 
-    /** There is something to do. The lock is held. */
+    /** Signals new work. The lock is held. */
     final void wake() {
-        filled.signal();
+        notEmpty.signal();
     }
 
-    /** Until something was taken away; for the executor, which may be interrupted then. The lock is held. */
-    final void awaitRoom() {
+    /** Waits until an entry was removed; for the executor, which may be interrupted meanwhile. The lock is held. */
+    final void awaitSpace() {
         rethrow();
         try {
-            emptied.await();
+            notFull.await();
         } catch (InterruptedException interrupted) {
-            throw new IllegalStateException("interrupted while there was no room", interrupted);
+            throw new IllegalStateException("interrupted while the queue was full", interrupted);
         }
         rethrow();
     }
 
-    /** Throws what ended the thread, if anything did. The lock is held. */
+    /** Throws the exception that ended the thread, if any. The lock is held. */
     final void rethrow() {
         if (failure != null) {
             throw new IllegalStateException(thread.getName() + " failed at an earlier tuple", failure);
@@ -108,10 +108,10 @@ abstract class SecondThread {
                 long now = TupleBudget.now();
                 Runnable work = next(now);
                 if (work != null) {
-                    emptied.signal();
+                    notFull.signal();
                     return work;
                 }
-                filled.awaitNanos(idleNanos(now));
+                notEmpty.awaitNanos(idleNanos(now));
             }
         } finally {
             lock.unlock();
@@ -143,7 +143,7 @@ abstract class SecondThread {
         lock.lock();
         try {
             failure = thrown;
-            emptied.signal();
+            notFull.signal();
         } finally {
             lock.unlock();
         }

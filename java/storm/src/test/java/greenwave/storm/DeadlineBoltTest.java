@@ -24,9 +24,9 @@ import org.apache.storm.tuple.Values;
 import org.apache.storm.utils.TupleUtils;
 import org.junit.jupiter.api.Test;
 
-/** What a bolt does with what waits for it: order, shedding, and Storm's promises kept. */
+/** A bolt's queue: order, shedding, and Storm's guarantees. */
 //~ java: Storm: a shed tuple is failed, acked or answered exactly once
-class ServingTest extends OnStorm {
+class DeadlineBoltTest extends StormCluster {
     /** So many service times are enough to go by. */
     private static final int SAMPLES = 16;
 
@@ -44,7 +44,7 @@ class ServingTest extends OnStorm {
             awaitWaiting("orders", ids.size());
         }
         block.release();
-        ids.forEach(id -> assertEquals("ack", heard(id)));
+        ids.forEach(id -> assertEquals("ack", acks(id)));
         assertEquals(List.of(ids.get(1), ids.get(2), ids.get(0)), served);
     }
 
@@ -72,24 +72,24 @@ class ServingTest extends OnStorm {
         assertEquals(List.of(new Stage(0, 300 * MS, 20 * MS)), atSecond.get().stages());
         assertEquals(List.of(new Stage(0, 300 * MS, 20 * MS), new Stage(0, 0, 5 * MS)), atEnd.stages());
         assertEquals(675 * MS, atEnd.remaining().leftNanos());
-        assertEquals("ack", heard(id));
+        assertEquals("ack", acks(id));
     }
 
     /** The queue holds one and the executor the next, so the third is left in Storm's own queue. */
     //~ java: Storm: a budget covers bolts and their queues within a worker process
     @Test
-    void timeInStormsOwnQueueIsTheNetworks() {
+    void timeInStormsQueueCountsAsNetworkDelay() {
         Map<Object, Visit> visits = new ConcurrentHashMap<>();
         Block block = block("narrow", (tuple, collector, context) -> {
             visits.put(tuple.getValue(0), Deadlines.current().orElseThrow());
             collector.ack(tuple);
         });
         List<String> ids = List.of(send("narrow", 900), send("narrow", 900), send("narrow", 900));
-        await(() -> Feed.isEmpty("users"));
+        await(() -> TestSpout.isEmpty("users"));
         awaitWaiting("narrow", 1);
         TestClock.advance(70 * MS);
         block.release();
-        ids.forEach(id -> assertEquals("ack", heard(id)));
+        ids.forEach(id -> assertEquals("ack", acks(id)));
         Visit last = visits.get(ids.get(2));
         assertEquals(new Stage(70 * MS, 0, 0), last.stage(last.arrivedNanos()));
         assertEquals(830 * MS, last.remaining(last.arrivedNanos()).leftNanos());
@@ -97,7 +97,7 @@ class ServingTest extends OnStorm {
 
     //~ java: Storm: an executor serves by deadline; ticks pass; a full queue holds the executor
     @Test
-    void aFullQueueHoldsTheExecutorAndLosesNothing() {
+    void aFullQueueBlocksTheExecutorAndLosesNothing() {
         List<Object> served = Collections.synchronizedList(new ArrayList<>());
         Block block = block("narrow", (tuple, collector, context) -> {
             served.add(tuple.getValue(0));
@@ -107,56 +107,56 @@ class ServingTest extends OnStorm {
         for (int n = 0; n < 50; n++) {
             ids.add(send("narrow", 900));
         }
-        await(() -> Feed.isEmpty("users"));
+        await(() -> TestSpout.isEmpty("users"));
         awaitWaiting("narrow", 1);
         block.release();
-        ids.forEach(id -> assertEquals("ack", heard(id)));
+        ids.forEach(id -> assertEquals("ack", acks(id)));
         assertEquals(ids, served, "one waits, so they come as they came");
     }
 
     @Test
-    void whatIsShedIsFailedOnceAndNotServed() {
+    void aShedTupleIsFailedOnceAndNotServed() {
         String id = shed("fails");
-        assertEquals("fail", heard(id));
-        assertEquals("fail", heard("fails", id, 1));
+        assertEquals("fail", acks(id));
+        assertEquals("fail", acks("fails", id, 1));
     }
 
     @Test
-    void whatIsShedIsAckedOnceWhereThatIsAskedFor() {
+    void aShedTupleIsAckedOnceIfConfigured() {
         String id = shed("acks");
-        assertEquals("ack", heard(id));
-        assertEquals("ack", heard("acks", id, 1));
+        assertEquals("ack", acks(id));
+        assertEquals("ack", acks("acks", id, 1));
     }
 
     @Test
-    void whatIsShedIsAnsweredOnceWhereThatIsAskedFor() throws Exception {
+    void aShedTupleIsAnsweredOnceIfConfigured() throws Exception {
         String id = shed("answers");
         assertEquals("EXPIRED", seen(id).getValue(1));
         Budget budget = BudgetField.parse(seen(id).getStringByField(TupleBudget.FIELD));
         assertEquals(List.of(new Stage(0, 200 * MS, 0)), budget.stages());
         assertTrue(budget.remaining().isMissed());
-        assertEquals("ack", heard(id));
-        assertEquals("ack", heard("answers", id, 1));
+        assertEquals("ack", acks(id));
+        assertEquals("ack", acks("answers", id, 1));
     }
 
     /** A request that expires while {@code bolt} is busy. */
     private static String shed(String bolt) {
         AtomicBoolean served = new AtomicBoolean();
-        long before = Ears.metric(bolt, "shed");
+        long before = StormEvents.metric(bolt, "shed");
         Block block = block(bolt, (tuple, collector, context) -> served.set(true));
         String id = send(bolt, 100);
         awaitWaiting(bolt, 1);
         TestClock.advance(200 * MS);
         block.release();
-        assertEquals("ack", heard(block.id));
-        await(() -> Ears.metric(bolt, "shed") == before + 1);
-        heard(bolt, id, 1);
+        assertEquals("ack", acks(block.id));
+        await(() -> StormEvents.metric(bolt, "shed") == before + 1);
+        acks(bolt, id, 1);
         assertFalse(served.get());
         return id;
     }
 
     @Test
-    void whatCannotBeDoneInTimeIsShedBeforeTheWork() {
+    void anInfeasibleTupleIsShedBeforeTheBolt() {
         List<Object> served = Collections.synchronizedList(new ArrayList<>());
         Step.WORKS.put("learns", (tuple, collector, context) -> {
             served.add(tuple.getValue(0));
@@ -164,36 +164,36 @@ class ServingTest extends OnStorm {
             collector.ack(tuple);
         });
         for (int n = 0; n < SAMPLES; n++) {
-            assertEquals("ack", heard(send("learns", 10_000)));
+            assertEquals("ack", acks(send("learns", 10_000)));
         }
-        assertEquals("fail", heard(send("learns", 440)), "400 ms here and 50 ms in the bolts after it");
-        assertEquals("ack", heard(send("learns", 460)));
+        assertEquals("fail", acks(send("learns", 440)), "400 ms here and 50 ms in the bolts after it");
+        assertEquals("ack", acks(send("learns", 460)));
         assertEquals(SAMPLES + 1, served.size());
-        assertEquals(1, Ears.metric("learns", "shed"));
+        assertEquals(1, StormEvents.metric("learns", "shed"));
     }
 
     @Test
-    void whatTheBoltFailsIsFailedOnceAndTeachesNothing() {
+    void aTupleFailedByTheBoltIsFailedOnceAndNotLearned() {
         Step.WORKS.put("refuses", (tuple, collector, context) -> {
             TestClock.advance(400 * MS);
             collector.fail(tuple);
         });
         for (int n = 0; n <= SAMPLES; n++) {
             String id = send("refuses", 300);
-            assertEquals("fail", heard(id), "served, not shed");
-            assertEquals("fail", heard("refuses", id, 1));
+            assertEquals("fail", acks(id), "served, not shed");
+            assertEquals("fail", acks("refuses", id, 1));
         }
-        assertEquals(0, Ears.metric("refuses", "shed"));
+        assertEquals(0, StormEvents.metric("refuses", "shed"));
     }
 
     @Test
     void aBasicBoltAcksAndFailsAsInStorm() {
-        assertEquals("ack", heard(send("basic", 900)));
+        assertEquals("ack", acks(send("basic", 900)));
         String refused = id("no");
-        Feed.emit("users", "basic", refused, 900 * MS);
-        assertEquals("fail", heard(refused));
-        assertEquals("fail", heard("basic", refused, 1));
-        assertEquals("ack", heard(send("basic", 900)));
+        TestSpout.emit("users", "basic", refused, 900 * MS);
+        assertEquals("fail", acks(refused));
+        assertEquals("fail", acks("basic", refused, 1));
+        assertEquals("ack", acks(send("basic", 900)));
     }
 
     @Test
@@ -206,19 +206,19 @@ class ServingTest extends OnStorm {
         });
         String id = send("later", 900);
         await(() -> held.get() != null);
-        assertNull(Feed.HEARD.get(id));
+        assertNull(TestSpout.ACKS.get(id));
         TestClock.advance(40 * MS);
         out.get().emit(held.get(), new Values(id, "later"));
         out.get().ack(held.get());
         out.get().flush();
         Budget budget = BudgetField.parse(seen(id).getStringByField(TupleBudget.FIELD));
         assertEquals(List.of(new Stage(0, 0, 40 * MS)), budget.stages());
-        assertEquals("ack", heard(id));
+        assertEquals("ack", acks(id));
     }
 
     //~ java: Storm: an executor serves by deadline; ticks pass; a full queue holds the executor
     @Test
-    void ticksReachTheBoltAheadOfWhatWaits() {
+    void ticksReachTheBoltBeforeQueuedTuples() {
         AtomicBoolean ticked = new AtomicBoolean();
         List<Object> served = Collections.synchronizedList(new ArrayList<>());
         Step.WORKS.put("ticks", (tuple, collector, context) -> {
@@ -230,14 +230,14 @@ class ServingTest extends OnStorm {
             collector.ack(tuple);
         });
         await(ticked::get);
-        assertEquals("ack", heard(send("ticks", 900)));
+        assertEquals("ack", acks(send("ticks", 900)));
         assertEquals(1, served.size());
-        assertEquals(0, Ears.metric("ticks", "missing"), "a tick is no request without a budget");
+        assertEquals(0, StormEvents.metric("ticks", "missing"), "a tick is no request without a budget");
     }
 
     //~ java: Storm: a throwing bolt ends its worker; gathering for the same worker is refused
     @Test
-    void gatheringForTheSameWorkerIsRefused() {
+    void batchingForTheSameWorkerIsRefused() {
         DeadlineBolt bolt = new DeadlineBolt(new Step());
         Map<String, Object> gathers = Map.of("topology.producer.batch.size", 10L);
         String why = assertThrows(IllegalArgumentException.class, () -> bolt.prepare(gathers, null, null)).getMessage();

@@ -23,7 +23,7 @@ import org.junit.jupiter.api.BeforeEach;
  * Real Dubbo on loopback; the clock of deadlines is the tests', so what is waited for takes as long as they
  * say and no test sleeps. Dubbo's own timeouts run by the real clock and are far away.
  */
-abstract class OnLoopback {
+abstract class LoopbackCluster {
     static final long MS = 1_000_000;
     static final int TIMEOUT_MS = 20_000;
     static final Map<String, String> TRUSTED = Map.of("deadline.trusted", "true", "deadline.patience", "60000");
@@ -42,7 +42,7 @@ abstract class OnLoopback {
         assertEquals(Optional.empty(), Deadlines.current(), "no deadline outlives its request");
     }
 
-    /** What is left, as a handler sees it. */
+    /** Remaining budget as a handler reads it. */
     static String seen() {
         return Deadlines.remaining().map(left -> left.leftNanos() / MS + " ms").orElse("none");
     }

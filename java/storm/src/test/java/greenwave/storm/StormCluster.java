@@ -36,11 +36,11 @@ import org.junit.jupiter.api.BeforeEach;
  * Two workers share the bolts, so tuples are serialised on their way (the others are for the test's sake, {@code
  * topology.testing.always.try.serialize}), and ten are gathered for the other worker unless they are flushed.
  */
-abstract class OnStorm {
+abstract class StormCluster {
     static final long MS = 1_000_000;
     static final int PARTS = 3;
 
-    /** What comes out at the ends, by its first value. */
+    /** Final tuples by their first value. */
     static final Map<Object, Tuple> SEEN = new ConcurrentHashMap<>();
 
     private static final AtomicInteger IDS = new AtomicInteger();
@@ -54,8 +54,8 @@ abstract class OnStorm {
             conf.put(Config.TOPOLOGY_TESTING_ALWAYS_TRY_SERIALIZE, true);
             conf.put(Config.TOPOLOGY_STATS_SAMPLE_RATE, 1.0);
             conf.put(Config.TOPOLOGY_TRANSFER_BATCH_SIZE, 10);
-            conf.put(Config.TOPOLOGY_AUTO_TASK_HOOKS, List.of(Ears.Hook.class.getName()));
-            conf.put(Config.TOPOLOGY_METRICS_REPORTERS, List.of(Map.of("class", Ears.Reporter.class.getName())));
+            conf.put(Config.TOPOLOGY_AUTO_TASK_HOOKS, List.of(StormEvents.Hook.class.getName()));
+            conf.put(Config.TOPOLOGY_METRICS_REPORTERS, List.of(Map.of("class", StormEvents.Reporter.class.getName())));
             // Where Storm leaves what it writes.
             Path folder = Files.createDirectories(Path.of("target", "storm").toAbsolutePath());
             System.setProperty("java.io.tmpdir", folder.toString());
@@ -81,10 +81,10 @@ abstract class OnStorm {
                 "orders", "narrow", "fails", "acks", "answers", "learns", "basic", "refuses", "later", "ticks",
                 "first", "split", "few", "all");
         builder.setSpout("users", new DeadlineSpout(
-                new Feed("users", streams, List.of("id", "left")),
+                new TestSpout("users", streams, List.of("id", "left")),
                 (stream, values) -> Budget.of((Long) values.get(1))));
-        builder.setSpout("strangers", new Feed("strangers", List.of("peers"), List.of("id", "left")));
-        builder.setSpout("forgers", new Feed("forgers", List.of("peers"), List.of("id", TupleBudget.FIELD)));
+        builder.setSpout("strangers", new TestSpout("strangers", List.of("peers"), List.of("id", "left")));
+        builder.setSpout("forgers", new TestSpout("forgers", List.of("peers"), List.of("id", TupleBudget.FIELD)));
         builder.setBolt("peers", new DeadlineBolt(new Step()))
                 .shuffleGrouping("strangers", "peers")
                 .shuffleGrouping("forgers", "peers");
@@ -109,7 +109,7 @@ abstract class OnStorm {
         builder.setBolt("worker", worker, PARTS).directGrouping("split", "part");
         builder.setBolt("hasty", new DeadlineBolt(new Step()).withShed(empty).withRest(1_000 * MS))
                 .directGrouping("split", "part");
-        builder.setBolt("join", new DeadlineAggregator("id", "text", PARTS, new Hits()).withOpening("open"))
+        builder.setBolt("join", new DeadlineAggregator("id", "text", PARTS, new PartsAnswer()).withOpening("open"))
                 .shuffleGrouping("worker")
                 .shuffleGrouping("hasty")
                 .shuffleGrouping("split", "open");
@@ -153,26 +153,26 @@ abstract class OnStorm {
     /** A request with {@code leftMs} for the bolt {@code name}; returns its id. */
     static String send(String name, long leftMs) {
         String id = id(name);
-        Feed.emit("users", name, id, leftMs * MS);
+        TestSpout.emit("users", name, id, leftMs * MS);
         return id;
     }
 
-    /** What the spout heard of {@code id}, once it did. */
-    static String heard(Object id) {
-        await(() -> Feed.HEARD.containsKey(id));
-        return Feed.HEARD.get(id);
+    /** The spout's acks and failures of {@code id}, once there is one. */
+    static String acks(Object id) {
+        await(() -> TestSpout.ACKS.containsKey(id));
+        return TestSpout.ACKS.get(id);
     }
 
-    /** What {@code bolt} did with {@code id}, once it did {@code count} things: the spout may hear of it before. */
-    static String heard(String bolt, String id, int count) {
+    /** Acks and failures of {@code id} by {@code bolt}, once there are {@code count}; the spout may get them before. */
+    static String acks(String bolt, String id, int count) {
         await(() -> {
-            String heard = Ears.heard(bolt, id);
-            return heard != null && heard.split(" ").length >= count;
+            String acks = StormEvents.acks(bolt, id);
+            return acks != null && acks.split(" ").length >= count;
         });
-        return Ears.heard(bolt, id);
+        return StormEvents.acks(bolt, id);
     }
 
-    /** What came out at the end for {@code id}, once it did. */
+    /** Final tuple of {@code id}, once there is one. */
     static Tuple seen(Object id) {
         await(() -> SEEN.containsKey(id));
         return SEEN.get(id);
@@ -180,7 +180,7 @@ abstract class OnStorm {
 
     /** Until {@code count} tuples wait in {@code bolt}'s queue. */
     static void awaitWaiting(String bolt, long count) {
-        await(() -> Ears.metric(bolt, "waiting") == count);
+        await(() -> StormEvents.metric(bolt, "waiting") == count);
     }
 
     /** {@code bolt} keeps a tuple of its own until it is released, and gives others to {@code work}. */
@@ -195,7 +195,7 @@ abstract class OnStorm {
             assertTrue(block.released.await(LIMIT_S, TimeUnit.SECONDS), "never released");
             collector.ack(tuple);
         });
-        Feed.emit("users", bolt, block.id, 3_000_000 * MS);
+        TestSpout.emit("users", bolt, block.id, 3_000_000 * MS);
         await(() -> block.entered.getCount() == 0);
         return block;
     }
@@ -248,7 +248,7 @@ abstract class OnStorm {
         public void declareOutputFields(OutputFieldsDeclarer declarer) {}
     }
 
-    /** How many parts came. */
+    /** Number of parts received. */
     private static final class Count implements DeadlineAggregator.Answer {
         private static final long serialVersionUID = 1L;
 

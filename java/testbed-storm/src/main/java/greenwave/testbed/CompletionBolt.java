@@ -5,13 +5,13 @@ import org.apache.storm.topology.OutputFieldsDeclarer;
 import org.apache.storm.topology.base.BaseBasicBolt;
 import org.apache.storm.tuple.Tuple;
 
-/** The last bolt: whoever waits for a request hears of its end. */
-final class Ends extends BaseBasicBolt {
+/** Last bolt: completes the futures of requests. */
+final class CompletionBolt extends BaseBasicBolt {
     private static final long serialVersionUID = 1L;
 
     @Override
     public void execute(Tuple tuple, BasicOutputCollector collector) {
-        Here.get().end(tuple.getInteger(0), tuple.getInteger(2), tuple.getInteger(3));
+        TopologyState.get().end(tuple.getInteger(0), tuple.getInteger(2), tuple.getInteger(3));
     }
 
     @Override

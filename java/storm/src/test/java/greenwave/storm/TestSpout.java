@@ -11,21 +11,21 @@ import org.apache.storm.topology.OutputFieldsDeclarer;
 import org.apache.storm.topology.base.BaseRichSpout;
 import org.apache.storm.tuple.Fields;
 
-/** A spout that emits what tests hand it, and remembers what it hears of that. */
-final class Feed extends BaseRichSpout {
+/** Spout that emits tests' tuples and records their acks and failures. */
+final class TestSpout extends BaseRichSpout {
     private static final long serialVersionUID = 1L;
 
     private record Emission(String stream, List<Object> values, Object message) {}
 
     private static final Map<String, Queue<Emission>> WAITING = new ConcurrentHashMap<>();
-    static final Map<Object, String> HEARD = new ConcurrentHashMap<>();
+    static final Map<Object, String> ACKS = new ConcurrentHashMap<>();
 
     private final String name;
     private final List<String> streams;
     private final List<String> fields;
     private transient SpoutOutputCollector collector;
 
-    Feed(String name, List<String> streams, List<String> fields) {
+    TestSpout(String name, List<String> streams, List<String> fields) {
         this.name = name;
         this.streams = streams;
         this.fields = fields;
@@ -37,7 +37,7 @@ final class Feed extends BaseRichSpout {
                 .add(new Emission(stream, List.of(values), values[0]));
     }
 
-    /** Whether spout {@code name} has emitted everything. */
+    /** True if spout {@code name} has emitted everything. */
     static boolean isEmpty(String name) {
         return WAITING.get(name).isEmpty();
     }
@@ -60,12 +60,12 @@ final class Feed extends BaseRichSpout {
 
     @Override
     public void ack(Object message) {
-        HEARD.merge(message, "ack", (before, now) -> before + " " + now);
+        ACKS.merge(message, "ack", (before, now) -> before + " " + now);
     }
 
     @Override
     public void fail(Object message) {
-        HEARD.merge(message, "fail", (before, now) -> before + " " + now);
+        ACKS.merge(message, "fail", (before, now) -> before + " " + now);
     }
 
     @Override

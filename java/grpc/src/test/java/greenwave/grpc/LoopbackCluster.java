@@ -23,7 +23,7 @@ import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 
 /** Real gRPC on loopback; the clock of deadlines is the tests', and gRPC's own deadlines are far away. */
-abstract class OnLoopback {
+abstract class LoopbackCluster {
     static final long MS = 1_000_000;
     static final Limits TRUSTED = new Limits(500 * MS, 3_600_000 * MS, true);
 
@@ -54,12 +54,12 @@ abstract class OnLoopback {
         return node(TRUSTED, 100);
     }
 
-    /** What is left, as a handler sees it. */
+    /** Remaining budget as a handler reads it. */
     static String seen() {
         return Deadlines.remaining().map(left -> left.leftNanos() / MS + " ms").orElse("none");
     }
 
-    /** What has been spent, as a handler sees it; unlike what is left, not shortened by gRPC's own, real, clock. */
+    /** Elapsed time as a handler reads it; unlike the remaining budget, not shortened by gRPC's own real clock. */
     static String spent() {
         return Deadlines.current().map(visit -> visit.elapsedNanos(Deadlines.now()) / MS + " ms").orElse("none");
     }

@@ -13,14 +13,14 @@ import org.apache.storm.tuple.Tuple;
 import org.apache.storm.utils.TupleUtils;
 
 /**
- * The queue in front of a bolt, and the thread that serves it.
+ * Queue in front of a bolt, and the thread that serves it.
  *
- * <p>Storm's executor puts tuples in, one at a time, and waits while there is no room; the thread takes them
- * out by deadline and calls the bolt, so that the bolt sees one thread as ever. A tuple is either shed, by
- * whichever of the two finds it hopeless, or given to the bolt, never both. Bounded: as many tuples as the
+ * <p>Storm's executor enqueues tuples, one at a time, and waits while the queue is full; the thread dequeues them
+ * by deadline and calls the bolt, so that the bolt runs on one thread, as in Storm. A tuple is either shed, by
+ * the first of the two that finds it infeasible, or given to the bolt, never both. Bounded: as many tuples as the
  * settings say, and as many ticks.
  */
-final class Serving extends SecondThread {
+final class BoltThread extends TaskThread {
     private final IBolt bolt;
     private final Gate gate;
     private final Arrivals arrivals;
@@ -31,7 +31,7 @@ final class Serving extends SecondThread {
     private final DeadlineQueue<Waiting> queue;
     private final ArrayDeque<Runnable> first = new ArrayDeque<>();
 
-    Serving(
+    BoltThread(
             String name, IBolt bolt, Gate gate, Arrivals arrivals, BudgetedCollector collector, OnShed onShed) {
         super(name, collector);
         this.bolt = bolt;
@@ -42,7 +42,7 @@ final class Serving extends SecondThread {
         this.queue = new DeadlineQueue<>(gate.queue());
     }
 
-    /** How many tuples wait. */
+    /** Waiting tuples. */
     long waiting() {
         lock.lock();
         try {
@@ -52,7 +52,7 @@ final class Serving extends SecondThread {
         }
     }
 
-    /** Takes {@code tuple} in, as soon as there is room; for Storm's executor. */
+    /** Enqueues {@code tuple} as soon as there is space; for Storm's executor. */
     void take(Tuple tuple) {
         if (TupleUtils.isTick(tuple)) {
             first(() -> bolt.execute(tuple));
@@ -65,7 +65,7 @@ final class Serving extends SecondThread {
             rethrow();
             offered = offer(waiting);
             while (offered.reason() == Shedding.Reason.FULL) {
-                awaitRoom();
+                awaitSpace();
                 offered = offer(waiting);
             }
             wake();
@@ -77,13 +77,13 @@ final class Serving extends SecondThread {
         }
     }
 
-    /** Does {@code task} on the bolt's thread before any tuple that waits. */
+    /** Runs {@code task} on the bolt's thread before any waiting tuple. */
     void first(Runnable task) {
         lock.lock();
         try {
             rethrow();
             while (first.size() == gate.queue().capacity()) {
-                awaitRoom();
+                awaitSpace();
             }
             first.add(task);
             wake();
@@ -133,7 +133,7 @@ final class Serving extends SecondThread {
         onShed.shed(waiting.tuple, reason, shedder);
     }
 
-    /** A tuple that waits, and what was left of it when it was offered to the queue. */
+    /** A waiting tuple with its remaining budget at the time of enqueueing. */
     private static final class Waiting implements DeadlineQueue.Entry {
         final Tuple tuple;
         final Gate.Arrival arrival;

@@ -11,51 +11,51 @@ import java.util.concurrent.TimeUnit;
 import java.util.stream.Stream;
 
 /**
- * What the bolts of the topology share, being in one process: the plan, the run, and who waits for an end.
+ * State that the topology's bolts share in one process: the plan, the run, and the futures of requests.
  *
- * <p>Requests below zero are there to warm up: they go all the way and nobody works on them.
+ * <p>Requests with negative numbers are for warm-up: they pass all stages without work.
  */
-final class Here {
-    private static volatile Here here;
+final class TopologyState {
+    private static volatile TopologyState instance;
 
     private final Plan plan;
     private final Run run;
-    private final Reality reality;
+    private final ExternalWork reality;
     private final Queue<Integer> due = new ConcurrentLinkedQueue<>();
     private final List<CompletableFuture<Run.Used>> ends;
     private final CountDownLatch warm = new CountDownLatch(WARM_UPS);
 
-    Here(Plan plan, Run run, Reality reality) {
+    TopologyState(Plan plan, Run run, ExternalWork reality) {
         this.plan = plan;
         this.run = run;
         this.reality = reality;
         this.ends = Stream.generate(() -> new CompletableFuture<Run.Used>()).limit(plan.requests().size()).toList();
     }
 
-    static Here get() {
-        return here;
+    static TopologyState get() {
+        return instance;
     }
 
-    static void set(Here made) {
-        here = made;
+    static void set(TopologyState made) {
+        instance = made;
     }
 
     Run run() {
         return run;
     }
 
-    /** Has the spout emit {@code request}. */
+    /** Makes the spout emit {@code request}. */
     CompletableFuture<Run.Used> send(int request) {
         due.add(request);
         return ends.get(request);
     }
 
-    /** The request that the spout is to emit next; null when there is none. */
+    /** Next request to emit; null if there is none. */
     Integer next() {
         return due.poll();
     }
 
-    /** Counted from its planned birth; time until the spout's turn is gone. */
+    /** Budget since its planned birth, less the time until the spout emits it. */
     Budget budget(List<Object> values) {
         int request = (Integer) values.get(0);
         if (request < 0) {
@@ -79,7 +79,7 @@ final class Here {
         run.served(request, stage, part);
     }
 
-    /** {@code request} came to its end: {@code used} of {@code parts} answers, none when it failed. */
+    /** Ends {@code request} with {@code used} of {@code parts} answers; none if it failed. */
     void end(int request, int used, int parts) {
         if (request < 0) {
             warm.countDown();
@@ -90,14 +90,14 @@ final class Here {
         }
     }
 
-    /** Sends requests all the way until so many have come through. */
-    void warmUp() throws Unable, InterruptedException {
+    /** Sends warm-up requests and waits until all have completed. */
+    void warmUp() throws RunnerException, InterruptedException {
         for (int request = 1; request <= WARM_UPS; request++) {
             due.add(-request);
         }
         if (!warm.await(LIMIT_S, TimeUnit.SECONDS)) {
             String what = warm.getCount() + " warming requests did not come through in " + LIMIT_S + " s";
-            throw new Unable(what, "less load");
+            throw new RunnerException(what, "less load");
         }
     }
 
