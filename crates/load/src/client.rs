@@ -23,7 +23,7 @@ use crate::connect_error::{RETRY_AFTER, ended, not_begun};
 use crate::in_flight::InFlightTable;
 use crate::plan::Plan;
 use crate::protocol::synthetic::{self, Response};
-use crate::record::Stages;
+use crate::record::ServerStages;
 use crate::report::Report;
 use crate::request_encoder::RequestEncoder;
 
@@ -326,7 +326,7 @@ impl Client {
         let at = Time::ZERO + received.since(start);
         let (consumed, valid) = synthetic::responses(self.stack.received(id), |response| {
             let Response { id, nic, tcp, event, service, .. } = response;
-            self.in_flight.answered(conn, Some(id), at, Stages { nic, tcp, event, service }).is_ok()
+            self.in_flight.answered(conn, Some(id), at, ServerStages { nic, tcp, event, service }).is_ok()
         });
         if !valid {
             self.garbled += 1;

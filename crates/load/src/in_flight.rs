@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use queueing::{Histogram, Span, Time};
 
 use crate::plan::{Plan, Request, Sequence};
-use crate::record::{Recorder, Stages};
+use crate::record::{Recorder, ServerStages};
 use crate::report::ClassReport;
 
 const NONE: u32 = u32::MAX;
@@ -152,7 +152,7 @@ impl InFlightTable {
         conn: u32,
         id: Option<u64>,
         now: Time,
-        stages: Stages,
+        stages: ServerStages,
     ) -> Result<(), UnmatchedResponse> {
         let queue = &mut self.queues[conn as usize];
         if queue.last_sent == NONE {

@@ -14,7 +14,7 @@ const SAMPLES_MAX: usize = 1 << 16;
 
 /// Time of a request per stage, as reported by the server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Stages {
+pub struct ServerStages {
     /// In the NIC queue.
     pub nic: Span,
     /// In TCP.
@@ -105,7 +105,7 @@ impl Recorder {
         }
     }
 
-    pub fn answered(&mut self, class: u16, intended: Time, answered: Time, stages: Stages) {
+    pub fn answered(&mut self, class: u16, intended: Time, answered: Time, stages: ServerStages) {
         if intended < Time::ZERO + self.warmup {
             return;
         }
@@ -113,7 +113,7 @@ impl Recorder {
         let account = &mut self.accounts[usize::from(class)];
         account.latency.record(latency);
         account.seen += 1;
-        let Stages { nic, tcp, event, service } = stages;
+        let ServerStages { nic, tcp, event, service } = stages;
         let sample = Sample {
             latency_ns: latency.as_nanos(),
             stages_ns: [nic, tcp, event, service].map(|s| s.as_nanos() as f32),

@@ -30,7 +30,7 @@ fn run(plan: &Plan, sends: impl Fn(u64) -> bool, answers: impl Fn(u64) -> bool) 
             while sends(n) && in_flight.unsent(conn).is_some() {
                 in_flight.sent(conn, now, 64, 64);
             }
-            while answers(n) && in_flight.answered(conn, None, now, Stages::default()).is_ok() {}
+            while answers(n) && in_flight.answered(conn, None, now, ServerStages::default()).is_ok() {}
         }
         n += 1;
     }
@@ -103,17 +103,17 @@ fn a_broken_connection_loses_sent_requests_and_keeps_queued_ones() {
         Some((1, 0)),
         "a partly sent request is sent again"
     );
-    assert_eq!(in_flight.answered(0, Some(0), ms(4), Stages::default()), Err(UnmatchedResponse));
+    assert_eq!(in_flight.answered(0, Some(0), ms(4), ServerStages::default()), Err(UnmatchedResponse));
     while in_flight.unsent(0).is_some() {
         in_flight.sent(0, ms(5), 64, 64);
     }
     assert_eq!(
-        in_flight.answered(0, Some(2), ms(6), Stages::default()),
+        in_flight.answered(0, Some(2), ms(6), ServerStages::default()),
         Err(UnmatchedResponse),
         "1 comes first"
     );
     for id in 1..4 {
-        assert_eq!(in_flight.answered(0, Some(id), ms(6), Stages::default()), Ok(()));
+        assert_eq!(in_flight.answered(0, Some(id), ms(6), ServerStages::default()), Ok(()));
     }
     assert!(in_flight.is_done());
     assert_eq!(in_flight.report()[0].unanswered, 1);
@@ -138,7 +138,7 @@ proptest! {
                 2 | 3 => if let Some((_, offset)) = in_flight.unsent(conn) {
                     in_flight.sent(conn, now, bytes.min(64 - offset), 64);
                 },
-                4 => { let _ = in_flight.answered(conn, None, now, Stages::default()); }
+                4 => { let _ = in_flight.answered(conn, None, now, ServerStages::default()); }
                 _ if bytes < 8 => in_flight.on_disconnect(conn),
                 _ => { in_flight.expire(now); }
             }

@@ -3,7 +3,7 @@
 use super::Protocol;
 use crate::protocol::synthetic::{self, Response};
 use crate::protocol::{http, memcached};
-use crate::record::Stages;
+use crate::record::ServerStages;
 
 /// Parser of a connection's responses, with the state of an incomplete one.
 pub(super) enum ResponseParser {
@@ -34,14 +34,18 @@ impl ResponseParser {
 
     /// Parses `bytes`. Calls `answered` for each response that ends in them, with its request's
     /// id if the protocol has one; `answered` returns `false` if no request matches.
-    pub fn push(&mut self, bytes: &[u8], mut answered: impl FnMut(Option<u64>, Stages) -> bool) -> Read {
+    pub fn push(
+        &mut self,
+        bytes: &[u8],
+        mut answered: impl FnMut(Option<u64>, ServerStages) -> bool,
+    ) -> Read {
         let (mut matched, mut last) = (true, false);
         let valid = match self {
             Self::Synthetic(partial) => {
                 partial.extend_from_slice(bytes);
                 let (consumed, valid) = synthetic::responses(partial, |response| {
                     let Response { id, nic, tcp, event, service, .. } = response;
-                    answered(Some(id), Stages { nic, tcp, event, service })
+                    answered(Some(id), ServerStages { nic, tcp, event, service })
                 });
                 partial.drain(..consumed);
                 partial.shrink_to(synthetic::RESPONSE_LEN);
@@ -49,13 +53,13 @@ impl ResponseParser {
             }
             Self::Http(framer) => {
                 let framed = framer.push(bytes, |response| {
-                    matched &= answered(None, Stages::default());
+                    matched &= answered(None, ServerStages::default());
                     last |= response.last;
                 });
                 framed.is_ok()
             }
             Self::Memcached(framer) => {
-                framer.push(bytes, || matched &= answered(None, Stages::default())).is_ok()
+                framer.push(bytes, || matched &= answered(None, ServerStages::default())).is_ok()
             }
         };
         match (valid && matched, last) {
