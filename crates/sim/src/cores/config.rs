@@ -116,7 +116,7 @@ pub struct Task {
     /// Name in reports.
     pub name: String,
     /// `LC` or `BE`.
-    pub class: ClassName,
+    pub class: TaskClass,
     /// Guaranteed cores.
     #[serde(default)]
     pub guaranteed: u16,
@@ -127,7 +127,7 @@ pub struct Task {
     pub arrivals: Option<Arrivals>,
     /// LC: later arrival processes, in ascending order of time.
     #[serde(default)]
-    pub changes: Vec<Change>,
+    pub changes: Vec<LoadChange>,
     /// LC: service time on an otherwise idle machine.
     #[serde(default, deserialize_with = "text_or_none")]
     pub service: Option<Distribution>,
@@ -153,7 +153,7 @@ pub struct Task {
 
 /// Task classes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-pub enum ClassName {
+pub enum TaskClass {
     /// Latency-critical.
     #[serde(rename = "LC")]
     Critical,
@@ -198,7 +198,7 @@ impl Default for Needs {
 /// Change of a load.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Change {
+pub struct LoadChange {
     /// Time of the change after the start, warm-up included.
     #[serde(deserialize_with = "text")]
     pub at: Span,
@@ -279,7 +279,7 @@ impl Config {
 
 impl Task {
     fn check(&self) -> Result<(), String> {
-        let critical = self.class == ClassName::Critical;
+        let critical = self.class == TaskClass::Critical;
         if critical && (self.arrivals.is_none() || self.service.is_none()) {
             return Err("LC needs arrivals and service".to_owned());
         }
@@ -319,8 +319,8 @@ impl Task {
         let default = TaskSpec::critical(self.guaranteed);
         TaskSpec {
             class: match self.class {
-                ClassName::Critical => Class::Critical,
-                ClassName::BestEffort => Class::BestEffort,
+                TaskClass::Critical => Class::Critical,
+                TaskClass::BestEffort => Class::BestEffort,
             },
             burstable: self.burstable.unwrap_or(default.burstable),
             delay_max: self.delay_max.unwrap_or(default.delay_max),

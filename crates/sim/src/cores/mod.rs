@@ -41,7 +41,7 @@ pub mod memory;
 mod outcome;
 mod task;
 
-pub use config::{Change, ClassName, Config, Costs, Machine, Needs, Phase, Task};
+pub use config::{Config, Costs, LoadChange, Machine, Needs, Phase, Task, TaskClass};
 pub(crate) use external_arrivals::{ExternalMachine, Offer, RequestQueue, Served};
 pub use outcome::{Outcome, TaskOutcome};
 

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use queueing::{ArrivalTimes, Distribution, Histogram, Rng, Span, Time};
 
-use super::config::{Change, ClassName, Needs, Task};
+use super::config::{LoadChange, Needs, Task, TaskClass};
 use super::external_arrivals::{RequestQueue, Served};
 
 /// Request.
@@ -28,7 +28,7 @@ pub(super) struct TaskState {
     pub service: Option<Distribution>,
     times: Option<ArrivalTimes>,
     /// Pending changes of the load, and the random stream of their arrivals.
-    changes: VecDeque<Change>,
+    changes: VecDeque<LoadChange>,
     load_rng: Rng,
     pub rng: Rng,
     pub queue: VecDeque<Request>,
@@ -63,7 +63,7 @@ impl TaskState {
     pub fn new(task: &Task, number: u64, seed: &Rng) -> Self {
         let start = |n: u64| seed.fork(number * 3 + n);
         let mut state = Self {
-            critical: task.class == ClassName::Critical,
+            critical: task.class == TaskClass::Critical,
             threads: task.threads,
             service: task.service,
             times: task.arrivals.map(|arrivals| arrivals.times(Time::ZERO, start(0))),
@@ -95,7 +95,7 @@ impl TaskState {
     /// Time of the next arrival.
     pub fn next_arrival(&mut self) -> Option<Time> {
         let mut next = self.times.as_mut().and_then(Iterator::next);
-        while let Some(&Change { at, arrivals }) = self.changes.front()
+        while let Some(&LoadChange { at, arrivals }) = self.changes.front()
             && next.is_none_or(|next| next >= Time::ZERO + at)
         {
             self.changes.pop_front();

@@ -4,7 +4,7 @@ use queueing::{Arrivals, Bytes, Distribution, Priority, Span};
 
 use super::mechanisms::Mechanisms;
 use super::network::Network;
-use crate::cores::{self, ClassName, Costs, Machine, Needs, Phase, Task};
+use crate::cores::{self, Costs, Machine, Needs, Phase, Task, TaskClass};
 use crate::serde_text::{text, text_or_none};
 use crate::{BadConfig, CostModel};
 
@@ -287,10 +287,10 @@ impl Config {
             phases: Vec::new(),
         };
         let guaranteed = lanes as u16;
-        let mut tasks = vec![Task { guaranteed, ..task("service", ClassName::Critical) }];
+        let mut tasks = vec![Task { guaranteed, ..task("service", TaskClass::Critical) }];
         if !self.beside.is_empty() {
             let phases = self.beside.clone();
-            tasks.push(Task { threads: lanes as u32, phases, ..task("beside", ClassName::BestEffort) });
+            tasks.push(Task { threads: lanes as u32, phases, ..task("beside", TaskClass::BestEffort) });
         }
         cores::Config {
             policy: if enabled { "caladan" } else { "linux" }.to_owned(),

@@ -24,7 +24,7 @@ mod stack;
 pub use crate::BadConfig;
 pub use config::{Class, Config, Tier};
 pub use mechanisms::Mechanisms;
-pub use network::{Bulk, Network};
+pub use network::{BulkTraffic, Network};
 pub use outcome::{ClassOutcome, Outcome, TimeBreakdown};
 
 use std::collections::BTreeMap;

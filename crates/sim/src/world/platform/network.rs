@@ -36,13 +36,13 @@ pub struct Network {
     #[serde(default = "mark", deserialize_with = "depth")]
     pub mark: QueueLength,
     /// Background flows between all hosts.
-    pub bulk: Option<Bulk>,
+    pub bulk: Option<BulkTraffic>,
 }
 
 /// Background flows, independent of the service.
 #[derive(Clone, Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Bulk {
+pub struct BulkTraffic {
     /// Distribution of flow sizes.
     #[serde(deserialize_with = "text")]
     pub sizes: Sizes,
@@ -71,7 +71,7 @@ impl Network {
         if available < hosts {
             return Err(BadConfig(format!("network: {available} hosts are fewer than {hosts} in use")));
         }
-        if let Some(Bulk { load, level, .. }) = &self.bulk {
+        if let Some(BulkTraffic { load, level, .. }) = &self.bulk {
             if !(load.is_finite() && *load > 0.0) {
                 return Err(BadConfig(format!("bulk: load {load} is not more than 0")));
             }
