@@ -42,15 +42,15 @@ use queueing::{Priority, Time};
 use sched::dispatch::{Dispatch, IdleWorkers, WorkerId, WorkerSet};
 
 use crate::app::App;
-pub use crate::pipeline::{Budget, Guard, Refusal, Shed};
 use crate::pipeline::{DriverCountersMut, Pipeline, ServerLoad, Setup, Work};
+pub use crate::pipeline::{Guard, Refusal, Shed, WorkBudget};
 pub use config::Config;
 use connections::Connections;
 use datagrams::Datagrams;
 pub use job::{Job, Origin};
 use response::SlowReaders;
 use slow_requests::ServedRequest;
-pub use slow_requests::{End, Limits, STAGE_NAMES, Side, Slow, Slowest};
+pub use slow_requests::{RequestEnd, STAGE_NAMES, Side, Slow, SlowRequestLimits, Slowest};
 pub use snapshot::{Depths, ShardSnapshot};
 pub use stats::{Counters, HOPS, STAGES, Stats};
 
@@ -259,8 +259,8 @@ impl<D: Device, A: App> Shard<D, A> {
         if job.response.capacity() > self.workers.room[usize::from(job.worker.0)] {
             self.buffers.missed();
         }
-        if let Some(gate) = &mut self.front.gate {
-            gate.on_answered(job.stages.nic + job.stages.tcp + job.stages.event + job.service);
+        if let Some(admission) = &mut self.front.admission {
+            admission.on_answered(job.stages.nic + job.stages.tcp + job.stages.event + job.service);
         }
         let given = self.workers.since[usize::from(job.worker.0)];
         let served_request = self.stats.slow.is_on().then(|| ServedRequest::new(now, given, &job));

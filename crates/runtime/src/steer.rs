@@ -24,7 +24,7 @@ use net::steer::{Owner, Steering};
 use queueing::{Span, Time};
 
 use counts::{Counters, count};
-pub use counts::{Counts, Meter};
+pub use counts::{FrameCounts, FrameMeter};
 use waker::ShardWaker;
 
 /// Device of one shard, with its links to the other shards.
@@ -52,7 +52,7 @@ pub struct Steered<D: Device> {
 
 /// A received frame: from the device, or passed on by another shard.
 #[derive(Debug)]
-pub enum Frame<F> {
+pub enum SteeredFrame<F> {
     /// From the shard's own queue.
     Device(F),
     /// From another shard.
@@ -64,7 +64,7 @@ pub enum Frame<F> {
     },
 }
 
-impl<F: AsRef<[u8]>> AsRef<[u8]> for Frame<F> {
+impl<F: AsRef<[u8]>> AsRef<[u8]> for SteeredFrame<F> {
     fn as_ref(&self) -> &[u8] {
         match self {
             Self::Device(frame) => frame.as_ref(),
@@ -147,8 +147,8 @@ const POLL_INTERVAL: Span = Span::from_micros(50);
 impl<D: Device> Steered<D> {
     /// Reader of the counters, usable while the device serves.
     #[must_use]
-    pub fn meter(&self) -> Meter {
-        Meter(self.counters.clone())
+    pub fn meter(&self) -> FrameMeter {
+        FrameMeter(self.counters.clone())
     }
 
     /// Transmits frames of shards without a device, as far as the device has space.
@@ -212,7 +212,7 @@ impl<D: Device> Steered<D> {
     }
 
     /// Next frame of the own queue that this shard owns; passes on the others.
-    fn receive_own(&mut self, now: Time) -> Option<Received<Frame<D::Frame>>> {
+    fn receive_own(&mut self, now: Time) -> Option<Received<SteeredFrame<D::Frame>>> {
         for _ in 0..PASSED_MAX {
             let Received { frame, arrived, checked } = self.device.as_mut()?.receive(now)?;
             let at = arrived.unwrap_or(now);
@@ -233,12 +233,12 @@ impl<D: Device> Steered<D> {
                 }
             }
             count(&self.counters.own);
-            return Some(Received { frame: Frame::Device(frame), arrived, checked });
+            return Some(Received { frame: SteeredFrame::Device(frame), arrived, checked });
         }
         None
     }
 
-    fn receive_from(&mut self, source: usize, now: Time) -> Option<Received<Frame<D::Frame>>> {
+    fn receive_from(&mut self, source: usize, now: Time) -> Option<Received<SteeredFrame<D::Frame>>> {
         if source == self.shard {
             return self.receive_own(now);
         }
@@ -246,7 +246,7 @@ impl<D: Device> Steered<D> {
         let link = self.links[source].as_mut().filter(|_| !self.transmits_for_others)?;
         let received = link.receive(now)?;
         count(&self.counters.from_others);
-        Some(received.map(|frame| Frame::Link { from: source, frame }))
+        Some(received.map(|frame| SteeredFrame::Link { from: source, frame }))
     }
 
     /// True if no other shard's frames wait here.
@@ -256,7 +256,7 @@ impl<D: Device> Steered<D> {
 }
 
 impl<D: Device> Device for Steered<D> {
-    type Frame = Frame<D::Frame>;
+    type Frame = SteeredFrame<D::Frame>;
 
     fn receive(&mut self, now: Time) -> Option<Received<Self::Frame>> {
         self.forward(now);
@@ -278,12 +278,12 @@ impl<D: Device> Device for Steered<D> {
 
     fn recycle(&mut self, frame: Self::Frame) {
         match frame {
-            Frame::Device(frame) => {
+            SteeredFrame::Device(frame) => {
                 if let Some(device) = &mut self.device {
                     device.recycle(frame);
                 }
             }
-            Frame::Link { from, frame } => {
+            SteeredFrame::Link { from, frame } => {
                 if let Some(link) = &mut self.links[from] {
                     link.recycle(frame);
                 }

@@ -15,7 +15,7 @@ use sched::dispatch::WorkerId;
 use crate::app::App;
 use crate::idle::{AdaptiveSpin, IdleAction};
 use crate::mode::Classifiers;
-use crate::shard::{Budget, Shard, ShardSnapshot, Stats, Step};
+use crate::shard::{Shard, ShardSnapshot, Stats, Step, WorkBudget};
 use crate::snapshot_exchange::SnapshotExchange;
 use crate::worker::{Remote, Worker, pair};
 
@@ -260,7 +260,10 @@ fn run_inline<D: Device, A: App>(
 ) -> Stats {
     let app = shard.app();
     let wakes = device.waker().is_some();
-    shard.set_budget(Budget { receive_percent: shard.budget().receive_percent, ..Budget::inline(hold) });
+    shard.set_budget(WorkBudget {
+        receive_percent: shard.budget().receive_percent,
+        ..WorkBudget::inline(hold)
+    });
     while inputs.update(&mut shard) {
         let now = clock.now();
         match shard.step(now, &mut device) {

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use net::Device;
 use queueing::{Priority, Span, Time};
-use runtime::shard::{Limits, Shed};
+use runtime::shard::{Shed, SlowRequestLimits};
 use runtime::snapshot_exchange::SnapshotExchange;
-use runtime::socket_proxy::Seen;
+use runtime::socket_proxy::ProxySnapshot;
 
 use super::bypass::Bypass;
 use super::stacks::Server;
@@ -23,12 +23,12 @@ pub(super) struct Watched {
     ui: Option<Ui>,
     traces: Option<Traces>,
     /// Slow requests kept in full, of all stacks together.
-    slow: Limits,
+    slow: SlowRequestLimits,
     /// Slow requests that were not kept because others were slower.
     left_out: u64,
     /// The device, as named on the command line.
     device: String,
-    stacks: SnapshotPoller<Seen>,
+    stacks: SnapshotPoller<ProxySnapshot>,
 }
 
 /// Description of this command for the live view.
@@ -42,15 +42,15 @@ impl Watched {
         ui: Option<Ui>,
         traces: Option<Traces>,
         device: String,
-        slow: Limits,
+        slow: SlowRequestLimits,
         stacks: usize,
     ) -> Self {
-        let stacks = SnapshotPoller::new(stacks, Seen::default);
+        let stacks = SnapshotPoller::new(stacks, ProxySnapshot::default);
         Self { ui, traces, slow, left_out: 0, device, stacks }
     }
 
     /// Snapshot exchanges of the stacks.
-    pub(super) fn hatches(&self) -> Vec<Arc<SnapshotExchange<Seen>>> {
+    pub(super) fn hatches(&self) -> Vec<Arc<SnapshotExchange<ProxySnapshot>>> {
         self.stacks.hatches()
     }
 
@@ -108,7 +108,7 @@ impl Watched {
 }
 
 /// Appends the figures of stack `number`.
-fn of_stack(number: usize, seen: &Seen, figures: &mut Vec<Figure>) {
+fn of_stack(number: usize, seen: &ProxySnapshot, figures: &mut Vec<Figure>) {
     let c = &seen.counters;
     let of = |pairs: &[(&str, &str)]| {
         let shard = Labels::none().with("shard", number);
@@ -119,13 +119,13 @@ fn of_stack(number: usize, seen: &Seen, figures: &mut Vec<Figure>) {
         ("greenwave_datagrams_total", of(&[]), c.datagrams_in),
         ("greenwave_dropped_total", of(&[("reason", "verdict")]), c.driver.dropped_by_verdict),
         ("greenwave_dropped_total", of(&[("reason", "nic full")]), c.driver.dropped_full),
-        ("greenwave_dropped_total", of(&[("reason", "untaken")]), c.untaken),
+        ("greenwave_dropped_total", of(&[("reason", "untaken")]), c.unaccepted),
         ("greenwave_dropped_total", of(&[("reason", "program full")]), c.datagrams_lost),
         ("greenwave_frames_total", of(&[]), c.driver.frames),
         ("greenwave_bytes_total", of(&[("direction", "in")]), c.bytes_in),
         ("greenwave_bytes_total", of(&[("direction", "out")]), c.bytes_out),
         ("greenwave_opened_total", of(&[("outcome", "opened")]), c.opened),
-        ("greenwave_opened_total", of(&[("outcome", "failed")]), c.unopened),
+        ("greenwave_opened_total", of(&[("outcome", "failed")]), c.connects_failed),
         (DEPTH, of(&[("queue", "nic")]), seen.frames as u64),
         (DEPTH, of(&[("queue", "to program")]), seen.inbound as u64),
         (DEPTH, of(&[("queue", "from program")]), seen.outbound as u64),
@@ -155,26 +155,34 @@ mod tests {
         };
         let counters = Counters {
             offered: 1,
-            untaken: 1,
+            unaccepted: 1,
             opened: 1,
-            unopened: 1,
+            connects_failed: 1,
             ended: 1,
             reset: 1,
             bytes_in: 1,
             bytes_out: 1,
-            bytes_unheard: 1,
+            bytes_discarded: 1,
             datagrams_in: 1,
             datagrams_out: 1,
             datagrams_lost: 1,
-            datagrams_untaken: 1,
+            datagrams_unmatched: 1,
             datagrams_unsent: 1,
             driver,
             guard: Default::default(),
         };
         let stack = net::stack::Counters { resets: 1, resets_received: 1, refusals: 1, ..Default::default() };
         let (frames, inbound, outbound, connections) = (1, 1, 1, 1);
-        let seen = Seen { counters, stack, frames, inbound, outbound, connections, ..Seen::default() };
-        for (seen, expected) in [(Seen::default(), 0.0), (seen, 1.0)] {
+        let seen = ProxySnapshot {
+            counters,
+            stack,
+            frames,
+            inbound,
+            outbound,
+            connections,
+            ..ProxySnapshot::default()
+        };
+        for (seen, expected) in [(ProxySnapshot::default(), 0.0), (seen, 1.0)] {
             let mut figures = Vec::new();
             of_stack(0, &seen, &mut figures);
             assert_eq!(figures.len(), 18);

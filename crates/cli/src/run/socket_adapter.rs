@@ -8,7 +8,8 @@ use net::stack::{CloseReason, ConnId, ConnectError, Datagram, Info, KeepAlive, U
 use net::steer::Steering;
 use queueing::{Priority, Span};
 use runtime::socket_proxy::{
-    AppEvent, AppSockets, AppStream, DeliveryResult, NotOpened, OutgoingDatagram, Read, Setting, WriteResult,
+    AppEvent, AppSockets, AppStream, ConnectFailure, DeliveryResult, OutgoingDatagram, ReadResult,
+    SocketOption, WriteResult,
 };
 use rustix::io::Errno;
 use shim::{self, AcceptError, End, Refusal, Routes, SocketInfo, StackHandle};
@@ -20,7 +21,7 @@ use crate::error::plain;
 /// The shim's server side, for one stack.
 pub(super) struct SocketAdapter {
     window: StackHandle,
-    happened: Vec<shim::SocketEvent>,
+    events: Vec<shim::SocketEvent>,
     /// Connections refused: no listener, queue full, no descriptor left.
     pub(super) untaken: [u64; 3],
 }
@@ -35,7 +36,7 @@ impl SocketAdapter {
     /// The kernel has no descriptor, or no abstract sockets.
     pub(super) fn open(key: shim::Key, steering: Steering) -> Result<Vec<Self>, Error> {
         let windows = StackHandle::open(key, steering).map_err(|e| no_desk(&e))?;
-        Ok(windows.into_iter().map(|window| Self { window, happened: Vec::new(), untaken: [0; 3] }).collect())
+        Ok(windows.into_iter().map(|window| Self { window, events: Vec::new(), untaken: [0; 3] }).collect())
     }
 
     /// A descriptor that is readable while programs have sent something.
@@ -90,15 +91,15 @@ fn no_desk(e: &std::io::Error) -> Error {
 
 impl SocketAdapter {
     /// A shim event as the stack's event.
-    fn hear(
+    fn poll_events(
         &mut self,
         into: &mut Vec<AppEvent>,
         poll: impl FnOnce(&mut StackHandle, &mut Vec<shim::SocketEvent>) -> bool,
     ) -> bool {
-        let Self { window, happened, .. } = self;
-        let some = poll(window, happened);
+        let Self { window, events, .. } = self;
+        let some = poll(window, events);
         let conn = |id| window.conn(id);
-        into.extend(happened.drain(..).map(|what| match what {
+        into.extend(events.drain(..).map(|what| match what {
             shim::SocketEvent::Pipe { id, readable, writable, gone } => {
                 AppEvent::Pipe { conn: conn(id), readable, writable, gone }
             }
@@ -108,11 +109,11 @@ impl SocketAdapter {
             shim::SocketEvent::Unlisten(port) => AppEvent::Unlisten(port),
             shim::SocketEvent::Connect { call, to, port, hops } => AppEvent::Connect { call, to, port, hops },
             shim::SocketEvent::Set { id, setting } => AppEvent::Set(conn(id), translated(setting)),
-            shim::SocketEvent::Asked { call, id } => AppEvent::Asked { call, conn: conn(id) },
+            shim::SocketEvent::Asked { call, id } => AppEvent::GetInfo { call, conn: conn(id) },
             shim::SocketEvent::Bound(port) => AppEvent::Bound(port),
-            shim::SocketEvent::Closed { socket, port, last } => AppEvent::Left { socket, port, last },
-            shim::SocketEvent::DatagramReadable(socket) => AppEvent::Mail(socket),
-            shim::SocketEvent::DatagramWritable(port) => AppEvent::Room(port),
+            shim::SocketEvent::Closed { socket, port, last } => AppEvent::SocketClosed { socket, port, last },
+            shim::SocketEvent::DatagramReadable(socket) => AppEvent::DatagramReadable(socket),
+            shim::SocketEvent::DatagramWritable(port) => AppEvent::DatagramWritable(port),
         }));
         some
     }
@@ -122,11 +123,11 @@ impl AppSockets for SocketAdapter {
     type Pipe = StreamAdapter;
 
     fn poll(&mut self, into: &mut Vec<AppEvent>) -> bool {
-        self.hear(into, StackHandle::poll)
+        self.poll_events(into, StackHandle::poll)
     }
 
-    fn poll_left(&mut self, into: &mut Vec<AppEvent>) -> bool {
-        self.hear(into, |window, into| window.poll_left(into))
+    fn poll_other_stacks(&mut self, into: &mut Vec<AppEvent>) -> bool {
+        self.poll_events(into, |window, into| window.poll_left(into))
     }
 
     fn sleep(&mut self) -> bool {
@@ -166,7 +167,7 @@ impl AppSockets for SocketAdapter {
         self.window.opening(call, conn, local, remote).map(StreamAdapter)
     }
 
-    fn refuse(&mut self, call: u64, why: NotOpened) {
+    fn refuse(&mut self, call: u64, why: ConnectFailure) {
         self.window.refuse_opening(call, errno(why));
     }
 
@@ -174,7 +175,7 @@ impl AppSockets for SocketAdapter {
         self.window.opened(conn, &mut pipe.0);
     }
 
-    fn failed(&mut self, conn: ConnId, why: NotOpened) {
+    fn failed(&mut self, conn: ConnId, why: ConnectFailure) {
         self.window.failed(conn, errno(why));
     }
 
@@ -202,7 +203,7 @@ impl AppSockets for SocketAdapter {
         delivered(self.window.deliver(arrived, label.priority.level(), payload, segment))
     }
 
-    fn letter(&mut self, socket: u64, level: Priority, bytes: &mut [u8]) -> OutgoingDatagram {
+    fn next_datagram(&mut self, socket: u64, level: Priority, bytes: &mut [u8]) -> OutgoingDatagram {
         match self.window.letter(socket, level.level(), bytes) {
             shim::QueuedDatagram::Out { from, to, len, segment, class, whole, hops } => {
                 OutgoingDatagram::Out { from, to, len, segment, marks: TrafficClass::of(class), whole, hops }
@@ -221,23 +222,23 @@ impl AppSockets for SocketAdapter {
 
 fn delivered(what: shim::Delivered) -> DeliveryResult {
     match what {
-        shim::Delivered::To(socket) => DeliveryResult::To(socket),
+        shim::Delivered::To(socket) => DeliveryResult::Delivered(socket),
         shim::Delivered::Full => DeliveryResult::Full,
-        shim::Delivered::Lost => DeliveryResult::Lost,
-        shim::Delivered::Nobody => DeliveryResult::Nobody,
+        shim::Delivered::Lost => DeliveryResult::Dropped,
+        shim::Delivered::Nobody => DeliveryResult::NoSocket,
     }
 }
 
 /// The errno of connect(2) for it.
-fn errno(why: NotOpened) -> Errno {
+fn errno(why: ConnectFailure) -> Errno {
     match why {
-        NotOpened::Here(ConnectError::NoPort) => Errno::ADDRNOTAVAIL,
-        NotOpened::Here(ConnectError::TooMany) => Errno::NOBUFS,
-        NotOpened::Here(ConnectError::NoRoute) => Errno::NETUNREACH,
-        NotOpened::There(CloseReason::Reset) => Errno::CONNREFUSED,
-        NotOpened::There(CloseReason::TimedOut) => Errno::TIMEDOUT,
-        NotOpened::There(CloseReason::Unreachable(why)) => unreachable(why),
-        NotOpened::There(CloseReason::Finished | CloseReason::Aborted) => Errno::CONNABORTED,
+        ConnectFailure::Local(ConnectError::NoPort) => Errno::ADDRNOTAVAIL,
+        ConnectFailure::Local(ConnectError::TooMany) => Errno::NOBUFS,
+        ConnectFailure::Local(ConnectError::NoRoute) => Errno::NETUNREACH,
+        ConnectFailure::Remote(CloseReason::Reset) => Errno::CONNREFUSED,
+        ConnectFailure::Remote(CloseReason::TimedOut) => Errno::TIMEDOUT,
+        ConnectFailure::Remote(CloseReason::Unreachable(why)) => unreachable(why),
+        ConnectFailure::Remote(CloseReason::Finished | CloseReason::Aborted) => Errno::CONNABORTED,
     }
 }
 
@@ -264,27 +265,27 @@ fn end_errno(why: CloseReason, whole: bool) -> Option<Errno> {
     })
 }
 
-fn translated(setting: shim::TcpSockopt) -> Setting {
+fn translated(setting: shim::TcpSockopt) -> SocketOption {
     match setting {
-        shim::TcpSockopt::KeepAlive(on) => Setting::KeepAlive(on),
-        shim::TcpSockopt::KeepIdle(span) => Setting::KeepIdle(span),
-        shim::TcpSockopt::KeepInterval(span) => Setting::KeepInterval(span),
-        shim::TcpSockopt::KeepCount(count) => Setting::KeepCount(count),
-        shim::TcpSockopt::UserTimeout(timeout) => Setting::UserTimeout(timeout),
-        shim::TcpSockopt::Cork(cork) => Setting::Cork(cork),
-        shim::TcpSockopt::ResetOnClose(reset) => Setting::ResetOnClose(reset),
-        shim::TcpSockopt::Dscp(dscp) => Setting::Dscp(dscp),
-        shim::TcpSockopt::Ttl(hops) => Setting::Hops { six: false, hops },
-        shim::TcpSockopt::HopLimit(hops) => Setting::Hops { six: true, hops },
-        shim::TcpSockopt::TtlMin(hops) => Setting::HopsMin { six: false, hops },
-        shim::TcpSockopt::HopLimitMin(hops) => Setting::HopsMin { six: true, hops },
-        shim::TcpSockopt::Priority(level) => Setting::Level(level),
-        shim::TcpSockopt::Private(bytes) => Setting::Private(bytes),
+        shim::TcpSockopt::KeepAlive(on) => SocketOption::KeepAlive(on),
+        shim::TcpSockopt::KeepIdle(span) => SocketOption::KeepIdle(span),
+        shim::TcpSockopt::KeepInterval(span) => SocketOption::KeepInterval(span),
+        shim::TcpSockopt::KeepCount(count) => SocketOption::KeepCount(count),
+        shim::TcpSockopt::UserTimeout(timeout) => SocketOption::UserTimeout(timeout),
+        shim::TcpSockopt::Cork(cork) => SocketOption::Cork(cork),
+        shim::TcpSockopt::ResetOnClose(reset) => SocketOption::ResetOnClose(reset),
+        shim::TcpSockopt::Dscp(dscp) => SocketOption::Dscp(dscp),
+        shim::TcpSockopt::Ttl(hops) => SocketOption::Hops { six: false, hops },
+        shim::TcpSockopt::HopLimit(hops) => SocketOption::Hops { six: true, hops },
+        shim::TcpSockopt::TtlMin(hops) => SocketOption::HopsMin { six: false, hops },
+        shim::TcpSockopt::HopLimitMin(hops) => SocketOption::HopsMin { six: true, hops },
+        shim::TcpSockopt::Priority(level) => SocketOption::Level(level),
+        shim::TcpSockopt::Private(bytes) => SocketOption::Private(bytes),
     }
 }
 
 impl AppStream for StreamAdapter {
-    fn tell(&mut self, level: Priority, private: &Private) {
+    fn publish(&mut self, level: Priority, private: &Private) {
         self.0.tell(level.level(), private::application(private).try_into().expect("48 of its 64 bytes"));
     }
 
@@ -298,7 +299,7 @@ impl AppStream for StreamAdapter {
         match self.0.write(bytes) {
             shim::Wrote::Some(taken) => WriteResult::Some(taken),
             shim::Wrote::Full => WriteResult::Full,
-            shim::Wrote::Gone => WriteResult::Gone,
+            shim::Wrote::Gone => WriteResult::Closed,
         }
     }
 
@@ -306,12 +307,12 @@ impl AppStream for StreamAdapter {
         self.0.arrived(ends);
     }
 
-    fn read(&mut self, bytes: &mut [u8]) -> Read {
+    fn read(&mut self, bytes: &mut [u8]) -> ReadResult {
         match self.0.read(bytes) {
-            shim::Read::Some(taken) => Read::Some(taken),
-            shim::Read::Nothing => Read::Nothing,
-            shim::Read::End => Read::End,
-            shim::Read::Reset => Read::Reset,
+            shim::Read::Some(taken) => ReadResult::Some(taken),
+            shim::Read::Nothing => ReadResult::Nothing,
+            shim::Read::End => ReadResult::End,
+            shim::Read::Reset => ReadResult::Reset,
         }
     }
 
@@ -323,7 +324,7 @@ impl AppStream for StreamAdapter {
         self.0.finish();
     }
 
-    fn want_room(&mut self, wanted: bool) {
+    fn want_space(&mut self, wanted: bool) {
         self.0.want_room(wanted);
     }
 

@@ -19,7 +19,7 @@ use queueing::{Clock, CoreId, Span};
 use runtime::mode::{Classifiers, Mode};
 use runtime::shard::Guard;
 use runtime::socket_proxy::{self, Counters, SnapshotEndpoints, SocketProxy};
-use runtime::steer::Meter;
+use runtime::steer::FrameMeter;
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, setrlimit};
 use sched::dispatch::{self, Params};
 use shim::VARIABLE;
@@ -68,7 +68,7 @@ pub(super) struct Stacks<'a> {
     pub(super) seats: Vec<SocketAdapter>,
     pub(super) steering: Steering,
     /// Meters of the devices, where there are several.
-    pub(super) meters: Vec<Meter>,
+    pub(super) meters: Vec<FrameMeter>,
     /// Received frames that may be held without starving the device.
     pub(super) held: Option<usize>,
     /// Open mode of the device, in brackets.
@@ -263,7 +263,7 @@ where
         && !servers.iter().all(|(proxy, _)| proxy.is_quiet())
     {
         let mut some = false;
-        servers.iter_mut().for_each(|(proxy, device)| some |= proxy.turn(clock.now(), device));
+        servers.iter_mut().for_each(|(proxy, device)| some |= proxy.step(clock.now(), device));
         if !some {
             servers[0].1.wait(Span::from_millis(1));
         }
@@ -314,7 +314,7 @@ fn exit(status: Option<ExitStatus>, interrupted: bool, is_bypassed: bool) -> Exi
 
 /// Prints the summary of all stacks together, and of each if there are several; returns the number
 /// of connections refused because the queue was full.
-fn summary<D: Device>(servers: &mut [Server<D>], meters: &[Meter], is_guarded: bool) -> u64 {
+fn summary<D: Device>(servers: &mut [Server<D>], meters: &[FrameMeter], is_guarded: bool) -> u64 {
     let (mut c, mut untaken, mut udp_full, mut refused) =
         (Counters::default(), [0; 3], 0, [0; Malformed::ALL.len()]);
     for (proxy, _) in servers.iter_mut() {
@@ -330,14 +330,14 @@ fn summary<D: Device>(servers: &mut [Server<D>], meters: &[Meter], is_guarded: b
         "{} connections, {} reset; {} bytes in, {} out; refused: {nobody} no listener, {full} backlog full, {no_fd} out of descriptors",
         c.offered, c.reset, c.bytes_in, c.bytes_out
     );
-    if c.opened + c.unopened > 0 {
-        eprintln!("{} outgoing connections, {} failed", c.opened, c.unopened);
+    if c.opened + c.connects_failed > 0 {
+        eprintln!("{} outgoing connections, {} failed", c.opened, c.connects_failed);
     }
-    if c.datagrams_in + c.datagrams_out + c.datagrams_lost + c.datagrams_untaken + c.datagrams_unsent > 0 {
+    if c.datagrams_in + c.datagrams_out + c.datagrams_lost + c.datagrams_unmatched + c.datagrams_unsent > 0 {
         let full = c.datagrams_lost + udp_full;
         eprintln!(
             "{} datagrams in, {} out; dropped: {full} program too slow, {} no receiver, {} no route",
-            c.datagrams_in, c.datagrams_out, c.datagrams_untaken, c.datagrams_unsent
+            c.datagrams_in, c.datagrams_out, c.datagrams_unmatched, c.datagrams_unsent
         );
     }
     malformed_summary::line(&refused).into_iter().for_each(|line| eprintln!("{line}"));

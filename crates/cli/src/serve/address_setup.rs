@@ -62,7 +62,7 @@ impl<D: Device, P: AppSockets> Steppable<D> for SocketProxy<D, P> {
     }
 
     fn turn(&mut self, now: Time, device: &mut D) {
-        self.turn(now, device);
+        self.step(now, device);
     }
 }
 

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use queueing::{Priority, Time};
-use runtime::shard::{Counters, Depths, Limits, ShardSnapshot, Shed, Slow, Stats};
+use runtime::shard::{Counters, Depths, ShardSnapshot, Shed, Slow, SlowRequestLimits, Stats};
 use runtime::snapshot_exchange::SnapshotExchange;
 
 use crate::snapshot_poller::SnapshotPoller;
@@ -17,7 +17,7 @@ pub(super) struct Watched<'a> {
     ui: Option<&'a Ui>,
     traces: Option<Traces>,
     /// Slow requests kept in full, of all shards together.
-    slow: Limits,
+    slow: SlowRequestLimits,
     /// Slow requests that are in no trace because there were too many.
     left_out: u64,
     /// The device, as named on the command line.
@@ -34,7 +34,7 @@ impl<'a> Watched<'a> {
         ui: Option<&'a Ui>,
         traces: Option<Traces>,
         device: &'a str,
-        slow: Limits,
+        slow: SlowRequestLimits,
         shards: usize,
     ) -> Self {
         let empty = || {

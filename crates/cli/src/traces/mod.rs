@@ -15,7 +15,7 @@ use std::thread::JoinHandle;
 use std::time::SystemTime;
 
 use queueing::{PrioritySet, Span, Time};
-use runtime::shard::{Limits, Slow};
+use runtime::shard::{Slow, SlowRequestLimits};
 
 use crate::error::plain;
 use crate::ui::window::SLOW_SHOWN;
@@ -60,16 +60,17 @@ const QUEUE: usize = 16;
 
 impl Flags {
     /// The requests to write, if any.
-    fn limits(&self) -> Option<Limits> {
+    fn limits(&self) -> Option<SlowRequestLimits> {
         self.traces.as_ref()?;
         let few = if self.slower_than.is_some() { MOST as usize } else { FEW };
         let most = self.slowest.map_or(few, usize::from);
-        Some(Limits { over: self.slower_than.unwrap_or_default(), most, levels: self.slow_levels })
+        Some(SlowRequestLimits { over: self.slower_than.unwrap_or_default(), most, levels: self.slow_levels })
     }
 
     /// The requests to keep in full: those to write, or else a few to show where `is_shown`.
-    pub fn kept(&self, is_shown: bool) -> Limits {
-        let shown = is_shown.then_some(Limits { most: SLOW_SHOWN, ..Limits::default() });
+    pub fn kept(&self, is_shown: bool) -> SlowRequestLimits {
+        let shown =
+            is_shown.then_some(SlowRequestLimits { most: SLOW_SHOWN, ..SlowRequestLimits::default() });
         self.limits().or(shown).unwrap_or_default()
     }
 
@@ -217,7 +218,7 @@ impl Writer {
             Err(e) => {
                 // Removes a partial line; pipes and devices have no length.
                 let _ = self.file.set_len(self.done.bytes);
-                let _ = self.file.seek(std::io::SeekFrom::End(0));
+                let _ = self.file.seek(std::io::SeekFrom::RequestEnd(0));
                 let why = plain(&e.to_string()).to_owned();
                 failure::note(format!(
                     "{}: {why}; tracing has stopped, the server continues",

@@ -5,7 +5,7 @@
 //! mapping. Source: OpenTelemetry Protocol 1.5 (JSON encoding), W3C Trace Context.
 
 use queueing::{Rng, Span};
-use runtime::shard::{End, Side, Slow};
+use runtime::shard::{RequestEnd, Side, Slow};
 use serde_json::{Value, json};
 
 /// Formatter of traces.
@@ -47,7 +47,7 @@ impl Format {
             first["parentSpanId"] = hex(&parent.span).into();
             first["flags"] = (REMOTE_PARENT | u32::from(parent.flags)).into();
         }
-        let name = if slow.attributes.what.is_empty() { "request" } else { &slow.attributes.what };
+        let name = if slow.attributes.method.is_empty() { "request" } else { &slow.attributes.method };
         first["name"] = name.into();
         first["kind"] = match slow.side {
             Side::Served => SERVER,
@@ -91,10 +91,10 @@ impl Format {
 }
 
 fn attributes(shard: usize, slow: &Slow) -> Vec<Value> {
-    let told = &slow.attributes;
+    let request = &slow.attributes;
     // A verb without a path is a key-value store's.
-    let what = if told.path.is_empty() { "db.operation.name" } else { "http.request.method" };
-    let words = [(what, &told.what), ("url.path", &told.path)];
+    let what = if request.path.is_empty() { "db.operation.name" } else { "http.request.method" };
+    let words = [(what, &request.method), ("url.path", &request.path)];
     let words = words.into_iter().filter(|(_, word)| !word.is_empty()).map(|(key, word)| text(key, word));
     let numbers = [
         ("greenwave.class", slow.label.priority.level().into()),
@@ -115,10 +115,12 @@ fn attributes(shard: usize, slow: &Slow) -> Vec<Value> {
 
 fn trouble(slow: &Slow) -> Option<&'static str> {
     match slow.end {
-        End::Answered => None,
-        End::Gone if slow.side != Side::Served => Some("the connection was gone before an answer came"),
-        End::Gone => Some("the connection was gone before the response was out"),
-        End::Failed => Some("the application panicked"),
+        RequestEnd::Answered => None,
+        RequestEnd::Gone if slow.side != Side::Served => {
+            Some("the connection was gone before an answer came")
+        }
+        RequestEnd::Gone => Some("the connection was gone before the response was out"),
+        RequestEnd::Failed => Some("the application panicked"),
     }
 }
 

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use queueing::{Label, Priority};
 use runtime::app::{Parent, RequestAttributes};
-use runtime::shard::{End, STAGE_NAMES, Side};
+use runtime::shard::{RequestEnd, STAGE_NAMES, Side};
 use serde_json::Value;
 
 use super::*;
@@ -22,8 +22,8 @@ fn slow(level: u8) -> Slow {
         app: ns(390),
         request: 70,
         response: 126,
-        end: End::Answered,
-        attributes: RequestAttributes { what: "GET".to_owned(), path: "/pay".to_owned(), parent: None },
+        end: RequestEnd::Answered,
+        attributes: RequestAttributes { method: "GET".to_owned(), path: "/pay".to_owned(), parent: None },
     }
 }
 
@@ -143,8 +143,8 @@ fn a_call_is_a_clients_span_that_names_its_server_and_is_sent_before_it_is_serve
 #[test]
 fn a_parent_is_kept() {
     let parent = Parent { trace: [0xab; 16], span: [0x01; 8], flags: 1 };
-    let told = RequestAttributes { parent: Some(parent), ..slow(0).attributes };
-    let spans = spans(&Format::new("greenwave serve", 7, 1).line(0, &Slow { told, ..slow(0) }, 0));
+    let attributes = RequestAttributes { parent: Some(parent), ..slow(0).attributes };
+    let spans = spans(&Format::new("greenwave serve", 7, 1).line(0, &Slow { attributes, ..slow(0) }, 0));
     assert!(spans.iter().all(|span| span["traceId"] == "ab".repeat(16)));
     assert_eq!((&spans[0]["parentSpanId"], &spans[0]["flags"]), (&"01".repeat(8).into(), &0x301.into()));
     assert_ne!(spans[0]["spanId"], spans[0]["parentSpanId"]);
@@ -165,7 +165,7 @@ fn identifiers_are_the_seeds_and_none_comes_twice() {
 
 #[test]
 fn a_request_without_an_answer_says_why() {
-    for (end, why) in [(End::Gone, "gone"), (End::Failed, "panicked")] {
+    for (end, why) in [(RequestEnd::Gone, "gone"), (RequestEnd::Failed, "panicked")] {
         let line = Format::new("greenwave serve", 7, 1).line(0, &Slow { end, ..slow(0) }, 0);
         let status = &spans(&line)[0]["status"];
         assert_eq!(status["code"], 2);

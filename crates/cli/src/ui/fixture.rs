@@ -2,7 +2,7 @@
 
 use queueing::{Histogram, Label, Priority, Span, Time};
 use runtime::app::RequestAttributes as Of;
-use runtime::shard::{End, Side, Slow};
+use runtime::shard::{RequestEnd, Side, Slow};
 
 use super::metrics::{CAME, DEPTH, LEFT, SHED, WAIT};
 use super::window::{Head, Live, MetricsSample, Spans};
@@ -20,7 +20,7 @@ fn of(us: impl IntoIterator<Item = u64>) -> Histogram {
 }
 
 /// A request of `level` in the second before `second`, the slower the later.
-fn slow(second: u64, level: u8, end: End) -> Slow {
+fn slow(second: u64, level: u8, end: RequestEnd) -> Slow {
     let wait = Span::from_millis(second * u64::from(level + 1));
     Slow {
         side: Side::Served,
@@ -31,7 +31,11 @@ fn slow(second: u64, level: u8, end: End) -> Slow {
         request: 80,
         response: 126,
         end,
-        attributes: Of { what: "GET".to_owned(), path: "/<pay>/by-a-card-of-gold".to_owned(), parent: None },
+        attributes: Of {
+            method: "GET".to_owned(),
+            path: "/<pay>/by-a-card-of-gold".to_owned(),
+            parent: None,
+        },
     }
 }
 
@@ -64,7 +68,7 @@ pub fn serve(seconds: u64) -> Live {
             Spans { name: WAIT, labels: wait(7), recorded: &other },
             Spans { name: LEFT, labels: left, recorded: &urgent },
         ];
-        let slow = vec![slow(second, 7, End::Answered), slow(second, 0, End::Gone)];
+        let slow = vec![slow(second, 7, RequestEnd::Answered), slow(second, 0, RequestEnd::Gone)];
         live.tell(at(second as f64), MetricsSample { figures, spans, slow, ..MetricsSample::default() });
     }
     live

@@ -147,7 +147,7 @@ impl Live {
         Request {
             at_s: self.seconds(slow.begun),
             class: slow.label.priority.level(),
-            what: format!("{to}{} {}", slow.attributes.what, slow.attributes.path).trim().to_owned(),
+            what: format!("{to}{} {}", slow.attributes.method, slow.attributes.path).trim().to_owned(),
             end: slow.end.to_string(),
             total_ns: slow.total().as_nanos(),
             stages_ns: slow.stages.map(Span::as_nanos),

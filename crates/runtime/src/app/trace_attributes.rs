@@ -7,7 +7,7 @@ use httparse::Header;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RequestAttributes {
     /// Operation, with few distinct values: a method or a verb.
-    pub what: String,
+    pub method: String,
     /// Path without query, at most [`PATH_MAX`] characters. Empty where requests have none, as
     /// commands of a store.
     pub path: String,
@@ -30,7 +30,7 @@ impl RequestAttributes {
             (Some(one), None) => std::str::from_utf8(one.value).ok().and_then(Parent::parse),
             _ => None,
         };
-        Self { what: method.to_owned(), path: shown(path(target), PATH_MAX), parent }
+        Self { method: method.to_owned(), path: shown(path(target), PATH_MAX), parent }
     }
 
     /// Attributes of `request`; of a command only the verb, as keys may be secrets.
@@ -39,8 +39,8 @@ impl RequestAttributes {
         match request {
             Request::Http { method, path, headers } => Self::of_http(method, path, headers),
             Request::Command { verb, .. } => {
-                let what = shown(&String::from_utf8_lossy(verb), VERB_MAX).to_ascii_uppercase();
-                Self { what, ..Self::default() }
+                let method = shown(&String::from_utf8_lossy(verb), VERB_MAX).to_ascii_uppercase();
+                Self { method, ..Self::default() }
             }
             Request::Tls { .. } | Request::Message { .. } => Self::default(),
         }

@@ -16,9 +16,9 @@
 //! always holds, except for a policy's default on a known connection. While no rule tells one frame
 //! or connection from another, all are equal and stay in order.
 //!
-//! Receiving has a bounded share of the time (`Budget::receive_percent`): the owner reports its
+//! Receiving has a bounded share of the time (`WorkBudget::receive_percent`): the owner reports its
 //! work and the time, and [`Pipeline::receive_share_exhausted`] gives the answer. Output may be
-//! coalesced (`Budget::hold`).
+//! coalesced (`WorkBudget::hold`).
 //! Source: ADPS §2.1; the overload paper §3.3 and §3.4.
 
 mod admission;
@@ -35,7 +35,7 @@ use wire::tcp::Flags;
 pub(crate) use admission::DriverAdmission;
 pub use admission::{Guard, Refusal, Shed};
 pub(crate) use time_share::{TimeShare, Work};
-pub use work_budget::Budget;
+pub use work_budget::WorkBudget;
 
 use admission::{AdmissionResult, ShardLoad, opens};
 
@@ -58,7 +58,7 @@ pub(crate) struct Setup {
     pub rx_frames_max: usize,
     pub classifier: Option<DriverClassifier>,
     pub guard: Option<Guard>,
-    pub budget: Budget,
+    pub budget: WorkBudget,
 }
 
 /// Pipeline from device to TCP and back; see the module.
@@ -67,10 +67,10 @@ pub(crate) struct Pipeline<F> {
     rx_frames_max: usize,
     order: RxOrder,
     classifier: Option<DriverClassifier>,
-    pub gate: Option<DriverAdmission>,
+    pub admission: Option<DriverAdmission>,
     meter: TimeShare,
     /// Changed by [`Pipeline::set_budget`] only.
-    pub budget: Budget,
+    pub budget: WorkBudget,
     /// Time at which the latest frame left the receive buffer.
     popped: Time,
     /// Time until which output is coalesced.
@@ -121,7 +121,7 @@ impl<F: AsRef<[u8]>> Pipeline<F> {
             rx_frames_max: setup.rx_frames_max,
             order: setup.rx_order,
             classifier: setup.classifier,
-            gate: setup.guard.map(|guard| DriverAdmission::new(guard, setup.rx_frames_max)),
+            admission: setup.guard.map(|guard| DriverAdmission::new(guard, setup.rx_frames_max)),
             meter: TimeShare::default(),
             budget: setup.budget,
             popped: Time::ZERO,
@@ -135,12 +135,12 @@ impl<F: AsRef<[u8]>> Pipeline<F> {
     }
 
     pub fn set_guard(&mut self, guard: Option<Guard>) {
-        self.gate = guard.map(|guard| DriverAdmission::new(guard, self.rx_frames_max));
+        self.admission = guard.map(|guard| DriverAdmission::new(guard, self.rx_frames_max));
     }
 
     /// # Panics
     /// If a budget is 0.
-    pub fn set_budget(&mut self, budget: Budget) {
+    pub fn set_budget(&mut self, budget: WorkBudget) {
         budget.check();
         self.budget = budget;
     }
@@ -206,7 +206,7 @@ impl<F: AsRef<[u8]>> Pipeline<F> {
     /// True if an evaluation of the guard's policy is due.
     #[inline]
     pub fn is_due(&self, now: Time) -> bool {
-        self.gate.as_ref().is_some_and(|gate| gate.is_due(now))
+        self.admission.as_ref().is_some_and(|admission| admission.is_due(now))
     }
 
     /// Evaluates the guard's policy. Returns the waits of the oldest frame and of the oldest
@@ -221,9 +221,9 @@ impl<F: AsRef<[u8]>> Pipeline<F> {
         let delay = since(self.rx.oldest()) + since(server_load.oldest);
         let ServerLoad { present, reordered, .. } = *server_load;
         let load = ShardLoad { waiting: server_load.waiting as u64, delay, present, reordered };
-        let Self { gate, meter, .. } = self;
-        if let Some(gate) = gate {
-            below.with(|stack| gate.evaluate(now, &load, stack, meter));
+        let Self { admission, meter, .. } = self;
+        if let Some(admission) = admission {
+            below.with(|stack| admission.evaluate(now, &load, stack, meter));
         }
         delay
     }
@@ -297,7 +297,7 @@ impl<F: AsRef<[u8]>> Pipeline<F> {
         present: u64,
         counts: &mut [Shed; Priority::LEVELS],
     ) -> bool {
-        let Some(gate) = &mut self.gate else { return false };
+        let Some(admission) = &mut self.admission else { return false };
         let found = AdmissionResult { present, frames: self.rx.len() };
         let class = match self.classifier {
             Some(_) => meta.priority.unwrap_or_default(),
@@ -307,8 +307,8 @@ impl<F: AsRef<[u8]>> Pipeline<F> {
             if !opens(frame, meta, stack) {
                 return false;
             }
-            let shed = gate.sheds(now, class, &found, &mut counts[class.index()]);
-            if shed && gate.refusal() == Refusal::Reset {
+            let shed = admission.sheds(now, class, &found, &mut counts[class.index()]);
+            if shed && admission.refusal() == Refusal::Reset {
                 stack.refuse_syn(frame, meta);
             }
             shed
@@ -333,7 +333,7 @@ impl<F: AsRef<[u8]>> Pipeline<F> {
 
     /// Transmits; returns the number of frames. While there is `more` to do, acknowledgements may
     /// wait a round to be piggybacked on a response. While frames or other work (`waits`) wait, all
-    /// output may wait for `Budget::hold`.
+    /// output may wait for `WorkBudget::hold`.
     #[inline]
     pub fn transmit<D: Device<Frame = F>>(
         &mut self,

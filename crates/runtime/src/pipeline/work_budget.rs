@@ -4,7 +4,7 @@ use queueing::Span;
 
 /// Maximum of each kind of work in a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Budget {
+pub struct WorkBudget {
     /// Frames taken from the device, at least 1.
     pub drive: usize,
     /// Frames run through TCP, at least 1.
@@ -25,13 +25,13 @@ pub struct Budget {
 
 /// Up to 128 received frames are classified before the next one goes through TCP, so an urgent
 /// frame in the device waits for at most one other. No worker is left idle.
-impl Default for Budget {
+impl Default for WorkBudget {
     fn default() -> Self {
         Self { drive: 128, transport: 1, assign: usize::MAX, hold: Span::ZERO, receive_percent: 100 }
     }
 }
 
-impl Budget {
+impl WorkBudget {
     /// Budget of a shard whose own thread serves, one request per round.
     #[must_use]
     pub fn inline(hold: Span) -> Self {

@@ -8,7 +8,7 @@ use net::{Device, Stack};
 use queueing::{Priority, PrioritySet};
 use sched::dispatch::{WorkerId, WorkerSet};
 
-use super::{Budget, Shard, Stats};
+use super::{Shard, Stats, WorkBudget};
 use crate::app::App;
 use crate::mode::Classifiers;
 
@@ -64,13 +64,13 @@ impl<D: Device, A: App> Shard<D, A> {
     ///
     /// # Panics
     /// If a budget is 0.
-    pub fn set_budget(&mut self, budget: Budget) {
+    pub fn set_budget(&mut self, budget: WorkBudget) {
         self.front.set_budget(budget);
     }
 
     /// Maximum of each kind of work in a round.
     #[must_use]
-    pub fn budget(&self) -> Budget {
+    pub fn budget(&self) -> WorkBudget {
         self.front.budget
     }
 

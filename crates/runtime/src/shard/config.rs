@@ -5,9 +5,9 @@ use net::driver::RxOrder;
 use queueing::Priority;
 use sched::dispatch::{Dispatch, WorkerSet};
 
-use super::slow_requests::Limits;
+use super::slow_requests::SlowRequestLimits;
 use crate::mode::Policy;
-use crate::pipeline::{Budget, Guard};
+use crate::pipeline::{Guard, WorkBudget};
 
 /// Configuration of a shard.
 pub struct Config {
@@ -26,11 +26,11 @@ pub struct Config {
     /// Per priority, the workers that may serve it (M7).
     pub steering: [WorkerSet; Priority::LEVELS],
     /// Maximum of each kind of work in a round.
-    pub budget: Budget,
+    pub budget: WorkBudget,
     /// Admission control; `None` admits every SYN.
     pub guard: Option<Guard>,
     /// Limits of the slow-request log ([`Stats::slow`](super::Stats::slow)); by default it is off.
-    pub slow: Limits,
+    pub slow: SlowRequestLimits,
 }
 
 impl Config {
@@ -49,9 +49,9 @@ impl Config {
             dispatch: policy.dispatch,
             workers,
             steering: policy.steering.sets(),
-            budget: Budget::default(),
+            budget: WorkBudget::default(),
             guard: None,
-            slow: Limits::default(),
+            slow: SlowRequestLimits::default(),
         }
     }
 }

@@ -15,7 +15,7 @@ use sched::dispatch::{Task, WorkerId};
 
 use super::connections::{SegmentMark, aged};
 use super::job::{Job, Origin};
-use super::slow_requests::End;
+use super::slow_requests::RequestEnd;
 use super::{Shard, Step};
 use crate::app::{App, Outcome, Stages};
 
@@ -186,7 +186,7 @@ impl<D: Device, A: App> Shard<D, A> {
 
     /// Sends the response to a datagram; none if the application panicked or closed without a
     /// response.
-    pub(super) fn answer_datagram(&mut self, slot: u32, mut job: Job) -> Option<End> {
+    pub(super) fn answer_datagram(&mut self, slot: u32, mut job: Job) -> Option<RequestEnd> {
         let rest = job.take_rest();
         let Job { mut response, outcome, mut panicked, label, .. } = job;
         if let Some(mut rest) = rest.filter(|_| !panicked) {
@@ -204,6 +204,6 @@ impl<D: Device, A: App> Shard<D, A> {
             }
         }
         self.buffers.give(response);
-        Some(if panicked { End::Failed } else { End::Answered })
+        Some(if panicked { RequestEnd::Failed } else { RequestEnd::Answered })
     }
 }

@@ -13,7 +13,7 @@ use sched::dispatch::{RequestType, Task, WorkerId};
 use super::connections::{SegmentMark, State, aged, token};
 use super::job::Origin;
 use super::response::Response;
-use super::slow_requests::{End, ServedRequest};
+use super::slow_requests::{RequestEnd, ServedRequest};
 use super::{Job, Shard, Step};
 use crate::app::{App, Framing, Outcome, Stages};
 
@@ -188,15 +188,15 @@ impl<D: Device, A: App> Shard<D, A> {
             first = conn.read == 0;
             conn.consume(len as u64)
         });
-        if let (Some(gate), true) = (&mut self.front.gate, first) {
-            gate.on_served();
+        if let (Some(admission), true) = (&mut self.front.admission, first) {
+            admission.on_served();
         }
         let stages = mark.map_or(Stages::default(), |mark| Stages {
             nic: mark.popped.since(mark.received),
             tcp: mark.pushed.since(mark.popped),
             event: now.since(mark.pushed),
         });
-        if self.watched || self.front.gate.is_some() {
+        if self.watched || self.front.admission.is_some() {
             self.on_budget(task.label.priority, &stages, &request);
         }
         self.assigned += 1;
@@ -223,8 +223,8 @@ impl<D: Device, A: App> Shard<D, A> {
     /// Records the budget in `request`, for the guard and the statistics.
     fn on_budget(&mut self, priority: Priority, stages: &Stages, request: &[u8]) {
         let budget = self.app.budget(request);
-        if let Some(gate) = &mut self.front.gate {
-            gate.on_budget(budget);
+        if let Some(admission) = &mut self.front.admission {
+            admission.on_budget(budget);
         }
         if let Some(budget) = budget {
             let waited = stages.nic + stages.tcp + stages.event;
@@ -241,7 +241,7 @@ impl<D: Device, A: App> Shard<D, A> {
 
     /// Sends the response of a served job, unless its connection is gone. Returns the request's
     /// end, or `None` while a part waits for space.
-    pub(super) fn answer(&mut self, now: Time, mut job: Job) -> Option<End> {
+    pub(super) fn answer(&mut self, now: Time, mut job: Job) -> Option<RequestEnd> {
         let id = match job.from {
             Origin::Connection(id) => id,
             Origin::Datagram(slot) => return self.answer_datagram(slot, job),
@@ -250,13 +250,13 @@ impl<D: Device, A: App> Shard<D, A> {
         let Some(conn) = self.conns.get(id) else {
             self.stats.counters.late += 1;
             self.buffers.give(job.response);
-            return Some(End::Gone);
+            return Some(RequestEnd::Gone);
         };
         if job.panicked {
             self.stats.counters.panics += 1;
             self.buffers.give(job.response);
             self.abort(now, id);
-            return Some(End::Failed);
+            return Some(RequestEnd::Failed);
         }
         conn.close = job.outcome == Outcome::Close;
         conn.response = Response::new(std::mem::take(&mut job.response), job.take_rest());
@@ -273,7 +273,7 @@ impl<D: Device, A: App> Shard<D, A> {
         now: Time,
         from: Origin,
         served_request: ServedRequest,
-        end: Option<End>,
+        end: Option<RequestEnd>,
         request: &[u8],
     ) {
         let app = &self.app;
@@ -328,7 +328,7 @@ impl<D: Device, A: App> Shard<D, A> {
     /// Ends the connection: its tasks become stale, a response in service late.
     fn forget(&mut self, now: Time, id: ConnId) {
         if let Some(served_request) = self.conns.get(id).and_then(|conn| conn.served_request.take()) {
-            self.on_end(now, *served_request, End::Gone);
+            self.on_end(now, *served_request, RequestEnd::Gone);
         }
         if let Some(response) = self.conns.close(id) {
             self.stats.counters.closed += 1;

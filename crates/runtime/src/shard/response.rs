@@ -14,7 +14,7 @@ use queueing::Time;
 
 use super::Shard;
 use super::connections::{State, aged};
-use super::slow_requests::{End, ServedRequest};
+use super::slow_requests::{RequestEnd, ServedRequest};
 use crate::app::{App, RequestAttributes, Rest};
 
 /// Part of a response that TCP does not have yet.
@@ -91,7 +91,7 @@ impl<D: Device, A: App> Shard<D, A> {
         &mut self,
         now: Time,
         (served_request, attributes): (ServedRequest, RequestAttributes),
-        end: End,
+        end: RequestEnd,
     ) {
         self.stats.slow.offer(served_request.level(), served_request.total(now), || {
             served_request.until(now, end, attributes)
@@ -100,19 +100,19 @@ impl<D: Device, A: App> Shard<D, A> {
 
     /// Sends as much of the response as TCP takes; the rest when it is writable. Returns as
     /// [`Shard::answer`].
-    pub(super) fn flush(&mut self, now: Time, id: ConnId) -> Option<End> {
+    pub(super) fn flush(&mut self, now: Time, id: ConnId) -> Option<RequestEnd> {
         match self.send_response(now, id)? {
             Ok(()) => {}
             Err(Stop::Full) => return self.keep_rest(now, id),
             Err(Stop::Closed) => {
                 self.stats.counters.late += 1;
                 self.abort(now, id);
-                return Some(End::Gone);
+                return Some(RequestEnd::Gone);
             }
             Err(Stop::Failed) => {
                 self.stats.counters.panics += 1;
                 self.abort(now, id);
-                return Some(End::Failed);
+                return Some(RequestEnd::Failed);
             }
         }
         let conn = self.conns.get(id)?;
@@ -128,7 +128,7 @@ impl<D: Device, A: App> Shard<D, A> {
             None if peer_closed => self.close(now, id),
             None => {}
         }
-        Some(End::Answered)
+        Some(RequestEnd::Answered)
     }
 
     /// Passes bytes to TCP; `None` if there is no such connection.
@@ -163,7 +163,7 @@ impl<D: Device, A: App> Shard<D, A> {
     }
 
     /// Keeps the rest of a response, within the stack's memory.
-    fn keep_rest(&mut self, now: Time, id: ConnId) -> Option<End> {
+    fn keep_rest(&mut self, now: Time, id: ConnId) -> Option<RequestEnd> {
         let response = &mut self.conns.get(id)?.response;
         self.slow_readers.0.remove(&(response.moved, id));
         if response.sent == response.bytes.len() {
@@ -181,7 +181,7 @@ impl<D: Device, A: App> Shard<D, A> {
             self.stats.counters.unread += 1;
             let Some(&(_, slowest)) = self.slow_readers.0.first() else {
                 self.abort(now, id);
-                return Some(End::Failed);
+                return Some(RequestEnd::Failed);
             };
             self.abort(now, slowest);
         }

@@ -2,7 +2,7 @@
 //!
 //! Histograms show the waits of a stage; this shows one request at all stages. A shard keeps the
 //! few slowest since the last query ([`Slowest`]): any other request costs one comparison, and
-//! [`Limits`] bounds the memory. A request's attributes ([`RequestAttributes`]) are parsed only if
+//! [`SlowRequestLimits`] bounds the memory. A request's attributes ([`RequestAttributes`]) are parsed only if
 //! it is recorded, or while its response waits for space.
 
 use std::cmp::{Ordering, Reverse};
@@ -20,7 +20,7 @@ pub const STAGE_NAMES: [&str; 5] = ["nic", "tcp", "event", "service", "transmit"
 
 /// Criteria for recording a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct SlowRequestLimits {
     /// Minimum total time.
     pub over: Span,
     /// Maximum of requests between two queries; 0: none.
@@ -29,7 +29,7 @@ pub struct Limits {
     pub levels: PrioritySet,
 }
 
-impl Default for Limits {
+impl Default for SlowRequestLimits {
     /// None.
     fn default() -> Self {
         Self { over: Span::ZERO, most: 0, levels: PrioritySet::ALL }
@@ -38,7 +38,7 @@ impl Default for Limits {
 
 /// End of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
+pub enum RequestEnd {
     /// TCP took the last byte of the response, or the network a datagram's.
     Answered,
     /// The connection was gone before that.
@@ -47,7 +47,7 @@ pub enum End {
     Failed,
 }
 
-impl fmt::Display for End {
+impl fmt::Display for RequestEnd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Answered => "answered",
@@ -89,7 +89,7 @@ pub struct Slow {
     /// Length of the response in bytes.
     pub response: usize,
     /// End of the request.
-    pub end: End,
+    pub end: RequestEnd,
     /// Attributes of the request.
     pub attributes: RequestAttributes,
 }
@@ -115,7 +115,7 @@ impl Slow {
 /// The slowest requests since the last query.
 #[derive(Clone, Debug, Default)]
 pub struct Slowest {
-    limits: Limits,
+    limits: SlowRequestLimits,
     /// Heap of the recorded requests, the least slow on top.
     kept: BinaryHeap<Reverse<Ranked>>,
     offered: u64,
@@ -133,18 +133,18 @@ struct Ranked {
 impl Slowest {
     /// An empty log.
     #[must_use]
-    pub fn new(limits: Limits) -> Self {
+    pub fn new(limits: SlowRequestLimits) -> Self {
         Self { limits, ..Self::default() }
     }
 
     /// Criteria for recording.
     #[must_use]
-    pub const fn limits(&self) -> Limits {
+    pub const fn limits(&self) -> SlowRequestLimits {
         self.limits
     }
 
     /// Changes the criteria from now on.
-    pub fn set_limits(&mut self, limits: Limits) {
+    pub fn set_limits(&mut self, limits: SlowRequestLimits) {
         self.limits = limits;
     }
 
@@ -156,7 +156,7 @@ impl Slowest {
     }
 
     /// Records the result of `make` if `total` is among the slowest. A replaced request, or one of
-    /// at least [`Limits::over`] that is not recorded, counts as left out.
+    /// at least [`SlowRequestLimits::over`] that is not recorded, counts as left out.
     #[inline]
     pub fn offer(&mut self, level: Priority, total: Span, make: impl FnOnce() -> Slow) {
         if !self.is_on() || total < self.limits.over || !self.limits.levels.contains(level) {
@@ -179,7 +179,7 @@ impl Slowest {
         sorted.into_iter().map(|Reverse(ranked)| ranked.slow).collect()
     }
 
-    /// Requests of at least [`Limits::over`] that were left out for slower ones.
+    /// Requests of at least [`SlowRequestLimits::over`] that were left out for slower ones.
     #[must_use]
     pub const fn left_out(&self) -> u64 {
         self.left_out
@@ -250,7 +250,7 @@ impl ServedRequest {
     }
 
     /// Full record, ended at `now`.
-    pub(super) fn until(&self, now: Time, end: End, attributes: RequestAttributes) -> Slow {
+    pub(super) fn until(&self, now: Time, end: RequestEnd, attributes: RequestAttributes) -> Slow {
         let Stages { nic, tcp, event } = self.stages;
         let waited = nic + tcp + event;
         let service = self.served.since(self.given);

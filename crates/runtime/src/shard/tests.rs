@@ -354,7 +354,7 @@ fn a_request_that_fills_the_receive_buffer_is_refused() {
 /// Frames per transmission when three requests wait, each served at once, and the shard holds
 /// responses for `hold`.
 fn sent_at_once(hold: Span) -> Vec<usize> {
-    let budget = Budget { transport: 8, assign: 1, hold, ..Budget::default() };
+    let budget = WorkBudget { transport: 8, assign: 1, hold, ..WorkBudget::default() };
     let mut world = world(1, |config| config.budget = budget);
     let ids: Vec<_> = (0..3).map(|_| world.connect()).collect();
     ids.iter().for_each(|&id| world.queue(id, "3\n"));

@@ -30,14 +30,14 @@ pub(super) struct UnacceptedConnections {
 
 /// Progress of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Stage {
+pub(super) enum AcceptStage {
     /// No bytes delivered yet.
     #[default]
-    Silent,
+    NoData,
     /// First bytes delivered.
-    Waits,
+    Waiting,
     /// The program has accepted or opened the connection.
-    Taken,
+    Accepted,
 }
 
 /// Unread connections after which a scan ends.
@@ -64,29 +64,29 @@ impl UnacceptedConnections {
     }
 
     /// Records that bytes of `conn` were delivered at `now`.
-    pub fn on_handed(&mut self, now: Time, conn: ConnId, stage: &mut Stage) {
-        if *stage == Stage::Silent {
-            *stage = Stage::Waits;
+    pub fn on_input_delivered(&mut self, now: Time, conn: ConnId, stage: &mut AcceptStage) {
+        if *stage == AcceptStage::NoData {
+            *stage = AcceptStage::Waiting;
             self.unanswered += usize::from(self.until == WaitEnd::Answer);
             self.queue.push_back((conn, now));
         }
     }
 
     /// Records the program's first write or close, which ends a wait for an answer.
-    pub fn on_answer(&mut self, stage: &mut Stage, gate: &mut Option<DriverAdmission>) {
+    pub fn on_answer(&mut self, stage: &mut AcceptStage, admission: &mut Option<DriverAdmission>) {
         if self.until == WaitEnd::Accept {
             return;
         }
-        if std::mem::replace(stage, Stage::Taken) == Stage::Waits {
+        if std::mem::replace(stage, AcceptStage::Accepted) == AcceptStage::Waiting {
             self.unanswered -= 1;
-            gate.iter_mut().for_each(DriverAdmission::on_served);
+            admission.iter_mut().for_each(DriverAdmission::on_served);
         }
     }
 
     /// Records the end of a connection.
-    pub fn on_gone(&mut self, stage: Stage) {
+    pub fn on_gone(&mut self, stage: AcceptStage) {
         if self.until == WaitEnd::Answer {
-            self.unanswered -= usize::from(stage == Stage::Waits);
+            self.unanswered -= usize::from(stage == AcceptStage::Waiting);
         }
     }
 }
@@ -94,11 +94,12 @@ impl UnacceptedConnections {
 impl<D: Device, P: AppSockets> SocketProxy<D, P> {
     /// Delivery time of the connection that has waited longest. With [`WaitEnd::Accept`],
     /// connections read meanwhile count as served.
-    pub(super) fn oldest_newcomer(&mut self) -> Option<Time> {
-        let Self { newcomers: UnacceptedConnections { until, queue, unanswered }, flows, front, .. } = self;
+    pub(super) fn oldest_accept_wait(&mut self) -> Option<Time> {
+        let Self { accept_waits: UnacceptedConnections { until, queue, unanswered }, flows, front, .. } =
+            self;
         let waits = |conn: &ConnId| {
             let flow = flows.get(conn.index as usize)?.as_ref()?;
-            (flow.is_of(*conn) && flow.stage == Stage::Waits).then_some(&flow.pipe)
+            (flow.is_of(*conn) && flow.stage == AcceptStage::Waiting).then_some(&flow.pipe)
         };
         let most = match until {
             WaitEnd::Accept => 2 * flows.len(),
@@ -122,8 +123,8 @@ impl<D: Device, P: AppSockets> SocketProxy<D, P> {
                 Some(true) => unread += 1,
                 taken => {
                     queue.remove(unread);
-                    if let (Some(_), Some(gate)) = (taken, &mut front.gate) {
-                        gate.on_served();
+                    if let (Some(_), Some(admission)) = (taken, &mut front.admission) {
+                        admission.on_served();
                     }
                 }
             }

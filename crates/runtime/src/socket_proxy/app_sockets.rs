@@ -8,13 +8,13 @@ use net::stack::{CloseReason, ConnId, Datagram, HopLimits, Info, KeepAlive, Unre
 use queueing::{Priority, Span};
 use wire::ip::TrafficClass;
 
-use super::NotOpened;
+use super::ConnectFailure;
 
 /// Application end of a connection.
 pub trait AppStream {
     /// Publishes the level of the next bytes and the connection's shared bytes, for programs that
     /// read them.
-    fn tell(&mut self, _level: Priority, _private: &Private) {}
+    fn publish(&mut self, _level: Priority, _private: &Private) {}
     /// Publishes the connection's flow state, likewise.
     fn flow(&mut self, _flow: &FlowState) {}
     /// Writes `bytes`, which are not empty, to the program.
@@ -24,7 +24,7 @@ pub trait AppStream {
     fn arrived(&mut self, _ends: bool) {}
     /// Reads the program's output into `bytes`. A short read drains it; [`AppEvent::Pipe`] or
     /// [`AppEvent::Written`] reports more, and [`AppEvent::Shut`] reported any end that follows.
-    fn read(&mut self, bytes: &mut [u8]) -> Read;
+    fn read(&mut self, bytes: &mut [u8]) -> ReadResult;
     /// True once after the program announced that more follows its last write (`MSG_MORE`).
     fn take_more(&mut self) -> bool {
         false
@@ -32,7 +32,7 @@ pub trait AppStream {
     /// Ends the input after the bytes written so far.
     fn finish(&mut self);
     /// Sets whether [`AppEvent::Pipe`] reports new space.
-    fn want_room(&mut self, wanted: bool);
+    fn want_space(&mut self, wanted: bool);
     /// True if, as far as is known, the program has not read all of its input.
     fn is_unread(&self) -> bool {
         false
@@ -47,12 +47,12 @@ pub enum WriteResult {
     /// The pipe is full.
     Full,
     /// The program has ended reading.
-    Gone,
+    Closed,
 }
 
 /// Result of a read of the program's output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Read {
+pub enum ReadResult {
     /// Number of bytes.
     Some(usize),
     /// Nothing now; [`AppEvent::Pipe`] reports new output.
@@ -71,7 +71,7 @@ pub trait AppSockets {
     fn poll(&mut self, into: &mut Vec<AppEvent>) -> bool;
     /// Appends events from other stacks of the same applications, such as new listeners; true if
     /// there were any. Called after frames were received and before they go through TCP.
-    fn poll_left(&mut self, _into: &mut Vec<AppEvent>) -> bool {
+    fn poll_other_stacks(&mut self, _into: &mut Vec<AppEvent>) -> bool {
         false
     }
     /// Called before the stack sleeps on its device, or on what it combines with it; `false` if
@@ -97,25 +97,25 @@ pub trait AppSockets {
         remote: SocketAddr,
     ) -> Option<Self::Pipe>;
     /// Answers [`AppEvent::Connect`]: the connection failed to start.
-    fn refuse(&mut self, call: u64, why: NotOpened);
+    fn refuse(&mut self, call: u64, why: ConnectFailure);
     /// The handshake of `conn` is complete: its program may write.
     fn opened(&mut self, conn: ConnId, pipe: &mut Self::Pipe);
     /// The handshake of `conn` has failed; its pipe is dropped after this.
-    fn failed(&mut self, conn: ConnId, why: NotOpened);
+    fn failed(&mut self, conn: ConnId, why: ConnectFailure);
     /// The open connection `conn` has ended for the reason `why`; its pipe is dropped after this.
     /// `whole`: the peer's FIN and all bytes before it had arrived.
     fn ended(&mut self, _conn: ConnId, _why: CloseReason, _whole: bool) {}
     /// The program of `conn` has shut down both sides or closed its last descriptor; its pipe is
     /// dropped after this.
     fn released(&mut self, _conn: ConnId) {}
-    /// Answers [`AppEvent::Asked`]: the connection's state, if it still exists, and its keep-alive
+    /// Answers [`AppEvent::GetInfo`]: the connection's state, if it still exists, and its keep-alive
     /// settings.
     fn answer(&mut self, _call: u64, _info: Option<&Info>, _keep_alive: KeepAlive) {}
     /// Delivers a datagram to a program's socket on its address and `port`. If `segment` is not 0,
     /// it holds datagrams of this length, the last possibly shorter; only for a port that
     /// [merges](Self::merges).
     fn deliver(&mut self, _port: u16, _datagram: &Datagram, _segment: usize) -> DeliveryResult {
-        DeliveryResult::Nobody
+        DeliveryResult::NoSocket
     }
     /// True if a program's socket on `port` receives several datagrams at once (UDP_GRO).
     fn merges(&mut self, _port: u16) -> bool {
@@ -123,7 +123,7 @@ pub trait AppSockets {
     }
     /// Reads one send call of `socket`, at most as urgent as `level`, into `bytes`, which fit the
     /// largest.
-    fn letter(&mut self, _socket: u64, _level: Priority, _bytes: &mut [u8]) -> OutgoingDatagram {
+    fn next_datagram(&mut self, _socket: u64, _level: Priority, _bytes: &mut [u8]) -> OutgoingDatagram {
         OutgoingDatagram::Nothing
     }
     /// Reports that a datagram from `port` to `remote` is undeliverable.
@@ -134,13 +134,13 @@ pub trait AppSockets {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeliveryResult {
     /// Delivered to this socket.
-    To(u64),
-    /// The socket's buffer is full; [`AppEvent::Room`] reports new space.
+    Delivered(u64),
+    /// The socket's buffer is full; [`AppEvent::DatagramWritable`] reports new space.
     Full,
     /// The socket's buffer is full and other sockets share the port: the datagram is dropped.
-    Lost,
+    Dropped,
     /// No socket receives it.
-    Nobody,
+    NoSocket,
 }
 
 /// One send call of an application socket.
@@ -167,7 +167,7 @@ pub enum OutgoingDatagram {
     Settled(DeliveryResult),
     /// Left to the kernel: the device has no route there.
     Elsewhere,
-    /// Nothing now; [`AppEvent::Mail`] reports new output.
+    /// Nothing now; [`AppEvent::DatagramReadable`] reports new output.
     Nothing,
     /// Nothing, and the socket is closed by all processes.
     End {
@@ -219,9 +219,9 @@ pub enum AppEvent {
         hops: HopLimits,
     },
     /// A program sets an option of one of its connections.
-    Set(ConnId, Setting),
+    Set(ConnId, SocketOption),
     /// A program queries one of its connections; [`AppSockets::answer`] follows.
-    Asked {
+    GetInfo {
         /// Number of the call.
         call: u64,
         /// Connection.
@@ -230,7 +230,7 @@ pub enum AppEvent {
     /// A program binds a UDP socket to this port, possibly one of several.
     Bound(u16),
     /// Effect of an [`OutgoingDatagram::End`] that another stack of the same programs received.
-    Left {
+    SocketClosed {
         /// Closed socket.
         socket: u64,
         /// Port it was bound to.
@@ -239,14 +239,14 @@ pub enum AppEvent {
         last: bool,
     },
     /// A program has sent datagrams from this socket, or closed it.
-    Mail(u64),
+    DatagramReadable(u64),
     /// A socket of this port that was full may have space again.
-    Room(u16),
+    DatagramWritable(u16),
 }
 
 /// Connection option that a program can set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Setting {
+pub enum SocketOption {
     /// Keep-alive probes on or off.
     KeepAlive(bool),
     /// Idle time before the first probe.

@@ -15,11 +15,11 @@ use super::{AppSockets, SocketProxy};
 
 /// Reason why an active open failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NotOpened {
+pub enum ConnectFailure {
     /// The attempt failed to start.
-    Here(ConnectError),
+    Local(ConnectError),
     /// The handshake failed.
-    There(CloseReason),
+    Remote(CloseReason),
 }
 
 impl<D: Device, P: AppSockets> SocketProxy<D, P> {
@@ -35,14 +35,14 @@ impl<D: Device, P: AppSockets> SocketProxy<D, P> {
         let tuple = begun.map(|conn| (conn, self.stack.tuple(conn)));
         let (conn, tuple) = match tuple {
             Ok((conn, Some(tuple))) => (conn, tuple),
-            Ok((_, None)) => return self.programs.refuse(call, NotOpened::There(CloseReason::Aborted)),
-            Err(why) => return self.programs.refuse(call, NotOpened::Here(why)),
+            Ok((_, None)) => return self.programs.refuse(call, ConnectFailure::Remote(CloseReason::Aborted)),
+            Err(why) => return self.programs.refuse(call, ConnectFailure::Local(why)),
         };
         let local = SocketAddr::new(tuple.local, tuple.local_port);
         match self.programs.opening(call, conn, local, to) {
             Some(pipe) => {
-                let followed = self.ledger.opened(to);
-                self.seat(conn, Flow::opening(conn.generation, pipe, followed));
+                let tracker = self.tracker_state.opened(to);
+                self.insert_flow(conn, Flow::opening(conn.generation, pipe, tracker));
             }
             None => self.stack.abort(now, conn),
         }
@@ -70,8 +70,8 @@ impl<D: Device, P: AppSockets> SocketProxy<D, P> {
     pub(super) fn on_closed(&mut self, conn: ConnId, why: CloseReason) {
         let Some(flow) = self.flow(conn) else { return };
         if flow.opening {
-            self.counters.unopened += 1;
-            return self.programs.failed(conn, NotOpened::There(why));
+            self.counters.connects_failed += 1;
+            return self.programs.failed(conn, ConnectFailure::Remote(why));
         }
         let whole = flow.peer_closed;
         self.programs.ended(conn, why, whole);

@@ -12,11 +12,11 @@ pub struct Counters {
     /// Connections offered to programs and accepted.
     pub offered: u64,
     /// Connections that no program accepted: they were reset.
-    pub untaken: u64,
+    pub unaccepted: u64,
     /// Active opens that succeeded.
     pub opened: u64,
     /// Active opens whose handshake failed.
-    pub unopened: u64,
+    pub connects_failed: u64,
     /// Connections that ended, for any reason.
     pub ended: u64,
     /// Connections reset because the program closed with bytes unread, or requested it.
@@ -26,7 +26,7 @@ pub struct Counters {
     /// Bytes that programs wrote.
     pub bytes_out: u64,
     /// Bytes received for programs that have ended reading.
-    pub bytes_unheard: u64,
+    pub bytes_discarded: u64,
     /// Datagrams delivered to programs.
     pub datagrams_in: u64,
     /// Datagrams sent by programs.
@@ -35,7 +35,7 @@ pub struct Counters {
     pub datagrams_lost: u64,
     /// Datagrams for a bound port that no socket receives: each is bound to another address, or
     /// connected to another peer.
-    pub datagrams_untaken: u64,
+    pub datagrams_unmatched: u64,
     /// Datagrams that could not be sent: no route, or too long.
     pub datagrams_unsent: u64,
     /// Driver stage.
@@ -49,35 +49,35 @@ impl Counters {
     pub fn add(&mut self, other: &Self) {
         let Self {
             offered,
-            untaken,
+            unaccepted,
             opened,
-            unopened,
+            connects_failed,
             ended,
             reset,
             bytes_in,
             bytes_out,
-            bytes_unheard,
+            bytes_discarded,
             datagrams_in,
             datagrams_out,
             datagrams_lost,
-            datagrams_untaken,
+            datagrams_unmatched,
             datagrams_unsent,
             driver,
             guard,
         } = other;
         self.offered += offered;
-        self.untaken += untaken;
+        self.unaccepted += unaccepted;
         self.opened += opened;
-        self.unopened += unopened;
+        self.connects_failed += connects_failed;
         self.ended += ended;
         self.reset += reset;
         self.bytes_in += bytes_in;
         self.bytes_out += bytes_out;
-        self.bytes_unheard += bytes_unheard;
+        self.bytes_discarded += bytes_discarded;
         self.datagrams_in += datagrams_in;
         self.datagrams_out += datagrams_out;
         self.datagrams_lost += datagrams_lost;
-        self.datagrams_untaken += datagrams_untaken;
+        self.datagrams_unmatched += datagrams_unmatched;
         self.datagrams_unsent += datagrams_unsent;
         self.driver.add(driver);
         self.guard.iter_mut().zip(guard).for_each(|(sum, shed)| sum.add(shed));
@@ -86,7 +86,7 @@ impl Counters {
 
 /// Snapshot of a socket proxy.
 #[derive(Clone, Debug, Default)]
-pub struct Seen {
+pub struct ProxySnapshot {
     /// Event counters.
     pub counters: Counters,
     /// Counters of TCP/IP since the start.

@@ -1,7 +1,7 @@
 //! Datagrams of application sockets. Received ones wait in the stack, the most urgent first, until
 //! their socket has space. Sent ones have the level of the last datagram delivered to their socket.
 //!
-//! Ports and sockets are served among the connections of their level, up to [`LETTERS_MAX`]
+//! Ports and sockets are served among the connections of their level, up to [`DATAGRAMS_PER_POLL`]
 //! datagrams each; one send call with segments (UDP_SEGMENT) counts as one. Datagrams of one length
 //! from one peer are delivered at once to a socket that wants it (UDP_GRO). Bounds: received
 //! datagrams wait in the stack's queue of their port, strict by label and bounded, besides those of
@@ -21,7 +21,7 @@ use super::flow::QueueEntry;
 use super::{AppSockets, COLLECTED_MAX, DeliveryResult, OutgoingDatagram, SocketProxy};
 
 /// Maximum of datagrams of a port or a socket per poll.
-pub const LETTERS_MAX: usize = 32;
+pub const DATAGRAMS_PER_POLL: usize = 32;
 /// Maximum of bytes delivered at once: the payload of the longest datagram over IPv4.
 const RUN_BYTES_MAX: usize = 65_507;
 
@@ -31,7 +31,7 @@ pub(super) struct Datagrams {
     ports: BTreeMap<u16, Port>,
     senders: BTreeMap<u64, Sender>,
     /// Sockets whose datagrams found the stack full.
-    stuck: BTreeSet<u64>,
+    blocked: BTreeSet<u64>,
     /// ICMP errors handled so far.
     errors: u64,
 }
@@ -90,7 +90,7 @@ struct Unsent {
 
 impl Datagrams {
     /// True if no application socket is bound.
-    pub(super) fn nobody_sends(&self) -> bool {
+    pub(super) fn has_no_ports(&self) -> bool {
         self.ports.is_empty()
     }
 }
@@ -134,7 +134,7 @@ impl<D: Device, P: AppSockets> SocketProxy<D, P> {
     }
 
     /// Delivers datagrams of `port`; false if it was not queued on this level.
-    pub(super) fn hand_over_port(&mut self, now: Time, port: u16, level: Priority) -> bool {
+    pub(super) fn deliver_port(&mut self, now: Time, port: u16, level: Priority) -> bool {
         let id = UdpId(port);
         let Some(at) = self.datagrams.ports.get_mut(&port).filter(|at| at.queued == Some(level)) else {
             return false;
@@ -142,14 +142,14 @@ impl<D: Device, P: AppSockets> SocketProxy<D, P> {
         at.queued = None;
         let merges = self.programs.merges(port);
         let mut run: Option<Run> = None;
-        for _ in 0..LETTERS_MAX {
+        for _ in 0..DATAGRAMS_PER_POLL {
             match self.stack.udp_level(id) {
                 Some(next) if next > level => break,
                 _ => {}
             }
             // An empty queue makes the stack report the next arrival.
             let Some(datagram) = self.stack.receive_from(now, id) else {
-                run.into_iter().for_each(|run| self.hand_over_run(port, run));
+                run.into_iter().for_each(|run| self.deliver_run(port, run));
                 return true;
             };
             let Some(before) = &mut run else {
@@ -163,12 +163,12 @@ impl<D: Device, P: AppSockets> SocketProxy<D, P> {
                 continue;
             }
             let next = run.replace(Run::of(datagram));
-            next.into_iter().for_each(|run| self.hand_over_run(port, run));
+            next.into_iter().for_each(|run| self.deliver_run(port, run));
             if self.is_held(port) {
                 break;
             }
         }
-        run.into_iter().for_each(|run| self.hand_over_run(port, run));
+        run.into_iter().for_each(|run| self.deliver_run(port, run));
         let next = self.stack.udp_level(id).unwrap_or(level);
         self.queue_port(port, next);
         true
@@ -180,7 +180,7 @@ impl<D: Device, P: AppSockets> SocketProxy<D, P> {
     }
 
     /// Delivers a run, or holds it if the socket is full or others are held.
-    fn hand_over_run(&mut self, port: u16, run: Run) {
+    fn deliver_run(&mut self, port: u16, run: Run) {
         let Run { all, segment, count } = &run;
         let segment = if *count > 1 { *segment } else { 0 };
         let delivered = match self.is_held(port) {
@@ -199,22 +199,22 @@ impl<D: Device, P: AppSockets> SocketProxy<D, P> {
     fn on_delivered(&mut self, delivered: DeliveryResult, level: Priority, (count, len): (usize, usize)) {
         let count = count as u64;
         match delivered {
-            DeliveryResult::To(socket) => {
+            DeliveryResult::Delivered(socket) => {
                 self.counters.datagrams_in += count;
                 self.counters.bytes_in += len as u64;
                 self.datagrams.senders.entry(socket).or_default().level = level;
             }
-            DeliveryResult::Full | DeliveryResult::Lost => self.counters.datagrams_lost += count,
-            DeliveryResult::Nobody => self.counters.datagrams_untaken += count,
+            DeliveryResult::Full | DeliveryResult::Dropped => self.counters.datagrams_lost += count,
+            DeliveryResult::NoSocket => self.counters.datagrams_unmatched += count,
         }
     }
 
     /// Retries held datagrams of `port` after a socket was read.
-    pub(super) fn on_room(&mut self, port: u16) {
+    pub(super) fn on_space(&mut self, port: u16) {
         let Some(at) = self.datagrams.ports.get_mut(&port) else { return };
         let held = std::mem::take(&mut at.held);
         let Some(level) = held.front().map(|run| run.all.label.priority) else { return };
-        held.into_iter().for_each(|run| self.hand_over_run(port, run));
+        held.into_iter().for_each(|run| self.deliver_run(port, run));
         let next = self.stack.udp_level(UdpId(port)).unwrap_or(level);
         self.queue_port(port, next);
     }
@@ -230,7 +230,7 @@ impl<D: Device, P: AppSockets> SocketProxy<D, P> {
     }
 
     /// Sends datagrams of `socket`; false if it was not queued on this level.
-    pub(super) fn collect_letters(&mut self, socket: u64, level: Priority) -> bool {
+    pub(super) fn collect_datagrams(&mut self, socket: u64, level: Priority) -> bool {
         let Some(sender) = self.datagrams.senders.get_mut(&socket).filter(|of| of.queued == Some(level))
         else {
             return false;
@@ -246,11 +246,11 @@ impl<D: Device, P: AppSockets> SocketProxy<D, P> {
             return true;
         }
         let mut collected = 0;
-        for _ in 0..LETTERS_MAX {
+        for _ in 0..DATAGRAMS_PER_POLL {
             if collected >= COLLECTED_MAX {
                 break;
             }
-            match self.programs.letter(socket, level, &mut self.scratch) {
+            match self.programs.next_datagram(socket, level, &mut self.scratch) {
                 OutgoingDatagram::Out { from, to, len, segment, marks, whole, hops } => {
                     collected += len;
                     self.counters.bytes_out += len as u64;
@@ -269,7 +269,7 @@ impl<D: Device, P: AppSockets> SocketProxy<D, P> {
                 OutgoingDatagram::Elsewhere => {}
                 OutgoingDatagram::Nothing => return true,
                 OutgoingDatagram::End { port, last } => {
-                    self.let_go_of_socket(socket, port, last);
+                    self.close_socket(socket, port, last);
                     return true;
                 }
             }
@@ -312,30 +312,30 @@ impl<D: Device, P: AppSockets> SocketProxy<D, P> {
     /// Keeps the rest of a send call while the stack is full; `socket` is not read meanwhile.
     fn keep(&mut self, socket: u64, unsent: Unsent) {
         self.datagrams.senders.entry(socket).or_default().unsent = Some(unsent);
-        self.datagrams.stuck.insert(socket);
+        self.datagrams.blocked.insert(socket);
     }
 
     /// Queues sockets that found the stack full, if it has `sent` something or has no output left;
     /// true if there were any.
     pub(super) fn send_again(&mut self, sent: bool) -> bool {
-        if self.datagrams.stuck.is_empty() || !sent && self.stack.wants_egress() {
+        if self.datagrams.blocked.is_empty() || !sent && self.stack.wants_egress() {
             return false;
         }
-        for socket in std::mem::take(&mut self.datagrams.stuck) {
+        for socket in std::mem::take(&mut self.datagrams.blocked) {
             self.queue_socket(socket);
         }
         true
     }
 
     /// Closes `socket`, which was bound to `port`.
-    pub(super) fn let_go_of_socket(&mut self, socket: u64, port: u16, last: bool) {
+    pub(super) fn close_socket(&mut self, socket: u64, port: u16, last: bool) {
         self.datagrams.senders.remove(&socket);
         if last {
             self.stack.close_udp(UdpId(port));
             self.datagrams.ports.remove(&port);
         } else {
             // Another socket may have space for its held datagrams.
-            self.on_room(port);
+            self.on_space(port);
         }
     }
 }

@@ -12,9 +12,9 @@ use net::stack::{ConnId, Event, EventKind, KeepAlive};
 use net::{Device, Stack};
 use queueing::{Priority, Time};
 
-use super::accept_wait::Stage;
+use super::accept_wait::AcceptStage;
 use super::request_tracker::RequestTracker;
-use super::{AppSockets, AppStream, CORKED_MAX, HANDED_MAX, SocketProxy, WriteResult};
+use super::{AppSockets, AppStream, CORKED_MAX, DELIVERIES_MAX, SocketProxy, WriteResult};
 
 mod tx;
 
@@ -44,9 +44,9 @@ pub(super) struct Flow<P> {
     /// True if the pipe is full.
     pub(super) full: bool,
     /// Progress towards acceptance. An active open counts as accepted, as the guard saw no SYN.
-    pub(super) stage: Stage,
+    pub(super) stage: AcceptStage,
     /// True if the program has ended reading.
-    deaf: bool,
+    read_shut: bool,
     /// True if the peer has closed its half; `finished` once the program's input has ended.
     pub(super) peer_closed: bool,
     finished: bool,
@@ -61,7 +61,7 @@ pub(super) struct Flow<P> {
     /// Time until which small segments are held.
     pub(super) corked: Option<Time>,
     /// Request tracker, if slow requests are recorded.
-    followed: Option<Box<RequestTracker>>,
+    tracker: Option<Box<RequestTracker>>,
 }
 
 impl<P> Flow<P> {
@@ -74,8 +74,8 @@ impl<P> Flow<P> {
             queued_out: None,
             level: Priority::default(),
             full: false,
-            stage: Stage::Silent,
-            deaf: false,
+            stage: AcceptStage::NoData,
+            read_shut: false,
             peer_closed: false,
             finished: false,
             shut: false,
@@ -84,13 +84,13 @@ impl<P> Flow<P> {
             reset_on_close: false,
             cork: false,
             corked: None,
-            followed: None,
+            tracker: None,
         }
     }
 
     /// State of an active open.
-    pub(super) fn opening(generation: u32, pipe: P, followed: Option<Box<RequestTracker>>) -> Self {
-        Self { opening: true, stage: Stage::Taken, followed, ..Self::new(generation, pipe) }
+    pub(super) fn opening(generation: u32, pipe: P, tracker: Option<Box<RequestTracker>>) -> Self {
+        Self { opening: true, stage: AcceptStage::Accepted, tracker, ..Self::new(generation, pipe) }
     }
 
     /// Starts or ends, at `now`, the holding of small segments of this flow, which is `conn`.
@@ -138,8 +138,8 @@ impl<D: Device, P: AppSockets> SocketProxy<D, P> {
             EventKind::Accepted(_) => self.offer(now, conn),
             EventKind::Readable { fresh } => {
                 let popped = self.front.popped();
-                if let Some(followed) = self.flow(conn).and_then(|flow| flow.followed.as_mut()) {
-                    followed.arrived(now, fresh, received, popped);
+                if let Some(tracker) = self.flow(conn).and_then(|flow| flow.tracker.as_mut()) {
+                    tracker.arrived(now, fresh, received, popped);
                 }
                 self.queue_in(conn, label.priority);
             }
@@ -166,16 +166,16 @@ impl<D: Device, P: AppSockets> SocketProxy<D, P> {
         let local = SocketAddr::new(tuple.local, tuple.local_port);
         let remote = SocketAddr::new(tuple.remote, tuple.remote_port);
         let Some(pipe) = self.programs.offer(conn, local, remote) else {
-            self.counters.untaken += 1;
+            self.counters.unaccepted += 1;
             return self.stack.abort(now, conn);
         };
         self.counters.offered += 1;
-        let followed = self.ledger.came(local.port());
-        self.seat(conn, Flow { followed, ..Flow::new(conn.generation, pipe) });
+        let tracker = self.tracker_state.accepted(local.port());
+        self.insert_flow(conn, Flow { tracker, ..Flow::new(conn.generation, pipe) });
     }
 
     /// Registers `conn` as a program's.
-    pub(super) fn seat(&mut self, conn: ConnId, flow: Flow<P::Pipe>) {
+    pub(super) fn insert_flow(&mut self, conn: ConnId, flow: Flow<P::Pipe>) {
         let index = conn.index as usize;
         if self.flows.len() <= index {
             self.flows.resize_with(index + 1, || None);
@@ -201,32 +201,32 @@ impl<D: Device, P: AppSockets> SocketProxy<D, P> {
     }
 
     /// Delivers input, the most urgent first; returns the most urgent level delivered, if any.
-    pub(super) fn hand_over(&mut self, now: Time) -> Option<Priority> {
-        let (mut handed, mut first) = (0, None);
+    pub(super) fn deliver_input(&mut self, now: Time) -> Option<Priority> {
+        let (mut delivered, mut first) = (0, None);
         for level in Priority::all() {
-            let mut had_turn = false;
-            while (handed < HANDED_MAX || !had_turn)
+            let mut had_entry = false;
+            while (delivered < DELIVERIES_MAX || !had_entry)
                 && let Some(who) = self.inbound[level.index()].pop_front()
             {
                 let had = match who {
-                    QueueEntry::Conn(conn) => self.hand_over_one(now, conn, level),
-                    QueueEntry::Port(port) => self.hand_over_port(now, port, level),
+                    QueueEntry::Conn(conn) => self.deliver_conn(now, conn, level),
+                    QueueEntry::Port(port) => self.deliver_port(now, port, level),
                     QueueEntry::Socket(_) => false,
                 };
-                handed += usize::from(had);
-                had_turn |= had;
+                delivered += usize::from(had);
+                had_entry |= had;
             }
-            first = first.or(had_turn.then_some(level));
+            first = first.or(had_entry.then_some(level));
         }
         first
     }
 
     /// Publishes level, shared bytes and flow state of `conn` to its program.
-    pub(super) fn tell(&mut self, conn: ConnId) {
+    pub(super) fn publish(&mut self, conn: ConnId) {
         if let Some(Some(flow)) = self.flows.get_mut(conn.index as usize)
             && let Some(private) = self.stack.private(conn)
         {
-            flow.pipe.tell(flow.level, private);
+            flow.pipe.publish(flow.level, private);
             if let Some(state) = self.stack.flow(conn) {
                 flow.pipe.flow(&state);
             }
@@ -234,17 +234,17 @@ impl<D: Device, P: AppSockets> SocketProxy<D, P> {
     }
 
     /// Delivers input of `conn`; false if it was not queued on this level.
-    fn hand_over_one(&mut self, now: Time, conn: ConnId, level: Priority) -> bool {
+    fn deliver_conn(&mut self, now: Time, conn: ConnId, level: Priority) -> bool {
         let Some(flow) = self.flow(conn).filter(|flow| flow.queued_in == Some(level)) else { return false };
         flow.queued_in = None;
         flow.level = level;
-        self.hand_over_bytes(now, conn);
+        self.deliver_bytes(now, conn);
         true
     }
 
-    fn hand_over_bytes(&mut self, now: Time, conn: ConnId) {
+    fn deliver_bytes(&mut self, now: Time, conn: ConnId) {
         let index = conn.index as usize;
-        self.tell(conn);
+        self.publish(conn);
         let Some(Some(flow)) = self.flows.get_mut(index) else { return };
         loop {
             let received = self.stack.received(conn);
@@ -252,26 +252,26 @@ impl<D: Device, P: AppSockets> SocketProxy<D, P> {
                 break;
             }
             let len = received.len();
-            let taken = match if flow.deaf { WriteResult::Gone } else { flow.pipe.write(received) } {
+            let taken = match if flow.read_shut { WriteResult::Closed } else { flow.pipe.write(received) } {
                 WriteResult::Some(taken) => {
                     self.counters.bytes_in += taken as u64;
-                    if let Some(followed) = &mut flow.followed {
-                        followed.handed(now, flow.level, &received[..taken], &mut self.ledger);
+                    if let Some(tracker) = &mut flow.tracker {
+                        tracker.delivered(now, flow.level, &received[..taken], &mut self.tracker_state);
                     }
-                    if self.front.gate.is_some() {
-                        self.newcomers.on_handed(now, conn, &mut flow.stage);
+                    if self.front.admission.is_some() {
+                        self.accept_waits.on_input_delivered(now, conn, &mut flow.stage);
                     }
                     taken
                 }
                 WriteResult::Full => {
                     flow.full = true;
-                    return flow.pipe.want_room(true);
+                    return flow.pipe.want_space(true);
                 }
-                // A closed pipe is handled by `let_go`; until then another process may still write.
-                WriteResult::Gone if flow.gone => return,
-                WriteResult::Gone => {
-                    flow.deaf = true;
-                    self.counters.bytes_unheard += len as u64;
+                // A closed pipe is handled by `release_flow`; until then another process may still write.
+                WriteResult::Closed if flow.gone => return,
+                WriteResult::Closed => {
+                    flow.read_shut = true;
+                    self.counters.bytes_discarded += len as u64;
                     len
                 }
             };
@@ -288,7 +288,7 @@ impl<D: Device, P: AppSockets> SocketProxy<D, P> {
         let some = !resets.is_empty();
         for conn in resets.drain(..) {
             if self.flow(conn).is_some() {
-                self.let_go(now, conn, true);
+                self.release_flow(now, conn, true);
             }
         }
         self.resets = resets;
@@ -297,9 +297,9 @@ impl<D: Device, P: AppSockets> SocketProxy<D, P> {
 
     /// Releases `conn` after its program closed it: our half closes after its output, or the
     /// connection is reset.
-    fn let_go(&mut self, now: Time, conn: ConnId, reset: bool) {
+    fn release_flow(&mut self, now: Time, conn: ConnId, reset: bool) {
         if let Some(flow) = of(&mut self.flows, conn) {
-            self.newcomers.on_answer(&mut flow.stage, &mut self.front.gate);
+            self.accept_waits.on_answer(&mut flow.stage, &mut self.front.admission);
             if flow.gone {
                 self.programs.released(conn);
             }
@@ -316,9 +316,9 @@ impl<D: Device, P: AppSockets> SocketProxy<D, P> {
 
     pub(super) fn forget(&mut self, now: Time, conn: ConnId) {
         if let Some(flow) = of(&mut self.flows, conn) {
-            self.newcomers.on_gone(flow.stage);
-            if let Some(mut followed) = flow.followed.take() {
-                followed.gone(now, &mut self.ledger);
+            self.accept_waits.on_gone(flow.stage);
+            if let Some(mut tracker) = flow.tracker.take() {
+                tracker.gone(now, &mut self.tracker_state);
             }
             self.flows[conn.index as usize] = None;
             self.present -= 1;

@@ -3,13 +3,13 @@
 //! Unlike a [`Shard`](crate::Shard) it does not know where a request ends. A connection is two byte
 //! streams: the peer's bytes go into the program's [`AppStream`], the program's output goes to TCP,
 //! and the label of the latest input sets the priority. Bytes of one connection keep their order.
-//! This is the pure core of `greenwave run`: [`SocketProxy::turn`] does one bounded round of work
+//! This is the pure core of `greenwave run`: [`SocketProxy::step`] does one bounded round of work
 //! at `now`; [`serve`] loops on it.
 //!
 //! Bounds: the program's side of a connection is bounded by its pipe, as output is read only when
 //! TCP has space. TCP's side is bounded by its window, which closes while the pipe is full. A
 //! connection is queued at most once per level and direction. Starvation: both directions are
-//! strict by level, up to [`HANDED_MAX`] connections and [`COLLECTED_MAX`] bytes per round, but
+//! strict by level, up to [`DELIVERIES_MAX`] connections and [`COLLECTED_MAX`] bytes per round, but
 //! every non-empty level is served in every round. Exceptions: output less urgent than the input
 //! just delivered waits for the next round, and while more urgent output fills every round, less
 //! urgent output waits for the ninth ([`PASSED_IN_A_ROW`](queueing::PASSED_IN_A_ROW)). Datagrams
@@ -35,14 +35,14 @@ use net::{Device, Stack};
 use queueing::{Label, Priority, PrioritySet, Span, Time};
 
 use crate::mode::{Classifiers, Policy};
-use crate::pipeline::{Budget, DriverCountersMut, Guard, Pipeline, ServerLoad, Setup, Work};
-use crate::shard::Limits;
+use crate::pipeline::{DriverCountersMut, Guard, Pipeline, ServerLoad, Setup, Work, WorkBudget};
+use crate::shard::SlowRequestLimits;
 use accept_wait::UnacceptedConnections;
 pub use app_sockets::{
-    AppEvent, AppSockets, AppStream, DeliveryResult, OutgoingDatagram, Read, Setting, WriteResult,
+    AppEvent, AppSockets, AppStream, DeliveryResult, OutgoingDatagram, ReadResult, SocketOption, WriteResult,
 };
-pub use connect::NotOpened;
-pub use counters::{Counters, Seen};
+pub use connect::ConnectFailure;
+pub use counters::{Counters, ProxySnapshot};
 use datagrams::Datagrams;
 use flow::{Flow, QueueEntry};
 use request_tracker::TrackerState;
@@ -70,22 +70,22 @@ pub struct SocketProxy<D: Device, P: AppSockets> {
     passed_over: u8,
     datagrams: Datagrams,
     /// Input of the guard.
-    newcomers: UnacceptedConnections,
+    accept_waits: UnacceptedConnections,
     /// Connections with held small segments and the end of each hold, in order; entries of released
     /// ones are stale.
     corked: VecDeque<(Time, ConnId)>,
     /// Connections to be reset once this round's segments are sent.
     resets: Vec<ConnId>,
-    happened: Vec<AppEvent>,
+    events: Vec<AppEvent>,
     scratch: Box<[u8]>,
     counters: Counters,
-    ledger: TrackerState,
+    tracker_state: TrackerState,
 }
 
 /// Maximum of bytes in one read from a pipe.
 const READ_MAX: usize = 64 * 1024;
 /// Connections served per round in each direction.
-pub const HANDED_MAX: usize = 64;
+pub const DELIVERIES_MAX: usize = 64;
 /// Maximum of frames per round taken from the device, and of frames run through TCP.
 const DRIVEN_MAX: usize = 128;
 /// Maximum of output bytes per round; newly urgent connections come first in the next.
@@ -115,7 +115,7 @@ impl<D: Device, P: AppSockets> SocketProxy<D, P> {
                 rx_frames_max: frames_max,
                 classifier: policy.driver,
                 guard: None,
-                budget: Budget { drive: DRIVEN_MAX, transport: DRIVEN_MAX, ..Budget::default() },
+                budget: WorkBudget { drive: DRIVEN_MAX, transport: DRIVEN_MAX, ..WorkBudget::default() },
             }),
             received: false,
             programs,
@@ -126,19 +126,19 @@ impl<D: Device, P: AppSockets> SocketProxy<D, P> {
             levels: PrioritySet::NONE,
             passed_over: 0,
             datagrams: Datagrams::default(),
-            newcomers: UnacceptedConnections::default(),
+            accept_waits: UnacceptedConnections::default(),
             corked: VecDeque::new(),
             resets: Vec::new(),
-            happened: Vec::new(),
+            events: Vec::new(),
             scratch: vec![0; READ_MAX].into(),
             counters: Counters::default(),
-            ledger: TrackerState::default(),
+            tracker_state: TrackerState::default(),
         }
     }
 
     /// Sets the criteria for slow requests, for connections from now on.
-    pub fn set_slow(&mut self, limits: Limits) {
-        self.ledger.set_limits(limits);
+    pub fn set_slow(&mut self, limits: SlowRequestLimits) {
+        self.tracker_state.set_limits(limits);
     }
 
     /// Sets the guard and its definition of a wait. Request boundaries are unknown here, so the
@@ -146,7 +146,7 @@ impl<D: Device, P: AppSockets> SocketProxy<D, P> {
     /// bytes until its program has read them ([`WaitEnd::Accept`]) or written its first bytes; in
     /// the latter case others may be answered before the oldest.
     pub fn set_guard(&mut self, guard: Option<Guard>, until: WaitEnd) {
-        self.newcomers = UnacceptedConnections::new(until);
+        self.accept_waits = UnacceptedConnections::new(until);
         self.front.set_guard(guard);
     }
 
@@ -162,7 +162,7 @@ impl<D: Device, P: AppSockets> SocketProxy<D, P> {
     /// Sets the protocols by port of connections from now on, which separate slow requests where
     /// the first bytes do not show the protocol.
     pub fn set_spoken(&mut self, spoken: PortProtocols) {
-        self.ledger.spoken = spoken;
+        self.tracker_state.spoken = spoken;
     }
 
     /// Sets the maximum share of time for receiving while programs' input or output waits, 1..=100
@@ -171,7 +171,7 @@ impl<D: Device, P: AppSockets> SocketProxy<D, P> {
     /// # Panics
     /// If it is 0.
     pub fn set_receive_percent(&mut self, percent: u8) {
-        let budget = Budget { receive_percent: percent, ..self.front.budget };
+        let budget = WorkBudget { receive_percent: percent, ..self.front.budget };
         self.front.set_budget(budget);
     }
 
@@ -192,20 +192,20 @@ impl<D: Device, P: AppSockets> SocketProxy<D, P> {
     }
 
     /// Fills `into` and takes over its emptied list of slow requests.
-    pub fn show(&mut self, into: &mut Seen) {
+    pub fn show(&mut self, into: &mut ProxySnapshot) {
         let waiting = |levels: &[VecDeque<QueueEntry>]| levels.iter().map(VecDeque::len).sum();
         let mut slow = std::mem::take(&mut into.slow);
         slow.clear();
-        slow.set_limits(self.ledger.slowest.limits());
-        *into = Seen {
+        slow.set_limits(self.tracker_state.slowest.limits());
+        *into = ProxySnapshot {
             counters: self.counters,
             stack: *self.stack.counters(),
             frames: self.front.waiting(),
             inbound: waiting(&self.inbound),
             outbound: waiting(&self.outbound),
             connections: self.connections(),
-            slow: std::mem::replace(&mut self.ledger.slowest, slow),
-            together: self.ledger.together,
+            slow: std::mem::replace(&mut self.tracker_state.slowest, slow),
+            together: self.tracker_state.together,
         };
     }
 
@@ -219,12 +219,12 @@ impl<D: Device, P: AppSockets> SocketProxy<D, P> {
     #[must_use]
     pub fn is_quiet(&self) -> bool {
         self.flows.iter().flatten().all(|flow| flow.opening)
-            && self.datagrams.nobody_sends()
+            && self.datagrams.has_no_ports()
             && self.stack.buffer_bytes() == 0
             && !self.stack.wants_egress()
     }
 
-    /// Time of the next [`turn`](Self::turn), if no event comes before.
+    /// Time of the next [`step`](Self::step), if no event comes before.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Time> {
         let corked = self.corked.front().map(|&(until, _)| until);
@@ -232,27 +232,27 @@ impl<D: Device, P: AppSockets> SocketProxy<D, P> {
     }
 
     /// True if more than one level has occurred, so that the order matters.
-    fn differ(&self) -> bool {
+    fn levels_differ(&self) -> bool {
         self.levels.first() != self.levels.last()
     }
 
     /// Maximum of output bytes in a round.
     fn collected_max(&self) -> usize {
-        if self.differ() { COLLECTED_SHORT } else { COLLECTED_MAX }
+        if self.levels_differ() { COLLECTED_SHORT } else { COLLECTED_MAX }
     }
 
     /// True after a whole round in which levels differ: a program that shares the core may have
     /// more urgent work than the rest.
     #[must_use]
     pub fn gives_way(&self) -> bool {
-        !self.received && self.differ()
+        !self.received && self.levels_differ()
     }
 
     /// Does one round of work, or only its first half if frames arrived, so that receiving is timed
     /// separately; true if there was any.
-    pub fn turn(&mut self, now: Time, device: &mut D) -> bool {
+    pub fn step(&mut self, now: Time, device: &mut D) -> bool {
         self.front.start_round(now);
-        self.look_around(now);
+        self.update_guard(now);
         if self.stack.poll_timeout().is_some_and(|at| at <= now) {
             self.stack.handle_timeout(now);
         }
@@ -272,12 +272,12 @@ impl<D: Device, P: AppSockets> SocketProxy<D, P> {
 
     /// Second half of a round: everything except receiving; `busy`: this round has received.
     fn pass_on(&mut self, now: Time, device: &mut D, mut busy: bool) -> bool {
-        busy |= self.listen_to_programs(now);
+        busy |= self.poll_programs(now);
         self.take_events(now);
         self.take_datagrams();
-        let handed = self.hand_over(now);
-        busy |= handed.is_some();
-        busy |= self.collect(now, handed);
+        let delivered = self.deliver_input(now);
+        busy |= delivered.is_some();
+        busy |= self.collect(now, delivered);
         self.take_events(now);
         let sent = self.front.transmit(now, device, &mut self.stack, busy, || false) > 0;
         busy |= sent | self.send_again(sent);
@@ -287,8 +287,8 @@ impl<D: Device, P: AppSockets> SocketProxy<D, P> {
     /// Receives frames: all of them are classified before the next goes through TCP. True if there
     /// were any.
     fn receive(&mut self, now: Time, device: &mut D) -> bool {
-        let Budget { drive, transport, .. } = self.front.budget;
-        let transport = if self.differ() { TRANSPORTED_SHORT } else { transport };
+        let WorkBudget { drive, transport, .. } = self.front.budget;
+        let transport = if self.levels_differ() { TRANSPORTED_SHORT } else { transport };
         let mut some = false;
         for _ in 0..drive {
             let Self { front, stack, counters, present, .. } = self;
@@ -298,7 +298,7 @@ impl<D: Device, P: AppSockets> SocketProxy<D, P> {
             }
             some = true;
         }
-        some |= self.hear(now, P::poll_left);
+        some |= self.poll_app(now, P::poll_other_stacks);
         for _ in 0..transport {
             if self.front.transport(now, device, &mut self.stack).is_none() {
                 break;
@@ -309,11 +309,11 @@ impl<D: Device, P: AppSockets> SocketProxy<D, P> {
     }
 
     /// Evaluates the guard's policy, if due.
-    fn look_around(&mut self, now: Time) {
+    fn update_guard(&mut self, now: Time) {
         if self.front.is_due(now) {
-            let oldest = self.oldest_newcomer();
-            let waiting = self.inbound.iter().map(VecDeque::len).sum::<usize>() + self.newcomers.len();
-            let (present, reordered) = (self.present, self.newcomers.are_reordered());
+            let oldest = self.oldest_accept_wait();
+            let waiting = self.inbound.iter().map(VecDeque::len).sum::<usize>() + self.accept_waits.len();
+            let (present, reordered) = (self.present, self.accept_waits.are_reordered());
             self.front.update_admission(
                 now,
                 &mut self.stack,
@@ -323,22 +323,22 @@ impl<D: Device, P: AppSockets> SocketProxy<D, P> {
     }
 
     /// Handles the applications' events.
-    fn listen_to_programs(&mut self, now: Time) -> bool {
-        self.hear(now, P::poll)
+    fn poll_programs(&mut self, now: Time) -> bool {
+        self.poll_app(now, P::poll)
     }
 
     /// Handles the events from `poll`; true if there were any.
-    fn hear(&mut self, now: Time, poll: impl FnOnce(&mut P, &mut Vec<AppEvent>) -> bool) -> bool {
-        let mut happened = std::mem::take(&mut self.happened);
-        let some = poll(&mut self.programs, &mut happened);
-        for what in happened.drain(..) {
-            self.on_happened(now, what);
+    fn poll_app(&mut self, now: Time, poll: impl FnOnce(&mut P, &mut Vec<AppEvent>) -> bool) -> bool {
+        let mut events = std::mem::take(&mut self.events);
+        let some = poll(&mut self.programs, &mut events);
+        for what in events.drain(..) {
+            self.on_app_event(now, what);
         }
-        self.happened = happened;
+        self.events = events;
         some
     }
 
-    fn on_happened(&mut self, now: Time, what: AppEvent) {
+    fn on_app_event(&mut self, now: Time, what: AppEvent) {
         match what {
             AppEvent::Pipe { conn, readable, writable, gone } => {
                 let Some(flow) = self.flow(conn) else { return };
@@ -350,7 +350,7 @@ impl<D: Device, P: AppSockets> SocketProxy<D, P> {
                     flow.pipe.arrived(flow.shut || flow.gone);
                 }
                 if writable && std::mem::take(&mut flow.full) {
-                    flow.pipe.want_room(false);
+                    flow.pipe.want_space(false);
                     let level = flow.level;
                     self.queue_in(conn, level);
                 }
@@ -376,46 +376,48 @@ impl<D: Device, P: AppSockets> SocketProxy<D, P> {
             AppEvent::Unlisten(port) => self.stack.unlisten(port),
             AppEvent::Connect { call, to, port, hops } => self.connect(now, call, to, (port, hops)),
             AppEvent::Set(conn, setting) => self.set(now, conn, setting),
-            AppEvent::Asked { call, conn } => {
+            AppEvent::GetInfo { call, conn } => {
                 let keep_alive = self.flow(conn).and_then(|flow| flow.keep_alive);
                 let keep_alive = keep_alive.map_or(KeepAlive::LINUX, |(_, keep_alive)| keep_alive);
                 self.programs.answer(call, self.stack.info(now, conn).as_ref(), keep_alive);
             }
             AppEvent::Bound(port) => self.bind(port),
-            AppEvent::Left { socket, port, last } => self.let_go_of_socket(socket, port, last),
-            AppEvent::Mail(socket) => self.queue_socket(socket),
-            AppEvent::Room(port) => self.on_room(port),
+            AppEvent::SocketClosed { socket, port, last } => self.close_socket(socket, port, last),
+            AppEvent::DatagramReadable(socket) => self.queue_socket(socket),
+            AppEvent::DatagramWritable(port) => self.on_space(port),
         }
     }
 
-    fn set(&mut self, now: Time, conn: ConnId, setting: Setting) {
+    fn set(&mut self, now: Time, conn: ConnId, setting: SocketOption) {
         let Some(flow) = flow::of(&mut self.flows, conn) else { return };
         let keep = flow.keep_alive.get_or_insert((false, KeepAlive::LINUX));
         match setting {
-            Setting::KeepAlive(on) => keep.0 = on,
-            Setting::KeepIdle(idle) => keep.1.idle = idle,
-            Setting::KeepInterval(interval) => keep.1.interval = interval,
-            Setting::KeepCount(count) => keep.1.count = count,
-            Setting::UserTimeout(timeout) => return self.stack.set_user_timeout(now, conn, timeout),
-            Setting::Dscp(dscp) => return self.stack.set_dscp(now, conn, dscp),
-            Setting::Hops { six, hops } => return self.set_hops(now, conn, six, |limits| limits.sent = hops),
-            Setting::HopsMin { six, hops } => {
+            SocketOption::KeepAlive(on) => keep.0 = on,
+            SocketOption::KeepIdle(idle) => keep.1.idle = idle,
+            SocketOption::KeepInterval(interval) => keep.1.interval = interval,
+            SocketOption::KeepCount(count) => keep.1.count = count,
+            SocketOption::UserTimeout(timeout) => return self.stack.set_user_timeout(now, conn, timeout),
+            SocketOption::Dscp(dscp) => return self.stack.set_dscp(now, conn, dscp),
+            SocketOption::Hops { six, hops } => {
+                return self.set_hops(now, conn, six, |limits| limits.sent = hops);
+            }
+            SocketOption::HopsMin { six, hops } => {
                 return self.set_hops(now, conn, six, |limits| limits.received_min = hops);
             }
-            Setting::ResetOnClose(reset) => return flow.reset_on_close = reset,
-            Setting::Cork(cork) => {
+            SocketOption::ResetOnClose(reset) => return flow.reset_on_close = reset,
+            SocketOption::Cork(cork) => {
                 flow.cork = cork;
                 return flow.hold(now, conn, cork, &mut self.stack, &mut self.corked);
             }
-            Setting::Level(level) => {
+            SocketOption::Level(level) => {
                 flow.level = level;
                 self.stack.set_label(now, conn, Label::new(level));
-                return self.tell(conn);
+                return self.publish(conn);
             }
-            Setting::Private(bytes) => {
+            SocketOption::Private(bytes) => {
                 let private = self.stack.private_mut(conn);
                 private.into_iter().for_each(|all| application_mut(all).copy_from_slice(&bytes));
-                return self.tell(conn);
+                return self.publish(conn);
             }
         }
         let (on, keep_alive) = *keep;

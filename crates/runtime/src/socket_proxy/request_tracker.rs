@@ -16,7 +16,7 @@ use classify::l7::{Notes, Protocol, StreamParser};
 use classify::rules::PortProtocols;
 use queueing::{Priority, Time};
 
-use crate::shard::{Limits, Slowest};
+use crate::shard::{SlowRequestLimits, Slowest};
 use client::ClientRequests;
 use server::Requests;
 
@@ -32,28 +32,28 @@ pub(super) struct TrackerState {
 }
 
 impl TrackerState {
-    pub(super) fn set_limits(&mut self, limits: Limits) {
+    pub(super) fn set_limits(&mut self, limits: SlowRequestLimits) {
         self.slowest = Slowest::new(limits);
     }
 
     /// Tracker of a connection accepted on `port`, if recording is on.
-    pub(super) fn came(&self, port: u16) -> Option<Box<RequestTracker>> {
-        self.slowest.is_on().then(|| Box::new(RequestTracker::Requests(Requests::new(self.reads(port)))))
+    pub(super) fn accepted(&self, port: u16) -> Option<Box<RequestTracker>> {
+        self.slowest.is_on().then(|| Box::new(RequestTracker::Requests(Requests::new(self.parser(port)))))
     }
 
     /// Tracker of a connection that a program opens to `peer`, if recording is on.
     pub(super) fn opened(&self, peer: SocketAddr) -> Option<Box<RequestTracker>> {
         self.slowest
             .is_on()
-            .then(|| Box::new(RequestTracker::Calls(ClientRequests::new(peer, self.reads(peer.port())))))
+            .then(|| Box::new(RequestTracker::Calls(ClientRequests::new(peer, self.parser(peer.port())))))
     }
 
-    fn reads(&self, port: u16) -> Reads {
+    fn parser(&self, port: u16) -> ParserState {
         match self.spoken.on(port) {
             Some(message @ Protocol::Message(_)) => {
-                Reads::Of(StreamParser::new(message.clone(), Arc::clone(&self.notes), 0))
+                ParserState::Of(StreamParser::new(message.clone(), Arc::clone(&self.notes), 0))
             }
-            _ => Reads::NotYet,
+            _ => ParserState::NoBytes,
         }
     }
 }
@@ -77,55 +77,67 @@ impl RequestTracker {
     }
 
     /// Records the delivery of `piece`, of this `level`, to the program.
-    pub(super) fn handed(&mut self, now: Time, level: Priority, piece: &[u8], ledger: &mut TrackerState) {
+    pub(super) fn delivered(
+        &mut self,
+        now: Time,
+        level: Priority,
+        piece: &[u8],
+        tracker_state: &mut TrackerState,
+    ) {
         match self {
-            Self::Requests(requests) => requests.handed(now, level, piece, ledger),
-            Self::Calls(calls) => calls.handed(now, piece.len(), ledger),
+            Self::Requests(requests) => requests.delivered(now, level, piece, tracker_state),
+            Self::Calls(calls) => calls.delivered(now, piece.len(), tracker_state),
         }
     }
 
     /// Records the program's output `piece`, of this `level`.
-    pub(super) fn wrote(&mut self, now: Time, level: Priority, piece: &[u8], ledger: &mut TrackerState) {
+    pub(super) fn wrote(
+        &mut self,
+        now: Time,
+        level: Priority,
+        piece: &[u8],
+        tracker_state: &mut TrackerState,
+    ) {
         match self {
-            Self::Requests(requests) => requests.answered(now, piece.len(), ledger),
-            Self::Calls(calls) => calls.wrote(now, level, piece, ledger),
+            Self::Requests(requests) => requests.answered(now, piece.len(), tracker_state),
+            Self::Calls(calls) => calls.wrote(now, level, piece, tracker_state),
         }
     }
 
     /// Records that TCP has all of the program's output.
-    pub(super) fn sent(&mut self, now: Time, ledger: &mut TrackerState) {
+    pub(super) fn sent(&mut self, now: Time, tracker_state: &mut TrackerState) {
         match self {
-            Self::Requests(requests) => requests.sent(now, ledger),
+            Self::Requests(requests) => requests.sent(now, tracker_state),
             Self::Calls(calls) => calls.sent(now),
         }
     }
 
     /// Records the end of the connection.
-    pub(super) fn gone(&mut self, now: Time, ledger: &mut TrackerState) {
+    pub(super) fn gone(&mut self, now: Time, tracker_state: &mut TrackerState) {
         match self {
-            Self::Requests(requests) => requests.gone(now, ledger),
-            Self::Calls(calls) => calls.gone(now, ledger),
+            Self::Requests(requests) => requests.gone(now, tracker_state),
+            Self::Calls(calls) => calls.gone(now, tracker_state),
         }
     }
 }
 
 /// Parser of a connection, once its protocol is known.
 #[derive(Default)]
-enum Reads {
+enum ParserState {
     /// No bytes were read yet.
     #[default]
-    NotYet,
+    NoBytes,
     Of(StreamParser),
     /// The protocol is unknown.
     Nothing,
 }
 
-impl Reads {
+impl ParserState {
     /// Parser of `part`, which begins at `place` of the stream.
-    fn reader(&mut self, place: u64, part: &[u8], ledger: &TrackerState) -> Option<&mut StreamParser> {
-        if let Self::NotYet = self {
+    fn reader(&mut self, place: u64, part: &[u8], tracker_state: &TrackerState) -> Option<&mut StreamParser> {
+        if let Self::NoBytes = self {
             *self = Protocol::of_first(part).map_or(Self::Nothing, |protocol| {
-                Self::Of(StreamParser::new(protocol, Arc::clone(&ledger.notes), place))
+                Self::Of(StreamParser::new(protocol, Arc::clone(&tracker_state.notes), place))
             });
         }
         match self {

@@ -24,7 +24,7 @@ fn bytes_and_half_closes_pass_in_both_directions() {
     let end = world.end(0);
     assert_eq!(end.borrow().inbound, *b"request");
     end.borrow_mut().outbound.extend(b"response");
-    world.tell(0);
+    world.notify(0);
     world.settle();
     assert_eq!(world.received, b"response");
     world.client.close(world.now, world.conns[0]);
@@ -32,12 +32,12 @@ fn bytes_and_half_closes_pass_in_both_directions() {
     assert!(end.borrow().finished && !end.borrow().dropped, "the program may still answer");
     end.borrow_mut().outbound.extend(b" and more");
     end.borrow_mut().gone = true;
-    world.tell(0);
+    world.notify(0);
     world.settle();
     assert_eq!(world.received, b"response and more");
     assert!(world.closed.contains(&EventKind::PeerClosed), "{:?}", world.closed);
-    assert_eq!((world.streams.connections(), end.borrow().dropped), (0, true));
-    assert_eq!((world.streams.counters.reset, world.streams.counters.ended), (0, 1));
+    assert_eq!((world.proxy.connections(), end.borrow().dropped), (0, true));
+    assert_eq!((world.proxy.counters.reset, world.proxy.counters.ended), (0, 1));
 }
 
 #[test]
@@ -46,7 +46,7 @@ fn after_shut_wr_a_program_still_reads() {
     let end = world.end(0);
     end.borrow_mut().outbound.extend(b"all");
     end.borrow_mut().shut = true;
-    world.tell(0);
+    world.notify(0);
     world.settle();
     assert_eq!((&world.received[..], &world.closed[..]), (&b"all"[..], &[EventKind::PeerClosed][..]));
     world.send(0, b"late");
@@ -62,7 +62,7 @@ fn tcp_cork_delays_small_segments() {
         let mut world = World::new(1000);
         let (end, conn) = (world.end(0), world.end(0).borrow().conn.expect("it was offered"));
         let set = |world: &mut World, cork| {
-            world.streams.programs.happened.push(AppEvent::Set(conn, Setting::Cork(cork)));
+            world.proxy.programs.events.push(AppEvent::Set(conn, SocketOption::Cork(cork)));
             world.settle();
         };
         let before = segments(&world);
@@ -89,7 +89,7 @@ fn tcp_cork_delays_small_segments() {
         assert_eq!(world.received, b"one two");
         let since = world.now;
         while world.received.len() < 13 && world.now.since(since) < Span::from_secs(1) {
-            world.now = world.streams.poll_timeout().expect("the segment is held");
+            world.now = world.proxy.poll_timeout().expect("the segment is held");
             world.settle();
         }
         assert_eq!(world.received, b"one two three");
@@ -113,17 +113,17 @@ fn a_killed_program_frees_its_connections() {
     world.send(0, b"four");
     world.send(1, b"more than four");
     world.settle();
-    assert_eq!((world.streams.connections(), world.streams.stack.connections()), (8, 8));
+    assert_eq!((world.proxy.connections(), world.proxy.stack.connections()), (8, 8));
     for n in 0..8 {
         let end = world.end(n);
         let unread = !end.borrow().inbound.is_empty();
         end.borrow_mut().unread = unread;
         end.borrow_mut().gone = true;
-        world.tell(n);
+        world.notify(n);
     }
     world.settle();
-    assert_eq!(world.streams.connections(), 0);
-    assert_eq!(world.streams.counters.reset, 2);
+    assert_eq!(world.proxy.connections(), 0);
+    assert_eq!(world.proxy.counters.reset, 2);
     let resets = world.closed.iter().filter(|kind| **kind == EventKind::Closed(CloseReason::Reset)).count();
     let polite = world.closed.iter().filter(|kind| **kind == EventKind::PeerClosed).count();
     assert_eq!((resets, polite), (2, 6));
@@ -134,7 +134,7 @@ fn a_killed_program_frees_its_connections() {
     // TIME-WAIT: we closed first.
     world.now += Span::from_secs(300);
     world.settle();
-    assert_eq!(world.streams.stack.connections(), 0, "no state is left");
+    assert_eq!(world.proxy.stack.connections(), 0, "no state is left");
 }
 
 #[test]
@@ -146,9 +146,9 @@ fn bytes_written_before_close_are_sent() {
     end.borrow_mut().outbound.extend(b"denied");
     end.borrow_mut().gone = true;
     end.borrow_mut().unread = true;
-    world.tell(0);
+    world.notify(0);
     world.settle();
-    assert_eq!((&world.received[..], world.streams.connections()), (&b"denied"[..], 0));
+    assert_eq!((&world.received[..], world.proxy.connections()), (&b"denied"[..], 0));
     assert_eq!(world.closed, [EventKind::Closed(CloseReason::Reset)]);
 }
 
@@ -162,11 +162,11 @@ fn written_bytes_are_sent_before_undelivered_input_resets() {
     end.borrow_mut().inbound.clear();
     end.borrow_mut().outbound.extend(b"denied");
     end.borrow_mut().gone = true;
-    world.tell(0);
+    world.notify(0);
     world.settle();
-    assert_eq!((&world.received[..], world.streams.connections()), (&b"denied"[..], 0));
+    assert_eq!((&world.received[..], world.proxy.connections()), (&b"denied"[..], 0));
     assert_eq!(
-        (&world.closed[..], world.streams.counters.reset),
+        (&world.closed[..], world.proxy.counters.reset),
         (&[EventKind::Closed(CloseReason::Reset)][..], 1)
     );
 }
@@ -175,7 +175,7 @@ fn written_bytes_are_sent_before_undelivered_input_resets() {
 fn data_for_a_closed_program_resets() {
     let mut world = World::new(100);
     world.end(0).borrow_mut().gone = true;
-    world.tell(0);
+    world.notify(0);
     world.settle();
     world.send(0, b"anybody there?");
     world.settle();
@@ -186,25 +186,25 @@ fn data_for_a_closed_program_resets() {
 fn undelivered_input_is_counted() {
     let mut world = World::new(100);
     let end = world.end(0);
-    end.borrow_mut().deaf = true;
+    end.borrow_mut().read_shut = true;
     world.send(0, b"hello");
     world.settle();
     end.borrow_mut().outbound.extend(b"talking");
-    world.tell(0);
+    world.notify(0);
     world.settle();
-    assert_eq!((&world.received[..], world.streams.counters.bytes_unheard), (&b"talking"[..], 5));
+    assert_eq!((&world.received[..], world.proxy.counters.bytes_discarded), (&b"talking"[..], 5));
 }
 
 #[test]
 fn a_connection_without_an_acceptor_is_reset() {
     let mut world = World::without(100);
-    world.streams.programs.refuses = true;
+    world.proxy.programs.refuses = true;
     world.connect();
     assert_eq!(world.closed, [EventKind::Closed(CloseReason::Reset)]);
-    assert_eq!((world.streams.counters.untaken, world.streams.connections()), (1, 0));
-    world.streams.programs.happened.push(AppEvent::Unlisten(80));
+    assert_eq!((world.proxy.counters.unaccepted, world.proxy.connections()), (1, 0));
+    world.proxy.programs.events.push(AppEvent::Unlisten(80));
     world.connect();
-    assert_eq!((world.closed.len(), world.streams.counters.untaken), (2, 1), "refused by TCP");
+    assert_eq!((world.closed.len(), world.proxy.counters.unaccepted), (2, 1), "refused by TCP");
 }
 
 //~ run: a program's answer reaches the stack before the frame that follows
@@ -213,11 +213,11 @@ fn a_connection_without_an_acceptor_is_reset() {
 #[test]
 fn connections_handed_over_by_another_stack_precede_later_frames() {
     let mut world = World::without(100);
-    world.streams.programs.happened.push(AppEvent::Unlisten(80));
+    world.proxy.programs.events.push(AppEvent::Unlisten(80));
     world.settle();
-    world.streams.programs.left.push(AppEvent::Listen { port: 80, fast_open: 0, hops: Default::default() });
+    world.proxy.programs.left.push(AppEvent::Listen { port: 80, fast_open: 0, hops: Default::default() });
     world.connect();
-    assert_eq!((&world.closed[..], world.streams.connections()), (&[][..], 1));
+    assert_eq!((&world.closed[..], world.proxy.connections()), (&[][..], 1));
 }
 
 //~ programs: TCP_FASTOPEN of a listener delivers the request with the SYN
@@ -230,16 +230,12 @@ fn fast_open_data_is_delivered_if_the_program_enabled_it() {
         world.settle();
     };
     // The port has a listener already; fast open is enabled later.
-    world.streams.programs.happened.push(AppEvent::Listen {
-        port: 80,
-        fast_open: 4,
-        hops: Default::default(),
-    });
+    world.proxy.programs.events.push(AppEvent::Listen { port: 80, fast_open: 4, hops: Default::default() });
     world.settle();
     opens(&mut world);
-    assert_eq!(world.streams.stack.counters().fast_opens, 0, "a cookie comes first");
+    assert_eq!(world.proxy.stack.counters().fast_opens, 0, "a cookie comes first");
     opens(&mut world);
-    assert_eq!(world.streams.stack.counters().fast_opens, 1);
+    assert_eq!(world.proxy.stack.counters().fast_opens, 1);
     for at in 0..2 {
         assert_eq!(world.end(at).borrow().inbound, *b"question", "once");
     }
@@ -250,9 +246,9 @@ fn close_resets_with_so_linger_zero() {
     let mut world = World::new(100);
     let end = world.end(0);
     let conn = end.borrow().conn.unwrap();
-    world.streams.programs.happened.push(AppEvent::Set(conn, Setting::ResetOnClose(true)));
+    world.proxy.programs.events.push(AppEvent::Set(conn, SocketOption::ResetOnClose(true)));
     end.borrow_mut().gone = true;
-    world.tell(0);
+    world.notify(0);
     world.settle();
     assert_eq!(world.closed, [EventKind::Closed(CloseReason::Reset)]);
 }
@@ -263,7 +259,7 @@ fn a_peers_reset_closes_the_application_socket() {
     world.client.abort(world.now, world.conns[0]);
     world.settle();
     assert!(world.end(0).borrow().dropped);
-    assert_eq!((world.streams.connections(), world.streams.counters.ended), (0, 1));
+    assert_eq!((world.proxy.connections(), world.proxy.counters.ended), (0, 1));
 }
 
 //~ programs: bytes that came before a reset are read before the error
@@ -279,37 +275,37 @@ fn data_received_before_a_reset_is_read_first() {
     assert_eq!((end.borrow().inbound.len(), end.borrow().dropped), (4, false));
     // Later output is discarded and does not affect the input.
     end.borrow_mut().outbound.extend(b"answer");
-    world.tell(0);
+    world.notify(0);
     world.settle();
     let mut read = Vec::new();
     while !end.borrow().dropped {
         let came: Vec<u8> = end.borrow_mut().inbound.drain(..).collect();
         assert!(!came.is_empty(), "{read:?} is all of its input");
         read.extend(came);
-        world.tell(0);
+        world.notify(0);
         world.settle();
     }
     read.extend(end.borrow_mut().inbound.drain(..));
     assert_eq!(read, b"last words");
-    assert_eq!((&world.received[..], world.streams.connections()), (&b""[..], 0));
+    assert_eq!((&world.received[..], world.proxy.connections()), (&b""[..], 0));
 }
 
 //~ programs: bytes that a peer does not read stay with the program
 #[test]
 fn unread_output_stays_in_the_programs_socket() {
     let mut world = World::new(100);
-    world.deaf = true;
+    world.read_shut = true;
     let (written, end) = (4_000_000, world.end(0));
     end.borrow_mut().outbound.extend(vec![b'x'; written]);
-    world.tell(0);
+    world.notify(0);
     world.settle();
     let conn = end.borrow().conn.unwrap();
-    let info = world.streams.stack.info(world.now, conn).unwrap();
+    let info = world.proxy.stack.info(world.now, conn).unwrap();
     let in_tcp = info.acknowledged + info.unacknowledged + info.unsent;
     assert_eq!(written - end.borrow().outbound.len(), in_tcp.get() as usize);
     assert!(info.unsent.get() <= 256 * 1024, "{:?}", info.unsent);
     // It continues when the peer reads.
-    world.deaf = false;
+    world.read_shut = false;
     let unread = world.client.received(world.conns[0]).len();
     world.client.consume(world.now, world.conns[0], unread);
     world.settle();
@@ -327,13 +323,13 @@ fn the_most_urgent_data_is_delivered_first() {
         world.client.egress(world.now, &mut world.far);
     }
     // All four go through TCP before any is delivered.
-    assert!(world.streams.receive(world.now, &mut world.near));
-    world.streams.take_events(world.now);
-    let queued: Vec<usize> = world.streams.inbound.iter().map(VecDeque::len).collect();
+    assert!(world.proxy.receive(world.now, &mut world.near));
+    world.proxy.take_events(world.now);
+    let queued: Vec<usize> = world.proxy.inbound.iter().map(VecDeque::len).collect();
     assert_eq!(queued, [1, 0, 0, 0, 0, 2, 0, 1]);
     // A full program does not delay the others.
     world.end(2).borrow_mut().room = 0;
-    world.streams.hand_over(world.now);
+    world.proxy.deliver_input(world.now);
     let got: Vec<usize> = (0..4).map(|n| world.end(n).borrow().inbound.len()).collect();
     assert_eq!(got, [1, 1, 0, 1]);
     assert!(world.end(2).borrow().wanted);
@@ -352,11 +348,11 @@ fn new_classifiers_apply_to_open_connections() {
     };
     assert_eq!(last(&mut world), 3);
     let driver: classify::DriverClassifier = std::sync::Arc::new(|_| classify::Verdict::Level(2));
-    world.streams.set_classifiers(Classifiers { driver: Some(driver), ..Classifiers::default() });
+    world.proxy.set_classifiers(Classifiers { driver: Some(driver), ..Classifiers::default() });
     assert_eq!(last(&mut world), 2, "the driver's level; no digit is read");
-    world.streams.set_classifiers(Classifiers::default());
+    world.proxy.set_classifiers(Classifiers::default());
     assert_eq!(last(&mut world), Priority::LOWEST.level(), "no classifier");
-    assert!(world.closed.is_empty() && world.streams.connections() == 1);
+    assert!(world.closed.is_empty() && world.proxy.connections() == 1);
 }
 
 #[test]
@@ -372,11 +368,11 @@ fn a_programs_label_is_known_before_it_reads_the_data() {
     // A FIN has the level of the bytes before it.
     assert_eq!(world.end(0).borrow().told, [(level(3), 0), (level(0), 1), (level(0), 2)]);
     let conn = world.end(0).borrow().conn.unwrap();
-    world.streams.programs.happened.push(AppEvent::Set(conn, Setting::Level(level(6))));
-    world.streams.programs.happened.push(AppEvent::Set(conn, Setting::Private([7; 48])));
+    world.proxy.programs.events.push(AppEvent::Set(conn, SocketOption::Level(level(6))));
+    world.proxy.programs.events.push(AppEvent::Set(conn, SocketOption::Private([7; 48])));
     world.settle();
     assert_eq!(world.end(0).borrow().told.last(), Some(&(level(6), 2)));
-    assert_eq!(world.streams.stack.private(conn).unwrap()[16..], [7; 48]);
+    assert_eq!(world.proxy.stack.private(conn).unwrap()[16..], [7; 48]);
 }
 
 //~ programs: a program reads its connection's round trip, loss and window
@@ -388,15 +384,14 @@ fn a_program_gets_its_connections_tcp_info() {
     let conn = world.end(0).borrow().conn.unwrap();
     let nobody = ConnId { generation: conn.generation + 1, ..conn };
     let idle = Span::from_secs(5);
-    let happened = &mut world.streams.programs.happened;
-    happened.push(AppEvent::Set(conn, Setting::KeepIdle(idle)));
-    happened.push(AppEvent::Set(conn, Setting::Dscp(10)));
-    happened.push(AppEvent::Asked { call: 1, conn });
-    happened.push(AppEvent::Asked { call: 2, conn: nobody });
+    let events = &mut world.proxy.programs.events;
+    events.push(AppEvent::Set(conn, SocketOption::KeepIdle(idle)));
+    events.push(AppEvent::Set(conn, SocketOption::Dscp(10)));
+    events.push(AppEvent::GetInfo { call: 1, conn });
+    events.push(AppEvent::GetInfo { call: 2, conn: nobody });
     world.settle();
-    let [(1, Some(info), keep_alive), (2, None, KeepAlive::LINUX)] = world.streams.programs.answers[..]
-    else {
-        panic!("{:?}", world.streams.programs.answers)
+    let [(1, Some(info), keep_alive), (2, None, KeepAlive::LINUX)] = world.proxy.programs.answers[..] else {
+        panic!("{:?}", world.proxy.programs.answers)
     };
     assert_eq!((info.state, info.received.get(), info.segments[1]), (State::Established, 4, 0));
     assert_eq!((keep_alive.idle, keep_alive.count), (idle, 9), "as set, though it is off");
@@ -415,9 +410,9 @@ fn answered(levels: &[u8], answer: &[u8]) -> World {
     world.settle();
     for n in 0..levels.len() {
         world.end(n).borrow_mut().outbound.extend(answer);
-        world.tell(n);
+        world.notify(n);
     }
-    world.streams.listen_to_programs(world.now);
+    world.proxy.poll_programs(world.now);
     world
 }
 
@@ -430,7 +425,7 @@ fn read(world: &World, count: usize) -> usize {
 #[test]
 fn program_output_is_collected_in_label_order() {
     let mut world = answered(&[5, 7, 0, 5], b"answer");
-    world.streams.collect(world.now, None);
+    world.proxy.collect(world.now, None);
     let order: Vec<_> = (0..4).map(|n| world.end(n).borrow().read_as).collect();
     assert_eq!(order, [Some(1), Some(3), Some(0), Some(2)]);
 }
@@ -440,11 +435,11 @@ fn program_output_is_collected_in_label_order() {
 fn output_of_a_program_that_just_received_urgent_data_goes_first_once() {
     let mut world = answered(&[5, 7, 0, 5], b"answer");
     let level = Priority::new(5);
-    assert!(world.streams.collect(world.now, level));
+    assert!(world.proxy.collect(world.now, level));
     assert_eq!(read(&world, 4), 3, "not the one at level 7");
-    assert!(world.streams.collect(world.now, level), "it was passed over");
+    assert!(world.proxy.collect(world.now, level), "it was passed over");
     assert_eq!(read(&world, 4), 4);
-    assert!(!world.streams.collect(world.now, level));
+    assert!(!world.proxy.collect(world.now, level));
 }
 
 //~ programs: rounds are short and the program gets the shared core while some connections are more urgent
@@ -452,8 +447,8 @@ fn output_of_a_program_that_just_received_urgent_data_goes_first_once() {
 fn rounds_are_short_while_more_urgent_programs_are_runnable() {
     let collected = |first| {
         let mut world = answered(&[first, 7, 7], &[b'x'; 3 * COLLECTED_SHORT / 4]);
-        world.streams.collect(world.now, None);
-        (read(&world, 3), world.streams.gives_way())
+        world.proxy.collect(world.now, None);
+        (read(&world, 3), world.proxy.gives_way())
     };
     assert_eq!(collected(7), (3, false));
     assert_eq!(collected(6), (2, true), "each level is served once");
@@ -468,25 +463,25 @@ fn urgent_bulk_data_goes_first_until_the_less_urgent_quota_is_due() {
     let mut world = answered(&levels, &[b'x'; COLLECTED_SHORT]);
     let left =
         |world: &World| [0, 1].map(|n| world.end(rounds + n).borrow().outbound.len()).iter().sum::<usize>();
-    let had_turn = |_: &usize| {
+    let had_entry = |_: &usize| {
         let before = left(&world);
-        world.streams.collect(world.now, None);
+        world.proxy.collect(world.now, None);
         left(&world) < before
     };
-    assert_eq!((1..=rounds).filter(had_turn).collect::<Vec<_>>(), [9, 18]);
+    assert_eq!((1..=rounds).filter(had_entry).collect::<Vec<_>>(), [9, 18]);
 }
 
 //~ programs: bytes are delivered to and collected from programs in the order of labels; every level gets its turn
 #[test]
 fn every_level_sends_in_every_round() {
-    let urgent = HANDED_MAX + 6;
+    let urgent = DELIVERIES_MAX + 6;
     let mut levels = vec![0; urgent];
     levels.push(7);
     let mut world = answered(&levels, b"answer");
-    world.streams.collect(world.now, None);
-    assert_eq!(read(&world, levels.len()), HANDED_MAX + 1);
+    world.proxy.collect(world.now, None);
+    assert_eq!(read(&world, levels.len()), DELIVERIES_MAX + 1);
     assert!(world.end(urgent).borrow().read_as.is_some(), "the least urgent is served in a full round");
-    world.streams.collect(world.now, None);
+    world.proxy.collect(world.now, None);
     assert_eq!(read(&world, levels.len()), urgent + 1);
 }
 
@@ -523,11 +518,11 @@ proptest! {
                 end.outbound.extend(more);
                 written += more.len();
             }
-            world.tell(0);
+            world.notify(0);
             world.settle();
         }
         prop_assert!(read == to_program && world.received == to_client);
-        let Counters { bytes_in, bytes_out, .. } = *world.streams.counters();
+        let Counters { bytes_in, bytes_out, .. } = *world.proxy.counters();
         prop_assert_eq!((bytes_in, bytes_out), (inbound as u64, outbound as u64));
     }
 }
@@ -542,14 +537,14 @@ fn a_guard_sheds_connections_before_programs() {
         refusal: crate::shard::Refusal::Reset,
         watches: false,
     });
-    world.streams.set_guard(guard, WaitEnd::Accept);
+    world.proxy.set_guard(guard, WaitEnd::Accept);
     world.settle();
     world.connect();
     let refused = world.conns[1];
     assert_eq!(world.closed, [EventKind::Closed(CloseReason::Reset)]);
     assert_ne!(refused, world.conns[0]);
-    let of = world.streams.counters().guard[0];
-    assert_eq!((of.seen, of.by_presence, world.streams.counters().offered), (1, 1, 1));
+    let of = world.proxy.counters().guard[0];
+    assert_eq!((of.seen, of.by_presence, world.proxy.counters().offered), (1, 1, 1));
 }
 
 /// Policy that admits every SYN and records its signals.
@@ -575,7 +570,7 @@ impl Heard {
         let policy = Box::new(Hears(std::sync::Arc::clone(&signals)));
         let (period, refusal) = (Span::from_micros(1), crate::shard::Refusal::Reset);
         let guard = crate::shard::Guard { policy, period, refusal, watches: false };
-        world.streams.set_guard(Some(guard), until);
+        world.proxy.set_guard(Some(guard), until);
         world.connect();
         Self { world, signals }
     }
@@ -603,7 +598,7 @@ impl Heard {
     /// Output of the program of connection `n`.
     fn write(&mut self, n: usize, bytes: &[u8]) {
         self.world.end(n).borrow_mut().outbound.extend(bytes);
-        self.world.tell(n);
+        self.world.notify(n);
     }
 
     /// Ends the second connection from the peer's side.

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use net::Device;
 use queueing::{Clock, Span, YieldPolicy};
 
-use super::{AppSockets, Seen, SocketProxy};
+use super::{AppSockets, ProxySnapshot, SocketProxy};
 use crate::idle::{AdaptiveSpin, IdleAction};
 use crate::mode::Classifiers;
 use crate::snapshot_exchange::SnapshotExchange;
@@ -18,7 +18,7 @@ const SLEEP_MAX: Span = Span::from_millis(20);
 #[derive(Clone, Copy, Default)]
 pub struct SnapshotEndpoints<'a> {
     /// Exchange of snapshots.
-    pub seen: Option<&'a SnapshotExchange<Seen>>,
+    pub seen: Option<&'a SnapshotExchange<ProxySnapshot>>,
     /// Exchange of new classifiers, used from the next round on ([`SocketProxy::set_classifiers`]).
     pub classifiers: Option<&'a SnapshotExchange<Classifiers>>,
 }
@@ -45,7 +45,7 @@ pub fn serve<D: Device, P: AppSockets>(
             exchange.fill_if_requested(|next| proxy.set_classifiers(std::mem::take(next)));
         }
         let now = clock.now();
-        if proxy.turn(now, device) {
+        if proxy.step(now, device) {
             idle.on_work(now);
             if proxy.gives_way() && yielding.is_due() {
                 let before = clock.now();

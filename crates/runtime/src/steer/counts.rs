@@ -16,7 +16,7 @@ pub(super) struct Counters {
 
 /// Numbers of a shard's frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct FrameCounts {
     /// Received by its own queue for itself.
     pub own: u64,
     /// Received by its own queue for other shards, including copies for all of them.
@@ -29,7 +29,7 @@ pub struct Counts {
     pub forwarded: u64,
 }
 
-impl fmt::Display for Counts {
+impl fmt::Display for FrameCounts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { own, passed, dropped, from_others, forwarded } = self;
         write!(
@@ -41,16 +41,16 @@ impl fmt::Display for Counts {
 
 /// Reader of a shard's counters, from any thread.
 #[derive(Clone, Debug)]
-pub struct Meter(pub(super) Arc<Counters>);
+pub struct FrameMeter(pub(super) Arc<Counters>);
 
-impl Meter {
+impl FrameMeter {
     /// Current counts.
     #[must_use]
-    pub fn read(&self) -> Counts {
+    pub fn read(&self) -> FrameCounts {
         let Counters { own, passed, dropped, from_others, forwarded } = &*self.0;
         let [own, passed, dropped, from_others, forwarded] =
             [own, passed, dropped, from_others, forwarded].map(|counter| counter.load(Ordering::Relaxed));
-        Counts { own, passed, dropped, from_others, forwarded }
+        FrameCounts { own, passed, dropped, from_others, forwarded }
     }
 }
 

@@ -143,7 +143,7 @@ fn devices(queues: usize) -> (Vec<Steer>, Vec<MemoryDevice>) {
 }
 
 #[track_caller]
-fn check(client: &Client, stats: &[Stats], counts: &[Counts]) {
+fn check(client: &Client, stats: &[Stats], counts: &[FrameCounts]) {
     for (n, echoed) in client.echoed.iter().enumerate() {
         assert_eq!(*echoed, said(n), "client {n}");
     }
@@ -162,7 +162,7 @@ fn check(client: &Client, stats: &[Stats], counts: &[Counts]) {
 /// Runs all shards and the client in turn, under virtual time.
 fn check_in_turn(queues: usize) {
     let (devices, wires) = devices(queues);
-    let meters: Vec<Meter> = devices.iter().map(Steered::meter).collect();
+    let meters: Vec<FrameMeter> = devices.iter().map(Steered::meter).collect();
     let mut shards = shards(devices);
     let mut now = Time::from_nanos(1_000);
     let (mut client, mut queue) = (Client::new(wires, now), 0);
@@ -190,7 +190,7 @@ fn check_in_turn(queues: usize) {
         now += Span::from_micros(1);
     }
     let stats: Vec<Stats> = shards.iter().map(|(shard, _)| shard.stats().clone()).collect();
-    let counts: Vec<Counts> = meters.iter().map(Meter::read).collect();
+    let counts: Vec<FrameCounts> = meters.iter().map(FrameMeter::read).collect();
     check(&client, &stats, &counts);
     for (shard, _) in &mut shards {
         let retransmissions = shard.stack().counters().retransmissions;
@@ -221,7 +221,7 @@ impl Clock for Real {
 /// Runs the same on threads, by the machine's clock.
 fn check_on_threads(queues: usize) {
     let (devices, wires) = devices(queues);
-    let meters: Vec<Meter> = devices.iter().map(Steered::meter).collect();
+    let meters: Vec<FrameMeter> = devices.iter().map(Steered::meter).collect();
     let shards = shards(devices);
     let clock: SharedClock = Arc::new(Real(Instant::now()));
     let stop = Arc::new(AtomicBool::new(false));
@@ -238,13 +238,13 @@ fn check_on_threads(queues: usize) {
     stop.store(true, Ordering::Relaxed);
     let stats = serving.join().unwrap();
     assert!(done, "every client gets its echo");
-    let counts: Vec<Counts> = meters.iter().map(Meter::read).collect();
+    let counts: Vec<FrameCounts> = meters.iter().map(FrameMeter::read).collect();
     // A shard may stop before it receives the last bare acknowledgements.
     let (passed, from_others): (u64, u64) =
         counts.iter().fold((0, 0), |sum, c| (sum.0 + c.passed, sum.1 + c.from_others));
     assert!(from_others <= passed);
-    let settled: Vec<Counts> =
-        counts.iter().map(|c| Counts { passed: from_others, from_others, ..*c }).collect();
+    let settled: Vec<FrameCounts> =
+        counts.iter().map(|c| FrameCounts { passed: from_others, from_others, ..*c }).collect();
     check(&client, &stats, &settled);
 }
 

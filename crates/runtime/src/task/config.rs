@@ -7,7 +7,7 @@ use sched::dispatch::{Dispatch, Params, by_name};
 use storage::Disk;
 
 use crate::mode::Policy;
-use crate::pipeline::{Budget, Guard};
+use crate::pipeline::{Guard, WorkBudget};
 
 /// Configuration of a task shard.
 pub struct Config {
@@ -24,7 +24,7 @@ pub struct Config {
     /// Maximum of live tasks.
     pub tasks_max: usize,
     /// Maximum of each kind of work in a round; a request is a poll here.
-    pub budget: Budget,
+    pub budget: WorkBudget,
     /// Admission control; `None` admits every SYN. A connection counts as served once a task reads
     /// it for the first time.
     pub guard: Option<Guard>,
@@ -50,7 +50,7 @@ impl Config {
             driver_classifier: policy.driver,
             dispatch: policy.dispatch,
             tasks_max: TASKS_MAX,
-            budget: Budget::inline(Span::ZERO),
+            budget: WorkBudget::inline(Span::ZERO),
             guard: None,
             disk: None,
         }
@@ -69,7 +69,7 @@ impl Config {
             driver_classifier: None,
             dispatch: by_name("weighted", &params).expect("there is such a policy"),
             tasks_max: TASKS_MAX,
-            budget: Budget::inline(Span::ZERO),
+            budget: WorkBudget::inline(Span::ZERO),
             guard: None,
             disk: None,
         }

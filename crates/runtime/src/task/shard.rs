@@ -328,12 +328,12 @@ impl<D: Device> TaskShard<D> {
     /// Evaluates the guard's policy, if due. Request boundaries are unknown, so it gets no budgets
     /// and no latencies.
     fn update_guard(&mut self, now: Time) {
-        if let Some(gate) = &mut self.front.gate {
+        if let Some(admission) = &mut self.front.admission {
             let sockets = lock(&self.home.sockets);
             let served = sockets.served;
             self.present = sockets.held();
             drop(sockets);
-            (self.served..served).for_each(|_| gate.on_served());
+            (self.served..served).for_each(|_| admission.on_served());
             self.served = served;
         }
         if self.front.is_due(now) {

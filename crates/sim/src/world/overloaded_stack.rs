@@ -15,7 +15,7 @@ use std::sync::Arc;
 use guard::Params;
 use queueing::{Arrivals, Distribution, Histogram, Span, Time};
 use runtime::mode::{Classifiers, Mode};
-use runtime::shard::{self, Budget, Guard, Refusal, Shed};
+use runtime::shard::{self, Guard, Refusal, Shed, WorkBudget};
 use sched::dispatch::Steering;
 
 pub use crate::BadConfig;
@@ -128,7 +128,7 @@ fn target_default() -> Span {
 }
 
 fn transport_default() -> usize {
-    Budget::inline(Span::ZERO).transport
+    WorkBudget::inline(Span::ZERO).transport
 }
 
 fn percent_default() -> u8 {
@@ -234,10 +234,10 @@ impl Config {
         policy.driver = classifiers.driver.filter(|_| self.load_others > 0.0);
         let mut shard = shard::Config::new(stack(SERVER, self.seed), policy, 1);
         shard.guard = Some(self.guard().expect("checked"));
-        shard.budget = Budget {
+        shard.budget = WorkBudget {
             transport: self.transport,
             receive_percent: self.receive_percent,
-            ..Budget::inline(Span::ZERO)
+            ..WorkBudget::inline(Span::ZERO)
         };
         Machine {
             cost: self.cost(),

@@ -144,7 +144,7 @@ struct World {
     engine: Engine<Event>,
     cost: CostModel,
     users: [(ClosedLoopClient, PathDevice, Alarm); 2],
-    streams: SocketProxy<Hub, WebServer>,
+    proxy: SocketProxy<Hub, WebServer>,
     hub: Hub,
     stack_alarm: Alarm,
     stack_free_at: Time,
@@ -209,7 +209,7 @@ impl World {
             engine: Engine::new(),
             cost: CostModel::default(),
             users: [group(0, half, near), group(1, config.connections - half, far)],
-            streams: SocketProxy::new(stack(SERVER, config.seed), policy, FRAMES_MAX, web_server),
+            proxy: SocketProxy::new(stack(SERVER, config.seed), policy, FRAMES_MAX, web_server),
             hub: Hub { paths: [near_server, far_server], frames: [0; 3] },
             stack_alarm: Alarm::new(),
             stack_free_at: Time::ZERO,
@@ -253,7 +253,7 @@ impl World {
 
     /// Executes one round of the stack.
     fn stack(&mut self, now: Time) {
-        let busy = self.streams.turn(now, &mut self.hub);
+        let busy = self.proxy.step(now, &mut self.hub);
         let [payload, bare, sent] = std::mem::take(&mut self.hub.frames);
         let CostModel { driver_ns, classify_ns, tcp_rx_ns, tcp_ack_ns, tcp_tx_ns, event_ns, .. } = self.cost;
         let received = (payload + bare) * (driver_ns + classify_ns) + payload * (tcp_rx_ns + event_ns);
@@ -268,7 +268,7 @@ impl World {
         self.run_program(now);
         let due = match busy {
             true => Some(now),
-            false => [self.streams.poll_timeout(), self.hub.next_arrival()].into_iter().flatten().min(),
+            false => [self.proxy.poll_timeout(), self.hub.next_arrival()].into_iter().flatten().min(),
         };
         if let Some(due) = due {
             let due = due.max(self.stack_free_at).max(now + Span::from_nanos(1));

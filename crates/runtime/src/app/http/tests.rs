@@ -112,7 +112,7 @@ fn trace_attributes_are_method_path_and_parent() {
         Http.attributes(request.as_bytes())
     };
     let one = attributes(field);
-    assert_eq!((&*one.what, &*one.path), ("GET", "/pay/7"), "a query may be secret");
+    assert_eq!((&*one.method, &*one.path), ("GET", "/pay/7"), "a query may be secret");
     assert_eq!(one.parent.map(|parent| parent.span[0]), Some(0xb7));
     assert_eq!(attributes(&[field, field].concat()).parent, None, "two parents are invalid");
     assert_eq!(attributes("traceparent: 00-1-2-3\r\n").parent, None);

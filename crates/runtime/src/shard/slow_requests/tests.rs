@@ -15,14 +15,14 @@ fn slow(us: u64) -> Slow {
         app: Span::ZERO,
         request: us as usize,
         response: 0,
-        end: End::Answered,
+        end: RequestEnd::Answered,
         attributes: RequestAttributes::default(),
     }
 }
 
 fn of(over_us: u64, most: usize, offered: &[u64]) -> Slowest {
     let mut slowest =
-        Slowest::new(Limits { over: Span::from_micros(over_us), most, levels: PrioritySet::ALL });
+        Slowest::new(SlowRequestLimits { over: Span::from_micros(over_us), most, levels: PrioritySet::ALL });
     offered.iter().for_each(|&us| slowest.offer(Priority::LOWEST, Span::from_micros(us), || slow(us)));
     slowest
 }
@@ -48,7 +48,7 @@ fn the_slowest_requests_are_kept_in_order_and_all_are_counted() {
 
 #[test]
 fn of_equally_slow_requests_the_first_is_kept() {
-    let mut slowest = Slowest::new(Limits { over: Span::ZERO, most: 2, levels: PrioritySet::ALL });
+    let mut slowest = Slowest::new(SlowRequestLimits { over: Span::ZERO, most: 2, levels: PrioritySet::ALL });
     for number in 1..=3 {
         slowest.offer(Priority::LOWEST, Span::from_micros(5), || Slow { request: number, ..slow(5) });
     }
@@ -58,7 +58,8 @@ fn of_equally_slow_requests_the_first_is_kept() {
 
 #[test]
 fn a_fast_request_is_not_evaluated() {
-    let mut slowest = Slowest::new(Limits { over: Span::from_millis(1), most: 1, levels: PrioritySet::ALL });
+    let mut slowest =
+        Slowest::new(SlowRequestLimits { over: Span::from_millis(1), most: 1, levels: PrioritySet::ALL });
     slowest.offer(Priority::LOWEST, Span::from_micros(999), || unreachable!("it is below the limit"));
     slowest.offer(Priority::LOWEST, Span::from_millis(1), || slow(1_000));
     slowest.offer(Priority::LOWEST, Span::from_millis(1), || {
@@ -72,7 +73,7 @@ fn a_fast_request_is_not_evaluated() {
 #[test]
 fn requests_of_other_levels_are_neither_kept_nor_counted() {
     let urgent: PrioritySet = "high".parse().unwrap();
-    let mut slowest = Slowest::new(Limits { over: Span::ZERO, most: 1, levels: urgent });
+    let mut slowest = Slowest::new(SlowRequestLimits { over: Span::ZERO, most: 1, levels: urgent });
     slowest.offer(Priority::LOWEST, Span::from_micros(9), || unreachable!("its level is not recorded"));
     slowest.offer(Priority::HIGHEST, Span::from_micros(5), || slow(5));
     assert_eq!((kept(&mut slowest), slowest.left_out()), (vec![5], 0));

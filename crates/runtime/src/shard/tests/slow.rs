@@ -5,7 +5,7 @@
 use super::*;
 use crate::app::RequestAttributes;
 
-const ALL: Limits = Limits { over: Span::ZERO, most: 100, levels: PrioritySet::ALL };
+const ALL: SlowRequestLimits = SlowRequestLimits { over: Span::ZERO, most: 100, levels: PrioritySet::ALL };
 
 fn kept(world: &mut World) -> Vec<Slow> {
     let mut seen = ShardSnapshot::default();
@@ -33,7 +33,7 @@ fn stage_durations_sum_to_the_time_from_receive_timestamp_to_completion() {
     let (slow, quick) = (&kept[0], &kept[1]);
     assert!(slow.total() > quick.total(), "the slowest is the first");
     let waited = if slow.label.priority.level() == 4 { slow } else { quick };
-    assert_eq!((waited.request, waited.response, waited.end), (2, 2, End::Answered));
+    assert_eq!((waited.request, waited.response, waited.end), (2, 2, RequestEnd::Answered));
     assert!(waited.begun >= sent);
     assert_eq!(waited.begun + waited.total(), end);
     assert!(waited.stages[2] >= Span::from_micros(100), "it waited for the first: {waited:?}");
@@ -57,7 +57,7 @@ fn the_transmit_stage_lasts_until_tcp_has_the_whole_response() {
     assert_eq!(world.shard.stats().slow.clone().take(), [], "it is not sent yet");
     world.settle();
     let kept = kept(&mut world);
-    assert_eq!((kept.len(), kept[0].response, kept[0].end), (1, 100_002, End::Answered));
+    assert_eq!((kept.len(), kept[0].response, kept[0].end), (1, 100_002, RequestEnd::Answered));
     assert!(kept[0].stages[4] > Span::ZERO);
     assert!(kept[0].begun + kept[0].total() > served);
 }
@@ -74,7 +74,7 @@ fn an_unanswered_request_is_logged_with_its_reason() {
     world.client.abort(world.clock.now(), id);
     world.settle();
     world.serve_one();
-    assert_eq!(ends(&mut world), [End::Gone], "the connection ended before the answer");
+    assert_eq!(ends(&mut world), [RequestEnd::Gone], "the connection ended before the answer");
     let id = world.connect();
     world.send(id, "B\n");
     let mut job = world.jobs.remove(0);
@@ -82,11 +82,11 @@ fn an_unanswered_request_is_logged_with_its_reason() {
     world.shard.complete(world.clock.now(), job);
     world.client.abort(world.clock.now(), id);
     world.settle();
-    assert_eq!(ends(&mut world), [End::Gone], "the connection ended before all was sent");
+    assert_eq!(ends(&mut world), [RequestEnd::Gone], "the connection ended before all was sent");
     let id = world.connect();
     world.send(id, "P\n");
     world.serve_one();
-    assert_eq!(ends(&mut world), [End::Failed]);
+    assert_eq!(ends(&mut world), [RequestEnd::Failed]);
 }
 
 #[test]
@@ -97,7 +97,7 @@ fn nothing_is_logged_without_a_request_and_each_snapshot_starts_empty() {
     unasked.serve_all();
     assert_eq!(unasked.shard.stats().slow.clone().take(), []);
     let mut world = world(1, |config| {
-        config.slow = Limits { over: Span::from_micros(50), most: 2, levels: PrioritySet::ALL }
+        config.slow = SlowRequestLimits { over: Span::from_micros(50), most: 2, levels: PrioritySet::ALL }
     });
     let id = world.connect();
     for text in ["1\n", "7\n", "7\n", "7\n", "1\n"] {

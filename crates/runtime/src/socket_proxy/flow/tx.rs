@@ -5,7 +5,7 @@ use net::stack::ConnId;
 use queueing::PASSED_IN_A_ROW;
 use queueing::{Priority, Time};
 
-use super::super::{AppSockets, AppStream, Counters, HANDED_MAX, Read, SocketProxy};
+use super::super::{AppSockets, AppStream, Counters, DELIVERIES_MAX, ReadResult, SocketProxy};
 use super::QueueEntry;
 
 impl<D: Device, P: AppSockets> SocketProxy<D, P> {
@@ -20,37 +20,37 @@ impl<D: Device, P: AppSockets> SocketProxy<D, P> {
     }
 
     /// Reads programs' output, the most urgent first; true if there was any. Entries with more
-    /// output wait for the next round. Output less urgent than the input `handed` in this round
+    /// output wait for the next round. Output less urgent than the input `delivered` in this round
     /// waits once: the program may share our core. Output less urgent than the bytes that fill the
     /// round waits [`PASSED_IN_A_ROW`] times: serving an entry may take as long as such a round,
     /// and with one in each round both levels would get equal shares.
-    pub(in crate::socket_proxy) fn collect(&mut self, now: Time, handed: Option<Priority>) -> bool {
+    pub(in crate::socket_proxy) fn collect(&mut self, now: Time, delivered: Option<Priority>) -> bool {
         let bytes_max = self.collected_max();
         let passed_over = std::mem::take(&mut self.passed_over);
-        let handed = handed.filter(|_| passed_over == 0);
+        let delivered = delivered.filter(|_| passed_over == 0);
         let (mut turns, before) = (0, self.counters.bytes_out);
         let is_full = |counters: &Counters| (counters.bytes_out - before) as usize >= bytes_max;
         for level in Priority::all() {
             let gives_way = is_full(&self.counters) && passed_over < PASSED_IN_A_ROW;
-            if gives_way || handed.is_some_and(|handed| level > handed) {
+            if gives_way || delivered.is_some_and(|delivered| level > delivered) {
                 if self.outbound[level.index()..].iter().any(|below| !below.is_empty()) {
                     self.passed_over = passed_over + 1;
                 }
                 break;
             }
-            let mut had_turn = false;
+            let mut had_entry = false;
             for _ in 0..self.outbound[level.index()].len() {
-                if had_turn && (turns >= HANDED_MAX || is_full(&self.counters)) {
+                if had_entry && (turns >= DELIVERIES_MAX || is_full(&self.counters)) {
                     break;
                 }
                 let Some(who) = self.outbound[level.index()].pop_front() else { break };
                 let had = match who {
                     QueueEntry::Conn(conn) => self.collect_one(now, conn, level),
-                    QueueEntry::Socket(socket) => self.collect_letters(socket, level),
+                    QueueEntry::Socket(socket) => self.collect_datagrams(socket, level),
                     QueueEntry::Port(_) => false,
                 };
                 turns += usize::from(had);
-                had_turn |= had;
+                had_entry |= had;
             }
         }
         turns > 0
@@ -82,49 +82,49 @@ impl<D: Device, P: AppSockets> SocketProxy<D, P> {
                 Err(_) => self.scratch.len(),
             };
             let read = flow.pipe.read(&mut self.scratch[..room]);
-            if let Read::Some(len) = read {
+            if let ReadResult::Some(len) = read {
                 collected += len;
                 self.counters.bytes_out += len as u64;
-                self.newcomers.on_answer(&mut flow.stage, &mut self.front.gate);
-                if let Some(followed) = &mut flow.followed {
-                    followed.wrote(now, flow.level, &self.scratch[..len], &mut self.ledger);
+                self.accept_waits.on_answer(&mut flow.stage, &mut self.front.admission);
+                if let Some(tracker) = &mut flow.tracker {
+                    tracker.wrote(now, flow.level, &self.scratch[..len], &mut self.tracker_state);
                 }
                 let holds = flow.pipe.take_more() || flow.cork;
                 if holds {
                     flow.hold(now, conn, true, &mut self.stack, &mut self.corked);
                 }
                 if self.stack.send(now, conn, &self.scratch[..len]).is_err() {
-                    return self.nobody_reads(now, conn);
+                    return self.on_send_closed(now, conn);
                 }
                 // Released together with the output before.
                 if !holds {
                     flow.hold(now, conn, false, &mut self.stack, &mut self.corked);
                 }
             }
-            if read != Read::Some(room)
-                && let Some(followed) = &mut flow.followed
+            if read != ReadResult::Some(room)
+                && let Some(tracker) = &mut flow.tracker
             {
-                followed.sent(now, &mut self.ledger);
+                tracker.sent(now, &mut self.tracker_state);
             }
             match read {
                 // Detecting the end of output takes another read.
-                Read::Some(len) if len < room && !flow.shut && !flow.gone => return,
-                Read::Some(_) => {}
-                Read::Nothing => return,
-                Read::End if flow.gone => {
+                ReadResult::Some(len) if len < room && !flow.shut && !flow.gone => return,
+                ReadResult::Some(_) => {}
+                ReadResult::Nothing => return,
+                ReadResult::End if flow.gone => {
                     let reset = flow.reset_on_close;
                     // Undelivered input resets the connection too, after the program's output.
                     if !reset && !self.stack.received(conn).is_empty() {
                         return self.resets.push(conn);
                     }
-                    return self.let_go(now, conn, reset);
+                    return self.release_flow(now, conn, reset);
                 }
-                Read::End => {
-                    self.newcomers.on_answer(&mut flow.stage, &mut self.front.gate);
+                ReadResult::End => {
+                    self.accept_waits.on_answer(&mut flow.stage, &mut self.front.admission);
                     return self.stack.close(now, conn);
                 }
                 // The output before it is sent first.
-                Read::Reset => return self.resets.push(conn),
+                ReadResult::Reset => return self.resets.push(conn),
             }
         }
         self.queue_out(conn);
@@ -132,9 +132,9 @@ impl<D: Device, P: AppSockets> SocketProxy<D, P> {
 
     /// Handles a connection closed for sending. The event of its end follows once its program, if a
     /// process still has it, has the input before it.
-    fn nobody_reads(&mut self, now: Time, conn: ConnId) {
-        if self.flow(conn).is_none_or(|flow| flow.gone || flow.deaf) {
-            self.let_go(now, conn, true);
+    fn on_send_closed(&mut self, now: Time, conn: ConnId) {
+        if self.flow(conn).is_none_or(|flow| flow.gone || flow.read_shut) {
+            self.release_flow(now, conn, true);
         }
     }
 }

@@ -15,20 +15,20 @@ use std::net::SocketAddr;
 use classify::l7::{Protocol, Request, RequestVisitor};
 use queueing::{Label, Priority, Span, Time};
 
-use super::outstanding::Waiting;
-use super::{Reads, TrackerState};
+use super::outstanding::Outstanding;
+use super::{ParserState, TrackerState};
 use crate::app::RequestAttributes;
-use crate::shard::{End, Side, Slow};
+use crate::shard::{RequestEnd, Side, Slow};
 
 /// Calls of one connection.
 pub(in crate::socket_proxy) struct ClientRequests {
     peer: SocketAddr,
-    reads: Reads,
+    parser: ParserState,
     /// Bytes written by the program.
     written: u64,
     writing: Writing,
     /// Calls written completely and not answered.
-    waiting: Waiting<Call>,
+    waiting: Outstanding<Call>,
 }
 
 /// The call that is being written.
@@ -59,71 +59,71 @@ struct Answer {
 }
 
 impl ClientRequests {
-    pub(super) fn new(peer: SocketAddr, reads: Reads) -> Self {
-        Self { peer, reads, written: 0, writing: Writing::default(), waiting: Waiting::Nobody }
+    pub(super) fn new(peer: SocketAddr, parser: ParserState) -> Self {
+        Self { peer, parser, written: 0, writing: Writing::default(), waiting: Outstanding::None }
     }
 
     /// Implements [`RequestTracker::wrote`](super::RequestTracker::wrote).
-    pub(super) fn wrote(&mut self, now: Time, level: Priority, piece: &[u8], ledger: &TrackerState) {
+    pub(super) fn wrote(&mut self, now: Time, level: Priority, piece: &[u8], tracker_state: &TrackerState) {
         let place = self.written;
         self.written += piece.len() as u64;
-        let Some(reader) = self.reads.reader(place, piece, ledger) else { return };
+        let Some(reader) = self.parser.reader(place, piece, tracker_state) else { return };
         self.writing.begun.get_or_insert(now);
         self.writing.bytes += piece.len();
         let (writing, waiting) = (&mut self.writing, &mut self.waiting);
-        reader.read(place, piece, &mut Hearing { now, level, writing, waiting });
+        reader.read(place, piece, &mut CallCollector { now, level, writing, waiting });
     }
 
     /// Implements [`RequestTracker::sent`](super::RequestTracker::sent).
     pub(super) fn sent(&mut self, now: Time) {
-        if let Waiting::One(call) = &mut self.waiting {
+        if let Outstanding::One(call) = &mut self.waiting {
             call.sent.get_or_insert(now);
         }
     }
 
     /// Implements [`RequestTracker::arrived`](super::RequestTracker::arrived).
     pub(super) fn arrived(&mut self, now: Time, received: Time, popped: Time) {
-        if let Waiting::One(call) = &mut self.waiting {
+        if let Outstanding::One(call) = &mut self.waiting {
             call.answer.get_or_insert(Answer { received, popped, readable: now });
         }
     }
 
     /// Records the delivery of `bytes` to the program.
-    pub(super) fn handed(&mut self, now: Time, bytes: usize, ledger: &mut TrackerState) {
+    pub(super) fn delivered(&mut self, now: Time, bytes: usize, tracker_state: &mut TrackerState) {
         match &self.waiting {
             // These bytes arrived before the call.
-            Waiting::One(call) if call.answer.is_none() => {}
-            _ => self.over(now, End::Answered, bytes, ledger),
+            Outstanding::One(call) if call.answer.is_none() => {}
+            _ => self.end_all(now, RequestEnd::Answered, bytes, tracker_state),
         }
     }
 
     /// Implements [`RequestTracker::gone`](super::RequestTracker::gone).
-    pub(super) fn gone(&mut self, now: Time, ledger: &mut TrackerState) {
+    pub(super) fn gone(&mut self, now: Time, tracker_state: &mut TrackerState) {
         match &self.waiting {
             // In other protocols some requests have no answer.
-            Waiting::One(call) if call.attributes.path.is_empty() => {}
-            _ => self.over(now, End::Gone, 0, ledger),
+            Outstanding::One(call) if call.attributes.path.is_empty() => {}
+            _ => self.end_all(now, RequestEnd::Gone, 0, tracker_state),
         }
     }
 
     /// Ends all waiting calls.
-    fn over(&mut self, now: Time, end: End, response: usize, ledger: &mut TrackerState) {
+    fn end_all(&mut self, now: Time, end: RequestEnd, response: usize, tracker_state: &mut TrackerState) {
         match self.waiting.take() {
-            Waiting::Nobody => {}
-            Waiting::One(call) => call.until(now, end, (self.peer, response), ledger),
-            Waiting::Several(count) => ledger.together += count,
+            Outstanding::None => {}
+            Outstanding::One(call) => call.record_end(now, end, (self.peer, response), tracker_state),
+            Outstanding::Several(count) => tracker_state.together += count,
         }
     }
 }
 
-struct Hearing<'a> {
+struct CallCollector<'a> {
     now: Time,
     level: Priority,
     writing: &'a mut Writing,
-    waiting: &'a mut Waiting<Call>,
+    waiting: &'a mut Outstanding<Call>,
 }
 
-impl RequestVisitor for Hearing<'_> {
+impl RequestVisitor for CallCollector<'_> {
     fn on_request(&mut self, _: &Protocol, request: &Request<'_>) -> u64 {
         self.writing.attributes = RequestAttributes::of(request);
         0
@@ -141,7 +141,13 @@ impl RequestVisitor for Hearing<'_> {
 
 impl Call {
     /// Records a call ended at `now`, with the peer and the length of the first part of its answer.
-    fn until(self, now: Time, end: End, (peer, response): (SocketAddr, usize), ledger: &mut TrackerState) {
+    fn record_end(
+        self,
+        now: Time,
+        end: RequestEnd,
+        (peer, response): (SocketAddr, usize),
+        tracker_state: &mut TrackerState,
+    ) {
         let Self { label, begun, sent, answer, bytes, attributes } = self;
         let at_end = Answer { received: now, popped: now, readable: now };
         let Answer { received, popped, readable } = answer.unwrap_or(at_end);
@@ -154,7 +160,7 @@ impl Call {
                 span
             });
         let stages: [Span; 5] = [nic, tcp, event, service, transmit];
-        ledger.slowest.offer(label.priority, now.since(begun), || Slow {
+        tracker_state.slowest.offer(label.priority, now.since(begun), || Slow {
             side: Side::Called(peer),
             label,
             begun,

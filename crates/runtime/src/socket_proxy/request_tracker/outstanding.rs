@@ -3,21 +3,21 @@
 
 /// Requests without an answer.
 #[derive(Default)]
-pub(super) enum Waiting<T> {
+pub(super) enum Outstanding<T> {
     /// None.
     #[default]
-    Nobody,
+    None,
     /// Exactly one.
     One(T),
     /// Number of several.
     Several(u64),
 }
 
-impl<T> Waiting<T> {
+impl<T> Outstanding<T> {
     /// Adds a request.
     pub(super) fn push(&mut self, one: T) {
         *self = match std::mem::take(self) {
-            Self::Nobody => Self::One(one),
+            Self::None => Self::One(one),
             Self::One(_) => Self::Several(2),
             Self::Several(count) => Self::Several(count + 1),
         };

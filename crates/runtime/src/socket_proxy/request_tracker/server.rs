@@ -14,39 +14,39 @@ use std::collections::VecDeque;
 use classify::l7::{Protocol, Request, RequestVisitor};
 use queueing::{Label, Priority, Span, Time};
 
-use super::outstanding::Waiting;
-use super::{Mark, Reads, TrackerState};
+use super::outstanding::Outstanding;
+use super::{Mark, ParserState, TrackerState};
 use crate::app::RequestAttributes;
-use crate::shard::{End, STAGE_NAMES, Side, Slow};
+use crate::shard::{RequestEnd, STAGE_NAMES, Side, Slow};
 
 /// Requests of one connection.
 #[derive(Default)]
 pub(in crate::socket_proxy) struct Requests {
-    reads: Reads,
+    parser: ParserState,
     /// Stream bytes received, and delivered to the program.
-    come: u64,
-    handed: u64,
+    bytes_received: u64,
+    delivered: u64,
     /// Segments not delivered to their end.
     marks: VecDeque<Mark>,
     /// Requests delivered and not answered.
-    waiting: Waiting<Asked>,
-    coming: Coming,
+    waiting: Outstanding<DeliveredRequest>,
+    partial: PartialRequest,
     /// Request whose answer has begun, with the answer's start and its bytes so far.
-    leaving: Option<(Asked, Time, usize)>,
+    responding: Option<(DeliveredRequest, Time, usize)>,
 }
 
 /// Request that is being delivered: attributes and bytes so far.
 #[derive(Default)]
-struct Coming {
+struct PartialRequest {
     attributes: RequestAttributes,
     bytes: usize,
 }
 
 /// A request delivered completely.
-struct Asked {
+struct DeliveredRequest {
     label: Label,
     mark: Mark,
-    handed: Time,
+    delivered: Time,
     bytes: usize,
     attributes: RequestAttributes,
 }
@@ -55,116 +55,136 @@ struct Asked {
 const MARKS_MAX: usize = 64;
 
 impl Requests {
-    pub(super) fn new(reads: Reads) -> Self {
-        Self { reads, ..Self::default() }
+    pub(super) fn new(parser: ParserState) -> Self {
+        Self { parser, ..Self::default() }
     }
 
     /// Records `fresh` bytes readable at `now`.
     pub(super) fn arrived(&mut self, now: Time, fresh: u32, received: Time, popped: Time) {
-        self.come += u64::from(fresh);
+        self.bytes_received += u64::from(fresh);
         if self.marks.len() >= MARKS_MAX {
             self.marks.pop_back();
         }
-        self.marks.push_back(Mark { end: self.come, received, popped, readable: now });
+        self.marks.push_back(Mark { end: self.bytes_received, received, popped, readable: now });
     }
 
     /// Records the delivery of `piece`, of this `level`, to the program.
-    pub(super) fn handed(&mut self, now: Time, level: Priority, piece: &[u8], ledger: &TrackerState) {
+    pub(super) fn delivered(
+        &mut self,
+        now: Time,
+        level: Priority,
+        piece: &[u8],
+        tracker_state: &TrackerState,
+    ) {
         let mut rest = piece;
         while !rest.is_empty() {
             // By segment, to find the one that completed a request.
             let at = Mark { end: u64::MAX, received: now, popped: now, readable: now };
             let mark = self.marks.front().copied().unwrap_or(at);
-            let len = rest.len().min(mark.end.saturating_sub(self.handed) as usize);
+            let len = rest.len().min(mark.end.saturating_sub(self.delivered) as usize);
             let (part, behind) = rest.split_at(len);
             if !part.is_empty() {
-                self.heard(Heard { now, level, mark }, part, ledger);
+                self.delivery(Delivery { now, level, mark }, part, tracker_state);
             }
-            self.handed += len as u64;
-            if mark.end <= self.handed {
+            self.delivered += len as u64;
+            if mark.end <= self.delivered {
                 self.marks.pop_front();
             }
             rest = behind;
         }
     }
 
-    fn heard(&mut self, heard: Heard, part: &[u8], ledger: &TrackerState) {
-        let Some(reader) = self.reads.reader(self.handed, part, ledger) else { return };
-        self.coming.bytes += part.len();
-        let (coming, waiting) = (&mut self.coming, &mut self.waiting);
-        reader.read(self.handed, part, &mut Hearing { heard, coming, waiting });
+    fn delivery(&mut self, delivery: Delivery, part: &[u8], tracker_state: &TrackerState) {
+        let Some(reader) = self.parser.reader(self.delivered, part, tracker_state) else { return };
+        self.partial.bytes += part.len();
+        let (partial, waiting) = (&mut self.partial, &mut self.waiting);
+        reader.read(self.delivered, part, &mut RequestCollector { delivery, partial, waiting });
     }
 
     /// Records `bytes` of the program's output.
-    pub(super) fn answered(&mut self, now: Time, bytes: usize, ledger: &mut TrackerState) {
+    pub(super) fn answered(&mut self, now: Time, bytes: usize, tracker_state: &mut TrackerState) {
         match self.waiting.take() {
-            Waiting::Nobody => self.leaving.iter_mut().for_each(|(.., so_far)| *so_far += bytes),
-            Waiting::One(asked) => self.leaving = Some((asked, now, bytes)),
-            Waiting::Several(count) => ledger.together += count,
+            Outstanding::None => self.responding.iter_mut().for_each(|(.., so_far)| *so_far += bytes),
+            Outstanding::One(pending) => self.responding = Some((pending, now, bytes)),
+            Outstanding::Several(count) => tracker_state.together += count,
         }
     }
 
     /// Records that TCP has all of the program's output.
-    pub(super) fn sent(&mut self, now: Time, ledger: &mut TrackerState) {
-        if let Some((asked, begun, bytes)) = self.leaving.take() {
-            asked.until(now, begun, bytes, End::Answered, ledger);
+    pub(super) fn sent(&mut self, now: Time, tracker_state: &mut TrackerState) {
+        if let Some((pending, begun, bytes)) = self.responding.take() {
+            pending.record_end(now, begun, bytes, RequestEnd::Answered, tracker_state);
         }
     }
 
     /// Records the end of the connection.
-    pub(super) fn gone(&mut self, now: Time, ledger: &mut TrackerState) {
-        if let Some((asked, begun, bytes)) = self.leaving.take() {
-            return asked.until(now, begun, bytes, End::Gone, ledger);
+    pub(super) fn gone(&mut self, now: Time, tracker_state: &mut TrackerState) {
+        if let Some((pending, begun, bytes)) = self.responding.take() {
+            return pending.record_end(now, begun, bytes, RequestEnd::Gone, tracker_state);
         }
         match self.waiting.take() {
-            Waiting::Nobody => {}
+            Outstanding::None => {}
             // In other protocols some requests have no answer.
-            Waiting::One(asked) if asked.attributes.path.is_empty() => {}
-            Waiting::One(asked) => asked.until(now, now, 0, End::Gone, ledger),
-            Waiting::Several(count) => ledger.together += count,
+            Outstanding::One(pending) if pending.attributes.path.is_empty() => {}
+            Outstanding::One(pending) => pending.record_end(now, now, 0, RequestEnd::Gone, tracker_state),
+            Outstanding::Several(count) => tracker_state.together += count,
         }
     }
 }
 
 /// Time, level and segment of a delivered piece.
 #[derive(Clone, Copy)]
-struct Heard {
+struct Delivery {
     now: Time,
     level: Priority,
     mark: Mark,
 }
 
-struct Hearing<'a> {
-    heard: Heard,
-    coming: &'a mut Coming,
-    waiting: &'a mut Waiting<Asked>,
+struct RequestCollector<'a> {
+    delivery: Delivery,
+    partial: &'a mut PartialRequest,
+    waiting: &'a mut Outstanding<DeliveredRequest>,
 }
 
-impl RequestVisitor for Hearing<'_> {
+impl RequestVisitor for RequestCollector<'_> {
     fn on_request(&mut self, _: &Protocol, request: &Request<'_>) -> u64 {
-        self.coming.attributes = RequestAttributes::of(request);
+        self.partial.attributes = RequestAttributes::of(request);
         0
     }
 
     fn on_segment(&mut self, _: u64) {}
 
     fn on_end(&mut self) {
-        let Heard { now, level, mark } = self.heard;
-        let Coming { attributes, bytes } = std::mem::take(self.coming);
-        self.waiting.push(Asked { label: Label::new(level), mark, handed: now, bytes, attributes });
+        let Delivery { now, level, mark } = self.delivery;
+        let PartialRequest { attributes, bytes } = std::mem::take(self.partial);
+        self.waiting.push(DeliveredRequest {
+            label: Label::new(level),
+            mark,
+            delivered: now,
+            bytes,
+            attributes,
+        });
     }
 }
 
-impl Asked {
+impl DeliveredRequest {
     /// Records a request ended at `now`, whose answer began at `begun` with `response` bytes.
-    fn until(self, now: Time, begun: Time, response: usize, end: End, ledger: &mut TrackerState) {
-        let Self { label, mark: Mark { received, popped, readable, .. }, handed, bytes, attributes } = self;
-        let times = [received, popped, readable, handed, begun, now];
+    fn record_end(
+        self,
+        now: Time,
+        begun: Time,
+        response: usize,
+        end: RequestEnd,
+        tracker_state: &mut TrackerState,
+    ) {
+        let Self { label, mark: Mark { received, popped, readable, .. }, delivered, bytes, attributes } =
+            self;
+        let times = [received, popped, readable, delivered, begun, now];
         let stages: [Span; STAGE_NAMES.len()] =
             std::array::from_fn(|stage| times[stage + 1].since(times[stage]));
         let total: Span = stages.into_iter().sum();
         let (app, request) = (Span::ZERO, bytes);
-        ledger.slowest.offer(label.priority, total, || Slow {
+        tracker_state.slowest.offer(label.priority, total, || Slow {
             side: Side::Served,
             label,
             begun: received,

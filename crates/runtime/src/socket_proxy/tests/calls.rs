@@ -7,12 +7,12 @@ use queueing::Span;
 
 use super::super::*;
 use super::world::{THERE, World};
-use crate::shard::{End, Side};
+use crate::shard::{RequestEnd, Side};
 
 /// A world with a connection that a program has opened, which records all requests.
 fn world() -> World {
     let mut world = World::without(1000);
-    world.streams.set_slow(Limits { over: Span::ZERO, most: 10, levels: PrioritySet::ALL });
+    world.proxy.set_slow(SlowRequestLimits { over: Span::ZERO, most: 10, levels: PrioritySet::ALL });
     world.client.listen(90, ListenOptions::default()).unwrap();
     world.open();
     world.settle();
@@ -32,8 +32,8 @@ fn a_call_is_timed_from_its_first_byte_to_the_first_response_byte() {
     let end = world.now;
     let (slow, together) = world.slow();
     let [slow] = slow.as_slice() else { panic!("{slow:?}") };
-    assert_eq!((&*slow.attributes.what, &*slow.attributes.path, together), ("GET", "/pay", 0));
-    assert_eq!((slow.request, slow.response, slow.end), (37, 17, End::Answered));
+    assert_eq!((&*slow.attributes.method, &*slow.attributes.path, together), ("GET", "/pay", 0));
+    assert_eq!((slow.request, slow.response, slow.end), (37, 17, RequestEnd::Answered));
     assert_eq!(slow.side, Side::Called(THERE.parse().unwrap()));
     assert!(slow.begun > begin && slow.begun + slow.total() < end, "{slow:?}");
     let [nic, tcp, event, service, transmit] = slow.stages;
@@ -52,11 +52,11 @@ fn an_unread_response_waits_in_the_last_stage() {
     world.ask(0, b"END\r\n");
     world.now += Span::from_millis(7);
     world.end(0).borrow_mut().room = 100;
-    world.tell(0);
+    world.notify(0);
     world.settle();
     let (slow, _) = world.slow();
     let [slow] = slow.as_slice() else { panic!("{slow:?}") };
-    assert_eq!((&*slow.attributes.what, &*slow.attributes.path), ("GET", ""), "no key is recorded");
+    assert_eq!((&*slow.attributes.method, &*slow.attributes.path), ("GET", ""), "no key is recorded");
     assert!(slow.stages[2] >= Span::from_millis(7), "{slow:?}");
 }
 
@@ -88,7 +88,7 @@ fn a_call_without_a_response_is_logged_as_closed_if_one_was_expected() {
         let (slow, together) = world.slow();
         assert_eq!((slow.len(), together), (usize::from(is_due), 0), "{bytes:?}");
         for slow in slow {
-            assert_eq!((slow.end, slow.response), (End::Gone, 0));
+            assert_eq!((slow.end, slow.response), (RequestEnd::Gone, 0));
             assert!(slow.stages[3] >= Span::from_millis(7), "it waited for the peer: {slow:?}");
         }
     }

@@ -18,44 +18,44 @@ const CASES: &[Case] = &[
         let mut world = World::new(1000);
         world.ask(0, b"request");
         world.answer(0, b"response");
-        world.streams.counters
+        world.proxy.counters
     }),
     (&["ended"], || {
         let mut world = World::new(1000);
         world.leave(0);
-        world.streams.counters
+        world.proxy.counters
     }),
     (&["reset"], || {
         let mut world = World::new(1000);
         world.ask(0, b"request");
         world.end(0).borrow_mut().unread = true;
         world.leave(0);
-        world.streams.counters
+        world.proxy.counters
     }),
     (&["untaken"], || {
         let mut world = World::without(100);
-        world.streams.programs.refuses = true;
+        world.proxy.programs.refuses = true;
         world.connect();
-        world.streams.counters
+        world.proxy.counters
     }),
     (&["opened"], || {
         let mut world = World::without(1000);
         world.client.listen(90, ListenOptions::default()).unwrap();
         world.open();
         world.settle();
-        world.streams.counters
+        world.proxy.counters
     }),
     (&["unopened"], || {
         let mut world = World::without(100);
         world.open();
         world.settle();
-        world.streams.counters
+        world.proxy.counters
     }),
     (&["bytes_unheard"], || {
         let mut world = World::new(100);
-        world.end(0).borrow_mut().deaf = true;
+        world.end(0).borrow_mut().read_shut = true;
         world.ask(0, b"hello");
-        world.streams.counters
+        world.proxy.counters
     }),
     (&["datagrams_in", "datagrams_out"], || {
         let (mut world, id) = World::with_mail(10);
@@ -63,27 +63,27 @@ const CASES: &[Case] = &[
         world.settle();
         world.send_mail(1, datagrams::CLIENT, b"answer");
         world.settle();
-        world.streams.counters
+        world.proxy.counters
     }),
     (&["datagrams_lost"], || {
         let (mut world, id) = World::with_mail(1);
-        world.streams.programs.mail.shared = true;
+        world.proxy.programs.mail.shared = true;
         (0..3).for_each(|_| world.post(id, b"more"));
         world.settle();
-        world.streams.counters
+        world.proxy.counters
     }),
     (&["datagrams_untaken"], || {
         let (mut world, id) = World::with_mail(1);
-        world.streams.programs.mail.unwanted = true;
+        world.proxy.programs.mail.unwanted = true;
         world.post(id, b"question");
         world.settle();
-        world.streams.counters
+        world.proxy.counters
     }),
     (&["datagrams_unsent"], || {
         let (mut world, _) = World::with_mail(1);
         world.send_mail(1, "192.0.2.1:8", b"no way leads there");
         world.settle();
-        world.streams.counters
+        world.proxy.counters
     }),
     (&["driver: classified", "driver: dropped_by_verdict"], || driven(|_| Verdict::Drop)),
     (&["driver: out_of_range"], || driven(|_| Verdict::Level(8))),
@@ -91,12 +91,12 @@ const CASES: &[Case] = &[
     (&["driver: dropped_full"], || {
         let mut world = World::new(1000);
         let policy = Mode::Adps.policy(Classifiers::default(), &Params::new(1, 64), Steering::all(1));
-        world.streams.front = Pipeline::new(Setup {
+        world.proxy.front = Pipeline::new(Setup {
             rx_order: policy.rx_order,
             rx_frames_max: 4,
             classifier: None,
             guard: None,
-            budget: Budget::default(),
+            budget: WorkBudget::default(),
         });
         let (port, to) = (7, "10.0.0.1:9".parse().unwrap());
         let id = world.client.bind_udp(port, UdpOptions::default()).unwrap();
@@ -105,18 +105,12 @@ const CASES: &[Case] = &[
             let _ = world.client.send_to(world.now, id, to, b"x");
             world.client.egress(world.now, &mut world.far);
             let counted = DriverCountersMut {
-                driver: &mut world.streams.counters.driver,
-                guard: &mut world.streams.counters.guard,
+                driver: &mut world.proxy.counters.driver,
+                guard: &mut world.proxy.counters.guard,
             };
-            world.streams.front.receive_batch(
-                world.now,
-                &mut world.near,
-                &mut world.streams.stack,
-                0,
-                counted,
-            );
+            world.proxy.front.receive_batch(world.now, &mut world.near, &mut world.proxy.stack, 0, counted);
         }
-        world.streams.counters
+        world.proxy.counters
     }),
     (&["guard: seen", "guard: by_presence"], || guarded(guard::Limit::Concurrency { max: 1 })),
     (&["guard: by_closing"], || guarded(guard::Limit::Closed)),
@@ -127,13 +121,13 @@ const CASES: &[Case] = &[
 fn driven(verdict: fn(&classify::PacketView<'_>) -> Verdict) -> Counters {
     let mut world = World::new(1000);
     let driver = Some(std::sync::Arc::new(move |view: &classify::PacketView<'_>| verdict(view)) as _);
-    world.streams.set_classifiers(Classifiers { driver, ..Classifiers::default() });
+    world.proxy.set_classifiers(Classifiers { driver, ..Classifiers::default() });
     world.send(0, b"request");
     for _ in 0..5 {
         world.client_turn();
-        world.streams.turn(world.now, &mut world.near);
+        world.proxy.step(world.now, &mut world.near);
     }
-    world.streams.counters
+    world.proxy.counters
 }
 
 /// Counts after two connections behind a guard with this limit.
@@ -145,10 +139,10 @@ fn guarded(limit: guard::Limit) -> Counters {
         refusal: crate::shard::Refusal::Reset,
         watches: false,
     };
-    world.streams.set_guard(Some(guard), WaitEnd::Accept);
+    world.proxy.set_guard(Some(guard), WaitEnd::Accept);
     world.settle();
     (0..2).for_each(|_| world.connect());
-    world.streams.counters
+    world.proxy.counters
 }
 
 /// Counters by name; those of the driver and the guard with a prefix.

@@ -16,8 +16,8 @@ impl World {
     /// A program whose socket holds `room` datagrams, and a client.
     pub(super) fn with_mail(room: usize) -> (Self, UdpId) {
         let mut world = Self::without(1000);
-        world.streams.programs.mail.room = room;
-        world.streams.programs.happened.push(AppEvent::Bound(53));
+        world.proxy.programs.mail.room = room;
+        world.proxy.programs.events.push(AppEvent::Bound(53));
         let options = UdpOptions { capacity: 1000, ..UdpOptions::default() };
         let id = world.client.bind_udp(7, options).unwrap();
         world.settle();
@@ -31,9 +31,9 @@ impl World {
 
     /// Sends from the program's `socket`.
     pub(super) fn send_mail(&mut self, socket: u64, to: &str, payload: &[u8]) {
-        let programs = &mut self.streams.programs;
+        let programs = &mut self.proxy.programs;
         programs.mail.sent.push_back((socket, to.parse().unwrap(), payload.to_vec()));
-        programs.happened.push(AppEvent::Mail(socket));
+        programs.events.push(AppEvent::DatagramReadable(socket));
     }
 
     /// Datagrams received by the client.
@@ -43,7 +43,7 @@ impl World {
     }
 
     fn came(&mut self) -> Vec<Vec<u8>> {
-        std::mem::take(&mut self.streams.programs.mail.came)
+        std::mem::take(&mut self.proxy.programs.mail.came)
     }
 }
 
@@ -58,7 +58,7 @@ fn datagrams_pass_both_ways() {
         world.settle();
         assert_eq!(world.got(id), [payload]);
     }
-    let Counters { datagrams_in, datagrams_out, bytes_in, bytes_out, .. } = *world.streams.counters();
+    let Counters { datagrams_in, datagrams_out, bytes_in, bytes_out, .. } = *world.proxy.counters();
     assert_eq!((datagrams_in, datagrams_out, bytes_in, bytes_out), (3, 3, 5008, 5008));
 }
 
@@ -69,7 +69,7 @@ fn a_gso_send_leaves_in_segments() {
     let (mut world, id) = World::with_mail(10);
     for (len, segment) in [(2_500, 1_000), (3_000, 1_000), (0, 9), (60_000, 470)] {
         let payload: Vec<u8> = (0..len).map(|n: usize| n as u8).collect();
-        world.streams.programs.mail.segment = Some(segment);
+        world.proxy.programs.mail.segment = Some(segment);
         world.send_mail(1, CLIENT, &payload);
         world.settle();
         let expected: Vec<Vec<u8>> = match len {
@@ -78,7 +78,7 @@ fn a_gso_send_leaves_in_segments() {
         };
         assert_eq!(world.got(id), expected);
     }
-    assert_eq!(world.streams.counters().bytes_out, 65_500);
+    assert_eq!(world.proxy.counters().bytes_out, 65_500);
 }
 
 //~ datagrams: IP_TOS and IPV6_TCLASS are set and reported, with ECN bits
@@ -93,8 +93,8 @@ fn ip_header_fields_of_datagrams_pass_in_both_directions() {
         world.client.answer(&path, &options, b"question").unwrap();
         world.client.egress(world.now, &mut world.far);
         world.settle();
-        assert_eq!((world.came().len(), world.streams.programs.mail.marked), (1, marks));
-        world.streams.programs.mail.marks = marks;
+        assert_eq!((world.came().len(), world.proxy.programs.mail.marked), (1, marks));
+        world.proxy.programs.mail.marks = marks;
         world.send_mail(1, CLIENT, b"answer");
         world.settle();
         let got = world.client.receive_from(world.now, id).expect("an answer");
@@ -112,23 +112,23 @@ fn equally_long_datagrams_are_delivered_together_with_udp_gro() {
         let (mut world, id) = World::with_mail(room);
         world.post(id, b"know who it is");
         world.settle();
-        world.streams.programs.mail.merges = merges;
+        world.proxy.programs.mail.merges = merges;
         world.came();
-        world.streams.programs.mail.calls = 0;
+        world.proxy.programs.mail.calls = 0;
         let all: Vec<Vec<u8>> = lens.iter().enumerate().map(|(n, len)| vec![n as u8; *len]).collect();
         all.iter().for_each(|payload| world.post(id, payload));
         // All go through UDP before any is delivered.
-        assert!(world.streams.receive(world.now, &mut world.near));
+        assert!(world.proxy.receive(world.now, &mut world.near));
         world.settle();
         let mut came = world.came();
         while came.len() < all.len() {
-            world.streams.programs.happened.push(AppEvent::Room(53));
+            world.proxy.programs.events.push(AppEvent::DatagramWritable(53));
             world.settle();
             came.extend(world.came());
         }
         assert_eq!(came, all, "{merges} {room}");
-        assert_eq!(world.streams.programs.mail.calls, calls, "{merges} {room}");
-        let Counters { datagrams_in, datagrams_lost, .. } = *world.streams.counters();
+        assert_eq!(world.proxy.programs.mail.calls, calls, "{merges} {room}");
+        let Counters { datagrams_in, datagrams_lost, .. } = *world.proxy.counters();
         assert_eq!((datagrams_in, datagrams_lost), (15, 0));
     }
 }
@@ -139,13 +139,13 @@ fn equally_long_datagrams_are_delivered_together_with_udp_gro() {
 fn a_datagram_with_dont_fragment_is_sent_whole_or_not_at_all() {
     let (mut world, id) = World::with_mail(10);
     for (whole, len, arrives) in [(true, 1472, true), (true, 1473, false), (false, 1473, true)] {
-        world.streams.programs.mail.whole = whole;
+        world.proxy.programs.mail.whole = whole;
         world.send_mail(1, CLIENT, &vec![b'x'; len]);
         world.settle();
         assert_eq!(world.got(id).len(), usize::from(arrives), "{len} bytes");
         assert_eq!(world.client.counters().fragments > 0, !whole, "in pieces");
     }
-    assert_eq!(world.streams.stack().counters().udp_unsent, 1);
+    assert_eq!(world.proxy.stack().counters().udp_unsent, 1);
 }
 
 #[test]
@@ -158,27 +158,27 @@ fn the_most_urgent_datagram_is_delivered_first_and_waits_in_the_stack() {
         world.post(id, payload);
     }
     // All go through UDP before any is delivered.
-    assert!(world.streams.receive(world.now, &mut world.near));
+    assert!(world.proxy.receive(world.now, &mut world.near));
     world.settle();
     assert_eq!(world.came(), [b"0"]);
     world.post(id, b"1");
     world.settle();
     assert_eq!(world.came(), [b""; 0], "no space was reported");
     for expected in [b"5", b"1", b"7"] {
-        world.streams.programs.happened.push(AppEvent::Room(53));
+        world.proxy.programs.events.push(AppEvent::DatagramWritable(53));
         world.settle();
         assert_eq!(world.came(), [expected], "the held one, then the most urgent");
     }
-    assert_eq!(world.streams.counters().datagrams_lost, 0);
+    assert_eq!(world.proxy.counters().datagrams_lost, 0);
 }
 
 #[test]
 fn a_full_socket_does_not_block_others_on_its_port() {
     let (mut world, id) = World::with_mail(1);
-    world.streams.programs.mail.shared = true;
+    world.proxy.programs.mail.shared = true;
     (0..3).for_each(|_| world.post(id, b"more"));
     world.settle();
-    assert_eq!((world.came().len(), world.streams.counters().datagrams_lost), (1, 2));
+    assert_eq!((world.came().len(), world.proxy.counters().datagrams_lost), (1, 2));
     world.post(id, b"later");
     world.settle();
     assert_eq!(world.came(), [b"later"]);
@@ -188,7 +188,7 @@ fn a_full_socket_does_not_block_others_on_its_port() {
 fn sent_datagrams_are_collected_in_label_order() {
     let (mut world, id) = World::with_mail(10);
     for (socket, level) in [(1, b"5"), (2, b"0"), (3, b"7")] {
-        world.streams.programs.mail.taker = socket;
+        world.proxy.programs.mail.taker = socket;
         world.post(id, level);
         world.settle();
     }
@@ -197,7 +197,7 @@ fn sent_datagrams_are_collected_in_label_order() {
         world.send_mail(socket, CLIENT, b"answer");
     }
     world.settle();
-    let taken = std::mem::take(&mut world.streams.programs.mail.taken);
+    let taken = std::mem::take(&mut world.proxy.programs.mail.taken);
     assert_eq!((&taken[..2], taken.len()), (&[2, 1][..], 4));
     assert_eq!(world.got(id).len(), 4);
 }
@@ -214,7 +214,7 @@ fn datagrams_wait_while_the_stacks_buffer_is_full() {
     let mut got = world.got(id);
     got.sort();
     assert!(got == (0..400_u32).map(|n| n.to_be_bytes().to_vec()).collect::<Vec<_>>(), "{}", got.len());
-    let Counters { datagrams_out, datagrams_unsent, .. } = *world.streams.counters();
+    let Counters { datagrams_out, datagrams_unsent, .. } = *world.proxy.counters();
     assert_eq!((datagrams_out, datagrams_unsent), (400, 0));
 }
 
@@ -226,19 +226,19 @@ fn a_program_gets_port_unreachable() {
     world.send_mail(1, nobody, b"anybody there?");
     world.send_mail(1, "192.0.2.1:8", b"no way leads there");
     world.settle();
-    assert_eq!(world.streams.programs.mail.undelivered, [(53, nobody.parse().unwrap())]);
-    assert_eq!(world.streams.counters().datagrams_unsent, 1);
+    assert_eq!(world.proxy.programs.mail.undelivered, [(53, nobody.parse().unwrap())]);
+    assert_eq!(world.proxy.counters().datagrams_unsent, 1);
 }
 
 #[test]
 fn a_closed_port_answers_port_unreachable() {
     let (mut world, id) = World::with_mail(1);
-    assert!(!world.streams.is_quiet(), "it may still send");
-    world.streams.programs.mail.gone = true;
+    assert!(!world.proxy.is_quiet(), "it may still send");
+    world.proxy.programs.mail.gone = true;
     world.send_mail(1, CLIENT, b"the last");
     world.settle();
     assert_eq!(world.got(id), [b"the last"], "output from before the close");
-    assert!(world.streams.is_quiet());
+    assert!(world.proxy.is_quiet());
     world.post(id, b"late");
     world.settle();
     assert_eq!(world.client.take_udp_error(id), Some((MAIL.parse().unwrap(), Cause::Port)));

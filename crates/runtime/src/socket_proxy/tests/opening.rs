@@ -12,20 +12,20 @@ fn a_program_opens_a_connection_and_bytes_pass_both_ways() {
     let mut world = World::without(1000);
     world.client.listen(90, ListenOptions::default()).unwrap();
     world.open();
-    world.streams.turn(world.now, &mut world.near);
+    world.proxy.step(world.now, &mut world.near);
     let end = world.end(0);
-    assert!(end.borrow().opening && world.streams.is_quiet(), "an open handshake does not delay a stop");
+    assert!(end.borrow().opening && world.proxy.is_quiet(), "an open handshake does not delay a stop");
     end.borrow_mut().outbound.extend(b"request");
-    world.tell(0);
+    world.notify(0);
     world.settle();
     assert!(!end.borrow().opening);
     assert_eq!(world.received, b"request", "output from before the handshake is kept");
     world.send(0, b"response");
     world.settle();
     assert_eq!(end.borrow().inbound, *b"response");
-    assert_eq!((world.streams.counters.opened, world.streams.counters.unopened), (1, 0));
+    assert_eq!((world.proxy.counters.opened, world.proxy.counters.connects_failed), (1, 0));
     end.borrow_mut().gone = true;
-    world.tell(0);
+    world.notify(0);
     world.settle();
     assert_eq!(world.closed, [EventKind::PeerClosed]);
 }
@@ -35,9 +35,9 @@ fn a_refused_connect_reports_connection_refused() {
     let mut world = World::without(100);
     world.open();
     world.settle();
-    assert_eq!(world.streams.programs.unopened, [NotOpened::There(CloseReason::Reset)]);
+    assert_eq!(world.proxy.programs.connects_failed, [ConnectFailure::Remote(CloseReason::Reset)]);
     assert!(world.end(0).borrow().dropped);
-    assert_eq!((world.streams.connections(), world.streams.counters.unopened), (0, 1));
+    assert_eq!((world.proxy.connections(), world.proxy.counters.connects_failed), (0, 1));
 }
 
 #[test]
@@ -46,21 +46,21 @@ fn an_absent_host_is_unreachable_and_a_silent_one_times_out() {
     world.open();
     // No host answers ARP.
     for _ in 0..60 {
-        world.streams.turn(world.now, &mut world.near);
+        world.proxy.step(world.now, &mut world.near);
         world.now += Span::from_millis(500);
         while let Some(received) = world.far.receive(world.now) {
             world.far.recycle(received.frame);
         }
     }
     assert_eq!(
-        world.streams.programs.unopened,
-        [NotOpened::There(CloseReason::Unreachable(Unreachable::Host))]
+        world.proxy.programs.connects_failed,
+        [ConnectFailure::Remote(CloseReason::Unreachable(Unreachable::Host))]
     );
     // The host answers ARP, and then no more TCP.
     let mut world = World::new(100);
     world.open();
     for _ in 0..2000 {
-        world.streams.turn(world.now, &mut world.near);
+        world.proxy.step(world.now, &mut world.near);
         world.now += Span::from_millis(500);
         while let Some(received) = world.far.receive(world.now) {
             // It still answers ARP.
@@ -72,32 +72,32 @@ fn an_absent_host_is_unreachable_and_a_silent_one_times_out() {
             world.far.recycle(received.frame);
         }
     }
-    assert_eq!(world.streams.programs.unopened, [NotOpened::There(CloseReason::TimedOut)]);
+    assert_eq!(world.proxy.programs.connects_failed, [ConnectFailure::Remote(CloseReason::TimedOut)]);
 }
 
 #[test]
 fn without_a_route_no_connect_starts() {
     let mut world = World::without(100);
     let to = "192.0.2.1:80".parse().unwrap();
-    world.streams.programs.happened.push(AppEvent::Connect {
+    world.proxy.programs.events.push(AppEvent::Connect {
         call: 1,
         to,
         port: None,
         hops: HopLimits::default(),
     });
     world.settle();
-    let why = NotOpened::Here(net::stack::ConnectError::NoRoute);
-    assert_eq!((&world.streams.programs.unopened[..], world.streams.connections()), (&[why][..], 0));
+    let why = ConnectFailure::Local(net::stack::ConnectError::NoRoute);
+    assert_eq!((&world.proxy.programs.connects_failed[..], world.proxy.connections()), (&[why][..], 0));
 }
 
 #[test]
 fn a_failed_connect_leaves_no_state() {
     let mut world = World::without(100);
     world.client.listen(90, ListenOptions::default()).unwrap();
-    world.streams.programs.refuses = true;
+    world.proxy.programs.refuses = true;
     world.open();
     world.settle();
-    assert_eq!((world.streams.connections(), world.streams.stack.connections()), (0, 0));
+    assert_eq!((world.proxy.connections(), world.proxy.stack.connections()), (0, 0));
 }
 
 #[test]
@@ -105,12 +105,12 @@ fn closing_during_the_handshake_aborts_it() {
     let mut world = World::without(100);
     world.client.listen(90, ListenOptions::default()).unwrap();
     world.open();
-    world.streams.turn(world.now, &mut world.near);
+    world.proxy.step(world.now, &mut world.near);
     world.end(0).borrow_mut().gone = true;
-    world.tell(0);
+    world.notify(0);
     world.settle();
     assert!(world.end(0).borrow().dropped);
-    assert_eq!(world.streams.programs.unopened, [NotOpened::There(CloseReason::Aborted)]);
-    assert_eq!((world.streams.connections(), world.streams.counters.unopened), (0, 1));
-    assert_eq!(world.streams.stack.connections(), 0, "no SYN is retransmitted");
+    assert_eq!(world.proxy.programs.connects_failed, [ConnectFailure::Remote(CloseReason::Aborted)]);
+    assert_eq!((world.proxy.connections(), world.proxy.counters.connects_failed), (0, 1));
+    assert_eq!(world.proxy.stack.connections(), 0, "no SYN is retransmitted");
 }

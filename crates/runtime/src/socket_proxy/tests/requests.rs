@@ -6,12 +6,12 @@ use queueing::Span;
 
 use super::super::*;
 use super::world::World;
-use crate::shard::{End, Side};
+use crate::shard::{RequestEnd, Side};
 
 /// A world with one connection, which records all requests.
 fn world() -> World {
     let mut world = World::without(1000);
-    world.streams.set_slow(Limits { over: Span::ZERO, most: 10, levels: PrioritySet::ALL });
+    world.proxy.set_slow(SlowRequestLimits { over: Span::ZERO, most: 10, levels: PrioritySet::ALL });
     world.connect();
     world
 }
@@ -28,8 +28,11 @@ fn a_request_is_timed_from_the_device_to_the_first_response_byte() {
     world.answer(0, b"HTTP/1.1 200 OK\r\n");
     let (slow, together) = world.slow();
     let [slow] = slow.as_slice() else { panic!("{slow:?}") };
-    assert_eq!((&*slow.attributes.what, &*slow.attributes.path, together), ("GET", "/pay", 0));
-    assert_eq!((slow.request, slow.response, slow.end, slow.side), (37, 17, End::Answered, Side::Served));
+    assert_eq!((&*slow.attributes.method, &*slow.attributes.path, together), ("GET", "/pay", 0));
+    assert_eq!(
+        (slow.request, slow.response, slow.end, slow.side),
+        (37, 17, RequestEnd::Answered, Side::Served)
+    );
     assert!(slow.begun > half && slow.begun < world.now, "the segment that completed it");
     let [nic, tcp, event, service, transmit] = slow.stages;
     assert!(service >= Span::from_millis(20), "{service}");
@@ -49,7 +52,7 @@ fn concurrent_requests_are_counted_and_not_logged() {
     world.answer(0, b"END\r\n");
     let (slow, together) = world.slow();
     assert_eq!((slow.len(), together), (1, 3));
-    assert_eq!((&*slow[0].attributes.what, &*slow[0].attributes.path), ("GET", ""), "no key is recorded");
+    assert_eq!((&*slow[0].attributes.method, &*slow[0].attributes.path), ("GET", ""), "no key is recorded");
 }
 
 #[test]
@@ -64,7 +67,7 @@ fn an_unanswered_request_is_logged_as_closed_if_a_response_was_expected() {
     (0..4).for_each(|n| world.leave(n));
     let (slow, together) = world.slow();
     let [slow] = slow.as_slice() else { panic!("{slow:?}") };
-    assert_eq!((slow.end, slow.response, together), (End::Gone, 0, 0));
+    assert_eq!((slow.end, slow.response, together), (RequestEnd::Gone, 0, 0));
     assert!(slow.stages[3] >= Span::from_millis(7) && slow.stages[4] == Span::ZERO, "{slow:?}");
 }
 
@@ -78,7 +81,7 @@ fn messages_are_timed_if_a_rule_gives_their_length() {
     let policy = "[message]\nlength_at = 0\nlength_bytes = 1\nlength_adds = 1\n\
         [[rule]]\nlayer = \"transport\"\nport = 80\nmessage = \"any\"\npriority = 0\n";
     let policy = classify::rules::Policy::parse(policy).unwrap();
-    world.streams.set_spoken(policy.protocols());
+    world.proxy.set_spoken(policy.protocols());
     world.connect();
     let (half, rest) = message.split_at(3);
     world.ask(1, half);
@@ -88,7 +91,7 @@ fn messages_are_timed_if_a_rule_gives_their_length() {
     world.answer(1, b"done");
     let (slow, _) = world.slow();
     let [slow] = slow.as_slice() else { panic!("{slow:?}") };
-    assert_eq!((slow.request, slow.response, slow.end), (message.len(), 4, End::Answered));
+    assert_eq!((slow.request, slow.response, slow.end), (message.len(), 4, RequestEnd::Answered));
     assert!(slow.stages[3] >= Span::from_millis(20), "from its last byte on: {:?}", slow.stages);
     assert!(slow.stages[3] < Span::from_millis(23), "and not from its first: {:?}", slow.stages);
 }

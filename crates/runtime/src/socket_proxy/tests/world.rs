@@ -29,7 +29,7 @@ pub(super) struct End {
     pub(super) more: bool,
     /// Writing ended; reading ended; closed; closed with unread bytes.
     pub(super) shut: bool,
-    pub(super) deaf: bool,
+    pub(super) read_shut: bool,
     pub(super) gone: bool,
     pub(super) unread: bool,
     /// True once the input has ended.
@@ -55,7 +55,7 @@ impl Drop for Half {
 }
 
 impl AppStream for Half {
-    fn tell(&mut self, level: Priority, _: &Private) {
+    fn publish(&mut self, level: Priority, _: &Private) {
         let mut end = self.0.borrow_mut();
         let had = end.inbound.len();
         end.told.push((level, had));
@@ -64,30 +64,30 @@ impl AppStream for Half {
     fn write(&mut self, bytes: &[u8]) -> WriteResult {
         let mut end = self.0.borrow_mut();
         assert!(!bytes.is_empty() && !end.finished, "there is something, and it is not over");
-        if end.deaf || end.gone {
-            return WriteResult::Gone;
+        if end.read_shut || end.gone {
+            return WriteResult::Closed;
         }
         let taken = bytes.len().min(end.room - end.inbound.len());
         end.inbound.extend(&bytes[..taken]);
         if taken == 0 { WriteResult::Full } else { WriteResult::Some(taken) }
     }
 
-    fn read(&mut self, bytes: &mut [u8]) -> Read {
+    fn read(&mut self, bytes: &mut [u8]) -> ReadResult {
         let mut end = self.0.borrow_mut();
         assert!(!end.opening, "nothing is collected before the handshake is complete");
         let taken = end.outbound.len().min(bytes.len());
         if taken == 0 {
             return match () {
-                () if end.gone && end.unread => Read::Reset,
-                () if end.gone || end.shut => Read::End,
-                () => Read::Nothing,
+                () if end.gone && end.unread => ReadResult::Reset,
+                () if end.gone || end.shut => ReadResult::End,
+                () => ReadResult::Nothing,
             };
         }
         if end.read_as.is_none() {
             end.read_as = Some(end.reads.replace(end.reads.get() + 1));
         }
         end.outbound.drain(..taken).zip(bytes).for_each(|(byte, place)| *place = byte);
-        Read::Some(taken)
+        ReadResult::Some(taken)
     }
 
     fn take_more(&mut self) -> bool {
@@ -98,7 +98,7 @@ impl AppStream for Half {
         self.0.borrow_mut().finished = true;
     }
 
-    fn want_room(&mut self, wanted: bool) {
+    fn want_space(&mut self, wanted: bool) {
         self.0.borrow_mut().wanted = wanted;
     }
 
@@ -110,7 +110,7 @@ impl AppStream for Half {
 /// One program that accepts every connection, or none.
 #[derive(Default)]
 pub(super) struct Program {
-    pub(super) happened: Vec<AppEvent>,
+    pub(super) events: Vec<AppEvent>,
     /// Events that another stack has left for this one.
     pub(super) left: Vec<AppEvent>,
     pub(super) ends: Vec<Rc<RefCell<End>>>,
@@ -118,7 +118,7 @@ pub(super) struct Program {
     pub(super) room: usize,
     pub(super) refuses: bool,
     /// Failed active opens.
-    pub(super) unopened: Vec<NotOpened>,
+    pub(super) connects_failed: Vec<ConnectFailure>,
     /// Answers to queries of connections.
     pub(super) answers: Vec<(u64, Option<Info>, KeepAlive)>,
     reads: Rc<Cell<u32>>,
@@ -158,11 +158,11 @@ impl AppSockets for Program {
     type Pipe = Half;
 
     fn poll(&mut self, into: &mut Vec<AppEvent>) -> bool {
-        into.append(&mut self.happened);
+        into.append(&mut self.events);
         !into.is_empty()
     }
 
-    fn poll_left(&mut self, into: &mut Vec<AppEvent>) -> bool {
+    fn poll_other_stacks(&mut self, into: &mut Vec<AppEvent>) -> bool {
         into.append(&mut self.left);
         !into.is_empty()
     }
@@ -187,16 +187,16 @@ impl AppSockets for Program {
         (!self.refuses).then_some(Half(end))
     }
 
-    fn refuse(&mut self, _: u64, why: NotOpened) {
-        self.unopened.push(why);
+    fn refuse(&mut self, _: u64, why: ConnectFailure) {
+        self.connects_failed.push(why);
     }
 
     fn opened(&mut self, _: ConnId, pipe: &mut Half) {
         assert!(std::mem::take(&mut pipe.0.borrow_mut().opening), "once");
     }
 
-    fn failed(&mut self, _: ConnId, why: NotOpened) {
-        self.unopened.push(why);
+    fn failed(&mut self, _: ConnId, why: ConnectFailure) {
+        self.connects_failed.push(why);
     }
 
     fn merges(&mut self, _: u16) -> bool {
@@ -208,10 +208,10 @@ impl AppSockets for Program {
         assert!(segment == 0 || self.mail.merges, "it does not want that");
         let mail = &mut self.mail;
         if mail.unwanted {
-            return DeliveryResult::Nobody;
+            return DeliveryResult::NoSocket;
         }
         if mail.came.len() >= mail.room {
-            return if mail.shared { DeliveryResult::Lost } else { DeliveryResult::Full };
+            return if mail.shared { DeliveryResult::Dropped } else { DeliveryResult::Full };
         }
         let all = &datagram.payload;
         let segment = if segment == 0 { all.len().max(1) } else { segment };
@@ -221,10 +221,10 @@ impl AppSockets for Program {
         }
         mail.calls += 1;
         mail.marked = datagram.marks;
-        DeliveryResult::To(mail.taker)
+        DeliveryResult::Delivered(mail.taker)
     }
 
-    fn letter(&mut self, socket: u64, _: Priority, bytes: &mut [u8]) -> OutgoingDatagram {
+    fn next_datagram(&mut self, socket: u64, _: Priority, bytes: &mut [u8]) -> OutgoingDatagram {
         let mail = &mut self.mail;
         let Some(at) = mail.sent.iter().position(|(from, ..)| *from == socket) else {
             return if mail.gone {
@@ -260,7 +260,7 @@ pub(super) const THERE: &str = "10.0.0.2:90";
 
 pub(super) struct World {
     pub(super) now: Time,
-    pub(super) streams: SocketProxy<MemoryDevice, Program>,
+    pub(super) proxy: SocketProxy<MemoryDevice, Program>,
     pub(super) near: MemoryDevice,
     pub(super) client: Stack,
     pub(super) far: MemoryDevice,
@@ -269,7 +269,7 @@ pub(super) struct World {
     pub(super) received: Vec<u8>,
     pub(super) closed: Vec<EventKind>,
     /// True if the client leaves input unread.
-    pub(super) deaf: bool,
+    pub(super) read_shut: bool,
 }
 
 impl World {
@@ -293,20 +293,20 @@ impl World {
         let policy = Mode::Adps.policy(classifiers, &Params::new(1, 64), Steering::all(1));
         let program = Program {
             room,
-            happened: vec![AppEvent::Listen { port: 80, fast_open: 0, hops: Default::default() }],
+            events: vec![AppEvent::Listen { port: 80, fast_open: 0, hops: Default::default() }],
             ..Program::default()
         };
         let (near, far) = pair(256, 1514);
         Self {
             now: Time::from_nanos(1),
-            streams: SocketProxy::new(tcp(1), policy, 256, program),
+            proxy: SocketProxy::new(tcp(1), policy, 256, program),
             near,
             client: Stack::new(Config { fast_open_cookies: 8, ..tcp(2) }),
             far,
             conns: Vec::new(),
             received: Vec::new(),
             closed: Vec::new(),
-            deaf: false,
+            read_shut: false,
         }
     }
 
@@ -324,7 +324,7 @@ impl World {
         }
         while let Some(event) = self.client.poll_event() {
             match event.kind {
-                EventKind::Readable { .. } if self.deaf => {}
+                EventKind::Readable { .. } if self.read_shut => {}
                 EventKind::Readable { .. } => {
                     let bytes = self.client.received(event.conn);
                     self.received.extend_from_slice(bytes);
@@ -342,12 +342,7 @@ impl World {
     /// Opens a connection to [`THERE`] from the program.
     pub(super) fn open(&mut self) {
         let (to, port) = (THERE.parse().unwrap(), None);
-        self.streams.programs.happened.push(AppEvent::Connect {
-            call: 1,
-            to,
-            port,
-            hops: HopLimits::default(),
-        });
+        self.proxy.programs.events.push(AppEvent::Connect { call: 1, to, port, hops: HopLimits::default() });
     }
 
     /// Runs both sides until nothing moves.
@@ -355,7 +350,7 @@ impl World {
         loop {
             self.now += Span::from_micros(5);
             let mut busy = self.client_turn();
-            busy |= self.streams.turn(self.now, &mut self.near);
+            busy |= self.proxy.step(self.now, &mut self.near);
             if !busy {
                 return;
             }
@@ -363,24 +358,19 @@ impl World {
     }
 
     pub(super) fn end(&self, n: usize) -> Rc<RefCell<End>> {
-        self.streams.programs.ends[n].clone()
+        self.proxy.programs.ends[n].clone()
     }
 
     /// Reports the program's actions on its `n`th connection to the proxy.
-    pub(super) fn tell(&mut self, n: usize) {
+    pub(super) fn notify(&mut self, n: usize) {
         let end = self.end(n);
         let end = end.borrow();
         let writable = end.wanted && end.inbound.len() < end.room;
         let conn = end.conn.expect("it was offered");
         if end.shut {
-            self.streams.programs.happened.push(AppEvent::Shut(conn));
+            self.proxy.programs.events.push(AppEvent::Shut(conn));
         }
-        self.streams.programs.happened.push(AppEvent::Pipe {
-            conn,
-            readable: true,
-            writable,
-            gone: end.gone,
-        });
+        self.proxy.programs.events.push(AppEvent::Pipe { conn, readable: true, writable, gone: end.gone });
     }
 
     pub(super) fn send(&mut self, n: usize, bytes: &[u8]) -> usize {
@@ -396,21 +386,21 @@ impl World {
     /// Output of the program on its `n`th connection.
     pub(super) fn answer(&mut self, n: usize, bytes: &[u8]) {
         self.end(n).borrow_mut().outbound.extend(bytes);
-        self.tell(n);
+        self.notify(n);
         self.settle();
     }
 
     /// Closes the program's end of its `n`th connection.
     pub(super) fn leave(&mut self, n: usize) {
         self.end(n).borrow_mut().gone = true;
-        self.tell(n);
+        self.notify(n);
         self.settle();
     }
 
     /// Slow requests since the last snapshot, and the number that waited together so far.
     pub(super) fn slow(&mut self) -> (Vec<Slow>, u64) {
-        let mut seen = Seen::default();
-        self.streams.show(&mut seen);
+        let mut seen = ProxySnapshot::default();
+        self.proxy.show(&mut seen);
         (seen.slow.take(), seen.together)
     }
 }

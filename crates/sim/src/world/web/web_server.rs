@@ -14,7 +14,7 @@ use classify::Private;
 use net::ConnId;
 use queueing::event_order::{self, Rank, ReorderResult, reorder};
 use queueing::{Priority, PrioritySet, Span, Time};
-use runtime::socket_proxy::{AppEvent, AppSockets, AppStream, NotOpened, Read, WriteResult};
+use runtime::socket_proxy::{AppEvent, AppSockets, AppStream, ConnectFailure, ReadResult, WriteResult};
 
 use super::{REQUEST, slot};
 
@@ -205,15 +205,15 @@ impl AppSockets for WebServer {
         None
     }
 
-    fn refuse(&mut self, _: u64, _: NotOpened) {}
+    fn refuse(&mut self, _: u64, _: ConnectFailure) {}
 
     fn opened(&mut self, _: ConnId, _: &mut ServerConnection) {}
 
-    fn failed(&mut self, _: ConnId, _: NotOpened) {}
+    fn failed(&mut self, _: ConnId, _: ConnectFailure) {}
 }
 
 impl AppStream for ServerConnection {
-    fn tell(&mut self, level: Priority, _: &Private) {
+    fn publish(&mut self, level: Priority, _: &Private) {
         let mut state = self.0.borrow_mut();
         state.levels = state.levels.with(level);
         state.connections[self.1].level = level;
@@ -226,23 +226,23 @@ impl AppStream for ServerConnection {
         WriteResult::Some(bytes.len())
     }
 
-    fn read(&mut self, bytes: &mut [u8]) -> Read {
+    fn read(&mut self, bytes: &mut [u8]) -> ReadResult {
         let mut state = self.0.borrow_mut();
         let state = &mut *state;
         let page = &mut state.connections[self.1];
         let whole = state.page.len();
         let len = bytes.len().min(page.piped).min(whole - page.read);
         if len == 0 {
-            return Read::Nothing;
+            return ReadResult::Nothing;
         }
         bytes[..len].copy_from_slice(&state.page[page.read..page.read + len]);
         page.piped -= len;
         page.read = (page.read + len) % whole;
         state.make_ready(self.1);
-        Read::Some(len)
+        ReadResult::Some(len)
     }
 
     fn finish(&mut self) {}
 
-    fn want_room(&mut self, _: bool) {}
+    fn want_space(&mut self, _: bool) {}
 }
