@@ -218,7 +218,7 @@ impl Writer {
             Err(e) => {
                 // Removes a partial line; pipes and devices have no length.
                 let _ = self.file.set_len(self.done.bytes);
-                let _ = self.file.seek(std::io::SeekFrom::RequestEnd(0));
+                let _ = self.file.seek(std::io::SeekFrom::End(0));
                 let why = plain(&e.to_string()).to_owned();
                 failure::note(format!(
                     "{}: {why}; tracing has stopped, the server continues",

@@ -32,7 +32,7 @@ const CASES: &[Case] = &[
         world.leave(0);
         world.proxy.counters
     }),
-    (&["untaken"], || {
+    (&["unaccepted"], || {
         let mut world = World::without(100);
         world.proxy.programs.refuses = true;
         world.connect();
@@ -45,13 +45,13 @@ const CASES: &[Case] = &[
         world.settle();
         world.proxy.counters
     }),
-    (&["unopened"], || {
+    (&["connects_failed"], || {
         let mut world = World::without(100);
         world.open();
         world.settle();
         world.proxy.counters
     }),
-    (&["bytes_unheard"], || {
+    (&["bytes_discarded"], || {
         let mut world = World::new(100);
         world.end(0).borrow_mut().read_shut = true;
         world.ask(0, b"hello");
@@ -72,7 +72,7 @@ const CASES: &[Case] = &[
         world.settle();
         world.proxy.counters
     }),
-    (&["datagrams_untaken"], || {
+    (&["datagrams_unmatched"], || {
         let (mut world, id) = World::with_mail(1);
         world.proxy.programs.mail.unwanted = true;
         world.post(id, b"question");
