@@ -2,7 +2,7 @@
 //! Targets are in docs/benchmarks.md.
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use deadline::{DeadlineQueue, DequeueResult, EnqueueResult, ORDERS, SHEDDINGS, Settings};
+use deadline::{DeadlineQueue, DequeueResult, EnqueueResult, ORDERS, SHEDDINGS, Settings, Work};
 use queueing::{Entry, Label, Rng, Span, Time};
 
 struct Request {
@@ -18,6 +18,8 @@ impl Entry for Request {
         Span::from_micros(100)
     }
 }
+
+impl Work for Request {}
 
 const WAITING: usize = 10_000;
 

@@ -118,6 +118,12 @@ impl Budget {
         }
     }
 
+    /// True if the request has a deadline; false if its limit is `Span::MAX`.
+    #[must_use]
+    pub fn is_limited(&self) -> bool {
+        self.expected < Span::MAX
+    }
+
     /// Budget of a request created `elapsed` ago with known `stages`; stages beyond
     /// [`STAGES_MAX`] are discarded.
     #[must_use]

@@ -3,7 +3,8 @@
 //! A [`Budget`] is the time that a request has left and a record of the time spent so far.
 //! A [`StageTimer`] counts it down at one stage, queueing included. [`codec`] encodes it as
 //! remaining time, so clocks need not be synchronized. [`BudgetValidator`] limits budgets that
-//! peers send. [`DeadlineQueue`] orders requests by deadline and drops infeasible ones.
+//! peers send. [`DeadlineQueue`] orders requests by deadline; under overload it
+//! serves those first that a [`Forecast`] says will be in time.
 //! [`model`] holds the paper's formulas. No clock and no I/O here, except in the layers of the
 //! feature `tower` for hyper, axum and tonic.
 //! Source: D2P (distributed deadline propagation).
@@ -25,6 +26,7 @@
 mod budget;
 pub mod codec;
 mod ewma;
+mod forecast;
 pub mod model;
 mod network;
 mod quantile_estimator;
@@ -37,11 +39,12 @@ mod validator;
 
 pub use budget::{Budget, Remaining, STAGES_MAX, Stage, SubrequestEstimate};
 pub use ewma::ServiceTimeEwma;
+pub use forecast::Forecast;
 pub use network::NetworkDelay;
 pub use quantile_estimator::{Estimate, History};
 pub use queue::{
-    BudgetMedian, DeadlineQueue, DequeueResult, EnqueueResult, ORDERS, Order, Reason, SHEDDINGS, Settings,
-    Shedding,
+    BudgetMedian, DeadlineQueue, DequeueResult, EnqueueResult, ORDERS, Order, QueueHandle, Reason, SHEDDINGS,
+    Settings, Shedding, Work,
 };
 pub use slack::Slack;
 pub use stage_timer::StageTimer;

@@ -1,7 +1,8 @@
 //! Validation of budgets that peers send.
 //!
-//! An untrusted peer may shorten the budget of its request, never lengthen it. An unreadable
-//! budget counts as missing. Every request gets a budget; rejected ones are counted by reason.
+//! A budget is believed up to a maximum, and cut to it beyond. An unreadable one counts as
+//! missing. A request without a budget has no deadline, unless a default is set. Rejected
+//! budgets are counted by reason.
 
 use queueing::Span;
 
@@ -11,22 +12,22 @@ use crate::codec::{ParseError, envoy, field, grpc};
 /// Limits on received budgets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Budget of requests without a valid one, and maximum for untrusted peers.
+    /// Budget of requests without a valid one; `Span::MAX`: no deadline.
     pub default: Span,
-    /// Maximum remaining and elapsed time; larger values are absurd.
+    /// Maximum remaining time that a peer can request; longer ones are cut to it.
     pub longest: Span,
-    /// True if peers may request more than the default.
+    /// True if peers are believed the service times of a request's parts, which order them.
     pub trusted: bool,
 }
 
-/// Default 1 s, longest 1 h, untrusted.
+/// No deadline by default, longest 1 h, untrusted.
 impl Default for Limits {
     fn default() -> Self {
-        Self { default: Span::from_secs(1), longest: Span::from_secs(3_600), trusted: false }
+        Self { default: Span::MAX, longest: Span::from_secs(3_600), trusted: false }
     }
 }
 
-/// Reason why a request got the default budget.
+/// Fault of a received budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum InvalidBudget {
     /// No budget received.
@@ -35,7 +36,7 @@ pub enum InvalidBudget {
     Garbled,
     /// Negative span.
     Negative,
-    /// Remaining or elapsed time above [`Limits::longest`].
+    /// Elapsed time above [`Limits::longest`]: the remaining time counts, the past does not.
     Absurd,
 }
 
@@ -70,13 +71,13 @@ impl BudgetValidator {
         Self { limits, ..Self::default() }
     }
 
-    /// Number of requests that got the default for reason `fault`.
+    /// Number of requests with `fault`; all but [`Absurd`](InvalidBudget::Absurd) got the default.
     #[must_use]
     pub fn faults(&self, fault: InvalidBudget) -> u64 {
         self.faults[fault as usize]
     }
 
-    /// Number of requests of untrusted peers that got less than requested.
+    /// Number of requests that got less than requested.
     #[must_use]
     pub fn shortened(&self) -> u64 {
         self.shortened
@@ -110,15 +111,16 @@ impl BudgetValidator {
             (None, Some(timeout)) => Budget::new(timeout),
             (None, None) => return Err(InvalidBudget::Missing),
         };
-        let left = requested.remaining().left();
-        if left > self.limits.longest || requested.elapsed() > self.limits.longest {
-            return Err(InvalidBudget::Absurd);
-        }
         // An untrusted peer could claim a short service time to be served first.
-        let requested = if self.limits.trusted { requested } else { requested.without_estimate() };
-        if !self.limits.trusted && left > self.limits.default {
+        let mut requested = if self.limits.trusted { requested } else { requested.without_estimate() };
+        let left = requested.remaining().left();
+        if requested.elapsed() > self.limits.longest {
+            self.faults[InvalidBudget::Absurd as usize] += 1;
+            requested = Budget::new(left);
+        }
+        if left > self.limits.longest {
             self.shortened += 1;
-            return Ok(requested.capped(self.limits.default));
+            requested = requested.capped(self.limits.longest);
         }
         Ok(requested)
     }

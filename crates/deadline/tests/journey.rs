@@ -91,13 +91,29 @@ proptest! {
     fn the_network_delay_is_half_of_what_neither_end_had(c in 0..10_000_u64, held in 0..100_000_u64, n in 1..50_usize) {
         let mut delay = NetworkDelay::default();
         for _ in 0..n {
-            delay.record(us(2 * c + held), us(held));
+            delay.record(Time::ZERO, us(2 * c + held), us(held));
         }
-        let error_ns = delay.one_way().as_nanos().abs_diff(us(c).as_nanos());
+        let error_ns = delay.one_way(Time::ZERO).as_nanos().abs_diff(us(c).as_nanos());
         prop_assert!(error_ns <= 16, "{error_ns} ns off after {n} exchanges");
-        delay.record(us(held), us(held + 1));
+        delay.record(Time::ZERO, us(held), us(held + 1));
         prop_assert_eq!(delay.impossible(), 1);
     }
+}
+
+#[test]
+fn slow_retries_do_not_change_the_network_delay_and_an_old_one_is_unknown() {
+    let mut delay = NetworkDelay::default();
+    let at = |seconds: u64| Time::ZERO + Span::from_secs(100 + seconds);
+    delay.record(at(0), us(41_000), us(40_000));
+    for second in 1..25 {
+        delay.record(at(second), us(940_000), us(40_000));
+    }
+    assert_eq!(delay.one_way(at(25)), us(500), "the minimum counts");
+    for second in 25..90 {
+        delay.record(at(second), us(140_000), us(40_000));
+    }
+    assert_eq!(delay.one_way(at(90)), us(50_000), "a way that became longer is learned");
+    assert_eq!(delay.one_way(at(150)), Span::ZERO, "unknown after a minute without a sample");
 }
 
 #[test]

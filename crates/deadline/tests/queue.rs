@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use deadline::{
     DeadlineQueue, DequeueResult, EnqueueResult, History, ORDERS, Order, Reason, SHEDDINGS, ServiceTimeEwma,
-    Settings, Shedding,
+    Settings, Shedding, Work,
 };
 use proptest::prelude::{Strategy, prop, prop_assert, prop_assert_eq, prop_oneof, proptest};
 use queueing::{Entry, Label, Priority, Rng, Span, Time};
@@ -32,6 +32,10 @@ impl Entry for PartOf {
         self.slowest
     }
 }
+
+impl Work for PartOf {}
+
+impl Work for Request {}
 
 impl Entry for Request {
     fn label(&self) -> Label {
@@ -79,9 +83,9 @@ fn drop_reason(shedding: Shedding, now: Time, offered: Time, request: Request) -
     let left = request.left?.as_nanos() as i128 - now.since(offered).as_nanos() as i128;
     match shedding {
         Shedding::None => None,
-        Shedding::Expired | Shedding::Infeasible if left <= 0 => Some(Reason::Expired),
+        Shedding::Expired | Shedding::Infeasible | Shedding::Overload if left <= 0 => Some(Reason::Expired),
         Shedding::Infeasible if left < request.service.as_nanos() as i128 => Some(Reason::Infeasible),
-        Shedding::Expired | Shedding::Infeasible => None,
+        Shedding::Expired | Shedding::Infeasible | Shedding::Overload => None,
     }
 }
 
@@ -108,7 +112,7 @@ fn check(order: Order, shedding: Shedding, steps: &[Step]) {
             Step::Next => next(&mut queue, &mut waiting, now),
             Step::GiveUp { which } => {
                 let Some(&handle) = handles.get(&which) else { continue };
-                let gone = queue.remove(handle).map(|request| request.number);
+                let gone = queue.remove(now, handle).map(|request| request.number);
                 assert_eq!(
                     gone,
                     waiting.remove(&which).map(|_| which),
@@ -139,7 +143,12 @@ fn check(order: Order, shedding: Shedding, steps: &[Step]) {
                     }
                     EnqueueResult::Replaced(gone, why) => {
                         let (offered, known) = waiting.remove(&gone.number).expect("it waited");
-                        assert_eq!((known, Some(why)), (gone, drop_reason(shedding, now, offered, gone)));
+                        let expected = match drop_reason(shedding, now, offered, gone) {
+                            // A doubtful one makes room.
+                            None if shedding == Shedding::Overload => Some(Reason::Infeasible),
+                            reason => reason,
+                        };
+                        assert_eq!((known, Some(why)), (gone, expected));
                         waiting.insert(number, (now, request));
                         handles.insert(number, queue.newest().expect("it waits"));
                     }
@@ -369,21 +378,46 @@ fn who_has_no_deadline_is_served_though_urgent_requests_keep_coming() {
 fn a_history_knows_its_quantiles_and_follows_a_change() {
     let mut history = History::new(2);
     let mut rng = Rng::seeded(3);
+    let mut now = Time::ZERO;
     assert_eq!(history.estimate(&"search").samples, 0);
     for _ in 0..5_000 {
-        history.record("search", Span::from_micros(1 + rng.below(100)));
-        history.record("write", Span::from_micros(700));
+        now += Span::from_millis(1);
+        history.record(now, "search", Span::from_micros(1 + rng.below(100)));
+        history.record(now, "write", Span::from_micros(700));
     }
-    let near = |span: Span, us: u64| span.as_nanos().abs_diff(us * 1_000) <= us * 1_000 / 20 + 3_000;
+    let near = |span: Span, us: u64| span.as_nanos().abs_diff(us * 1_000) <= us * 1_000 / 8 + 3_000;
     let search = history.estimate(&"search");
     assert!(near(search.p50, 50) && near(search.p95, 95), "{search:?}");
-    assert!(near(history.estimate(&"write").p50, 700));
-    for _ in 0..2_048 {
-        history.record("search", Span::from_millis(3));
+    assert!(search.samples <= 2_100, "two seconds of samples: {search:?}");
+    assert_eq!(history.estimate(&"write").p50, Span::from_micros(700));
+    for _ in 0..5 + 16 {
+        history.record(now, "search", Span::from_millis(3));
     }
-    assert!(near(history.estimate(&"search").p50, 3_000), "two windows later the past is forgotten");
-    history.record("one too many", Span::from_micros(5));
-    assert!(near(history.estimate(&"another").p95, 5), "those beyond the bound share an estimate");
+    assert_eq!(history.estimate(&"search").p50, Span::from_millis(3), "five in a row show the change");
+}
+
+#[test]
+fn a_kind_of_a_second_per_call_keeps_its_samples() {
+    let mut history = History::new(2);
+    for n in 1..40 {
+        history.record(Time::ZERO + Span::from_secs(7 * n), "report", Span::from_secs(2));
+    }
+    assert_eq!(history.estimate(&"report").expected(), Span::from_secs(2));
+}
+
+#[test]
+fn the_kind_that_was_recorded_least_recently_makes_room() {
+    let mut history = History::new(2);
+    let us = Span::from_micros;
+    for n in 0..20 {
+        history.record(at(n), 0, us(1));
+    }
+    for kind in 1..100 {
+        history.record(at(kind), kind, us(5_000));
+        history.record(at(kind), 0, us(1));
+    }
+    assert_eq!(history.estimate(&0).p95, us(1), "a kind in use stays");
+    assert_eq!(history.estimate(&7).p50, us(5_000), "others share an estimate");
 }
 
 #[test]
@@ -392,4 +426,84 @@ fn orders_and_sheddings_read_as_they_are_shown() {
     assert!(SHEDDINGS.iter().all(|&(name, shed)| name.parse() == Ok(shed) && shed.to_string() == name));
     let error = "best".parse::<Order>().map(drop).unwrap_err().to_string();
     assert_eq!(error, "order \"best\" is none of fifo, lifo, edf, laxity, paper, pace");
+}
+
+/// Request with a forecast of `samples`.
+struct Sampled {
+    name: &'static str,
+    left: Option<Span>,
+    forecast: deadline::Forecast,
+}
+
+impl Entry for Sampled {
+    fn label(&self) -> Label {
+        Label { priority: Priority::LOWEST, deadline: self.left }
+    }
+}
+
+impl Work for Sampled {
+    fn forecast(&self) -> deadline::Forecast {
+        self.forecast.clone()
+    }
+}
+
+/// Forecast of a kind that takes one of `services_us` with equal probability.
+fn forecast(services_us: &[u64]) -> deadline::Forecast {
+    let samples = services_us.iter().cycle().take(1_000);
+    deadline::Forecast::from_samples(&samples.map(|&us| Span::from_micros(us)).collect::<Vec<_>>())
+}
+
+/// Names in the order of service at `now`, of requests enqueued at time zero.
+fn served(servers: usize, now: Time, requests: Vec<Sampled>) -> Vec<(&'static str, bool)> {
+    let settings = Settings { capacity: 99, age_max: Span::from_secs(9), ..Settings::default() };
+    let mut queue = DeadlineQueue::new(settings).with_servers(servers);
+    for request in requests {
+        assert!(matches!(queue.enqueue(Time::ZERO, request), EnqueueResult::Queued));
+    }
+    let dequeued = std::iter::from_fn(|| queue.dequeue(now));
+    dequeued
+        .map(|dequeued| match dequeued {
+            DequeueResult::Serve(request) => (request.name, true),
+            DequeueResult::Shed(request, _) => (request.name, false),
+        })
+        .collect()
+}
+
+#[test]
+fn an_idle_server_serves_what_is_not_expired_however_unlikely() {
+    let request =
+        Sampled { name: "hopeless", left: Some(Span::from_micros(5)), forecast: forecast(&[10_000]) };
+    assert_eq!(served(1, at(10), vec![request]), [("hopeless", true)]);
+    let expired = Sampled { name: "expired", left: Some(Span::from_micros(5)), forecast: forecast(&[10]) };
+    assert_eq!(served(1, at(5_000), vec![expired]), [("expired", false)]);
+}
+
+#[test]
+fn what_would_cost_others_their_deadlines_waits_and_is_served_last() {
+    let us = Span::from_micros;
+    let hurried = |name, left_us, services_us: &[u64]| Sampled {
+        name,
+        left: Some(us(left_us)),
+        forecast: forecast(services_us),
+    };
+    // The first would be in time with probability 0.5, and cost the second its deadline.
+    let order = served(1, at(0), vec![hurried("coin", 50, &[10, 90]), hurried("sure", 62, &[50])]);
+    assert_eq!(order, [("sure", true), ("coin", true)]);
+    // With time enough for both the earlier deadline goes first.
+    let order = served(1, at(0), vec![hurried("coin", 50, &[10, 90]), hurried("sure", 620, &[50])]);
+    assert_eq!(order, [("coin", true), ("sure", true)]);
+    // Two servers delay the second by half as much.
+    let order = served(2, at(0), vec![hurried("coin", 50, &[10, 90]), hurried("sure", 90, &[50])]);
+    assert_eq!(order, [("coin", true), ("sure", true)]);
+}
+
+#[test]
+fn a_request_without_a_deadline_waits_for_those_that_would_lose_theirs() {
+    let us = Span::from_micros;
+    let patient = Sampled { name: "patient", left: None, forecast: forecast(&[50]) };
+    let urgent = Sampled { name: "urgent", left: Some(us(9_000_060)), forecast: forecast(&[50]) };
+    assert_eq!(
+        served(1, Time::ZERO + us(9_000_000 - 1), vec![patient, urgent]),
+        [("urgent", true), ("patient", true)]
+    );
 }

@@ -4,7 +4,7 @@
 //! gives the CPU time of the stack's work. A [`world`] connects them to the *real* code of
 //! `net`, `sched`, `runtime` and `load`, so that a policy measured here runs on Linux
 //! unchanged. A [`fabric`] is a network of switches built from `queueing`'s disciplines.
-//! [`cores`] models a machine under the policies of `sched::cores`. Nothing reads a clock and
+//! [`hunt`] searches for workloads on which a default loses. [`cores`] models a machine under the policies of `sched::cores`. Nothing reads a clock and
 //! every random draw is seeded: a run replays exactly.
 //!
 //! ```
@@ -33,6 +33,7 @@ pub mod cores;
 pub mod cost;
 pub mod engine;
 pub mod fabric;
+pub mod hunt;
 pub mod link;
 pub mod path;
 mod serde_text;

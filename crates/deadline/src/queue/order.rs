@@ -12,9 +12,9 @@
 use std::fmt;
 use std::str::FromStr;
 
-use queueing::{Entry, Span, Time, UnknownName, named};
+use queueing::{Span, Time, UnknownName, named};
 
-use super::QueuedEntry;
+use super::{QueuedEntry, Work};
 
 /// Order of service.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -65,12 +65,10 @@ impl fmt::Display for Order {
 pub(super) type Rank<T> = Box<dyn FnMut(Time, &QueuedEntry<T>) -> u64 + Send>;
 
 impl Order {
-    /// Rank function of this order. A missing deadline, or one later than `age_max`, counts
-    /// as `age_max`.
-    pub(super) fn rank<T: Entry>(self, age_max: Span) -> Rank<T> {
-        let left = move |now: Time, waiting: &QueuedEntry<T>| {
-            waiting.due.map_or(age_max, |due| due.since(now)).min(age_max)
-        };
+    /// Rank function of this order. A missing deadline counts as `age_max`.
+    pub(super) fn rank<T: Work>(self, age_max: Span) -> Rank<T> {
+        let left =
+            move |now: Time, waiting: &QueuedEntry<T>| waiting.due.map_or(age_max, |due| due.since(now));
         let mut pushes = 0;
         match self {
             Self::Fifo => Box::new(|now, _| now.as_nanos()),

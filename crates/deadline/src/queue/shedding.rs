@@ -2,7 +2,10 @@
 //!
 //! A request that has missed its deadline takes service time from requests that can still
 //! meet theirs. *Expired* drops it after the deadline. *Infeasible* drops it as soon as the
-//! time left is less than its expected service time.
+//! time left is less than its expected service time, overloaded or not: for experiments, since
+//! it refuses work that an idle server would finish in time. *Overload*, the default, drops
+//! what has expired; of the others, those wait longest that cost most requests their deadlines
+//! (see [`DeadlineQueue`](super::DeadlineQueue)).
 
 use std::fmt;
 use std::str::FromStr;
@@ -17,13 +20,20 @@ pub enum Shedding {
     /// Drop requests with no time left.
     Expired,
     /// Drop requests with less time left than their expected service time.
-    #[default]
     Infeasible,
+    /// Drop requests with no time left; under overload serve those first that are likely to be
+    /// in time and cost few others their deadlines.
+    #[default]
+    Overload,
 }
 
 /// Rules by name.
-pub const SHEDDINGS: [(&str, Shedding); 3] =
-    [("none", Shedding::None), ("expired", Shedding::Expired), ("infeasible", Shedding::Infeasible)];
+pub const SHEDDINGS: [(&str, Shedding); 4] = [
+    ("none", Shedding::None),
+    ("expired", Shedding::Expired),
+    ("infeasible", Shedding::Infeasible),
+    ("overload", Shedding::Overload),
+];
 
 impl FromStr for Shedding {
     type Err = UnknownName;
@@ -45,7 +55,8 @@ impl fmt::Display for Shedding {
 pub enum Reason {
     /// No time left.
     Expired,
-    /// Less time left than the expected service time.
+    /// Less time left than the expected service time, or unlikely to be in time when the
+    /// queue was full.
     Infeasible,
     /// Queue full of feasible requests.
     Full,
@@ -69,7 +80,7 @@ impl Shedding {
             Self::None => None,
             _ if due <= now => Some(Reason::Expired),
             Self::Infeasible if due < now + service => Some(Reason::Infeasible),
-            Self::Expired | Self::Infeasible => None,
+            Self::Expired | Self::Infeasible | Self::Overload => None,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Client layer: requests sent by a handler carry the remaining budget.
 //!
 //! Skips requests with [`WithoutBudget`] in their extensions, and requests sent outside of a
-//! scope. Subtracts the network delay to the peer, as estimated from the peer's responses.
+//! scope or in one without a deadline. Subtracts the network delay to the peer, as estimated from the peer's responses.
 
 use std::fmt;
 use std::sync::Arc;
@@ -82,7 +82,7 @@ impl PropagateLayer {
         Self { error, ..self }
     }
 
-    /// Estimate of C to `authority` (`host:port`); `""` for services that see requests
+    /// Estimate of C to `authority` (`host:port`) at the last call; `""` for services that see requests
     /// without one, such as those under tonic's clients.
     #[must_use]
     pub fn one_way(&self, authority: &str) -> Span {
@@ -131,6 +131,7 @@ where
 
     fn call(&mut self, mut request: Request<Q>) -> Self::Future {
         let context = if request.extensions().get::<WithoutBudget>().is_some() { None } else { current() };
+        let context = context.filter(|context| context.timer.budget().is_limited());
         let Some(context) = context else {
             let response = self.inner.call(request);
             return Box::pin(async move { response.await.map_err(Into::into) });
@@ -140,7 +141,7 @@ where
         let now = context.clock.now();
         let budget = context.timer.outgoing_budget(now);
         let left = budget.remaining().left();
-        let budget = delays.delayed(budget, &authority);
+        let budget = delays.delayed(now, budget, &authority);
         if budget.remaining().is_missed() && !advisory {
             return Box::pin(async move { Err(error(OutOfTime { sent: false, left })) });
         }
@@ -165,7 +166,8 @@ where
             };
             let returned = response.headers().get(&BUDGET).and_then(|value| value.to_str().ok());
             if let Some(returned) = returned.and_then(|text| field::parse(text).ok()) {
-                delays.record(&authority, context.clock.now().since(now), &budget, &returned);
+                let end = context.clock.now();
+                delays.record(end, &authority, end.since(now), &budget, &returned);
             }
             Ok(response)
         })

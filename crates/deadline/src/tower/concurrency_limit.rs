@@ -4,21 +4,21 @@
 //! of the limit. Dropping it returns the unit; [`PermitSlot::release_early`] returns it before
 //! that. A [`QueueSlot`] leaves the queue when dropped, so a cancelled future leaks nothing.
 //!
-//! A method that was slow must not be rejected forever: after [`PROBE_EVERY`] infeasible
-//! requests without a response in between, one request is served as a probe. If it meets its
-//! deadline, the method's samples are discarded.
+//! Under [`Shedding::Infeasible`] a method that was slow must not be rejected forever: after
+//! [`PROBE_EVERY`] infeasible requests without a response in between, one request is served as
+//! a probe. If it meets its deadline, the method's samples are discarded.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use queueing::{Entry, EntryHandle, Label, Priority, Span, Time};
+use queueing::{Entry, Label, Priority, Span, Time};
 use tokio::sync::oneshot;
 
 use crate::slack::is_late;
 use crate::{
-    Budget, BudgetMedian, BudgetValidator, DeadlineQueue, DequeueResult, EnqueueResult, History,
-    InvalidBudget, Limits, Order, Reason, Received, Shedding, StageTimer,
+    Budget, BudgetMedian, BudgetValidator, DeadlineQueue, DequeueResult, EnqueueResult, Forecast, History,
+    InvalidBudget, Limits, Order, QueueHandle, Reason, Received, Shedding, StageTimer, Work,
 };
 
 /// Limits of a server, and settings of its queue.
@@ -33,8 +33,8 @@ pub struct Settings {
     pub queue: crate::Settings,
     /// Limits on received budgets.
     pub validation: Limits,
-    /// Methods (paths) with a service-time estimate of their own, about 30 kB each; the
-    /// others share one.
+    /// Methods ([route templates](super::route_template) of paths) with a service-time
+    /// estimate of their own, about 6 kB each. The least recently used makes room.
     pub methods_max: usize,
 }
 
@@ -65,9 +65,9 @@ pub struct Counts {
     pub full: u64,
     /// Requests cancelled by the client, in the queue or in the handler.
     pub cancelled: u64,
-    /// Requests that got the default budget, by reason, in the order of [`InvalidBudget::ALL`].
+    /// Requests with a fault in their budget, in the order of [`InvalidBudget::ALL`].
     pub faults: [u64; InvalidBudget::ALL.len()],
-    /// Requests of untrusted peers that got less than requested.
+    /// Requests that got less than requested.
     pub shortened: u64,
 }
 
@@ -94,21 +94,26 @@ struct State {
     counts: Counts,
     /// Requests in the handler that had low slack at dequeue and hold their permit.
     late_serving: usize,
+    /// Smoothed share of a request's service for which it holds its permit, of [`HELD_ALL`].
+    held_share: u64,
 }
 
 /// Request in the queue.
 struct Waiter {
-    left: Span,
+    /// Time left; `None` without a deadline.
+    left: Option<Span>,
     /// Deadline.
     due: Time,
     service: Span,
+    forecast: Forecast,
+    occupancy: Span,
     slowest: Span,
     result_tx: oneshot::Sender<Result<Permit, Reason>>,
 }
 
 impl Entry for Waiter {
     fn label(&self) -> Label {
-        Label { priority: Priority::LOWEST, deadline: Some(self.left) }
+        Label { priority: Priority::LOWEST, deadline: self.left }
     }
 
     fn service(&self) -> Span {
@@ -120,18 +125,29 @@ impl Entry for Waiter {
     }
 }
 
+impl Work for Waiter {
+    fn forecast(&self) -> Forecast {
+        self.forecast.clone()
+    }
+
+    fn occupancy(&self) -> Span {
+        self.occupancy
+    }
+}
+
 impl ConcurrencyLimit {
     pub(super) fn new(settings: Settings, clock: super::Clock) -> Arc<Self> {
         assert!(settings.limit > 0, "limit 0 is outside 1..; set a concurrency limit of at least 1");
         let state = State {
             free: settings.limit,
-            queue: DeadlineQueue::new(settings.queue),
+            queue: DeadlineQueue::new(settings.queue).with_servers(settings.limit),
             validator: BudgetValidator::new(settings.validation),
             budget_median: BudgetMedian::default(),
             service_times: History::new(settings.methods_max),
             infeasible: BTreeMap::new(),
             counts: Counts::default(),
             late_serving: 0,
+            held_share: HELD_ALL,
         };
         let Settings { limit, released_max, .. } = settings;
         let crate::Settings { shedding, order, .. } = settings.queue;
@@ -180,15 +196,22 @@ impl ConcurrencyLimit {
         let estimate = budget.estimate();
         let timer = StageTimer::arrive(now, budget.without_estimate(), Span::ZERO);
         let left = timer.remaining(now).left();
+        let limited_left = Some(left).filter(|_| timer.budget().is_limited());
+        let forecast = match estimate {
+            Some(estimate) => Forecast::constant(estimate.service),
+            None => state.service_times.forecast(method),
+        };
         let expected = estimate.map_or_else(|| state.expected(method), |estimate| estimate.service);
+        let occupancy = forecast.mean() * state.held_share / HELD_ALL;
         let mut service = expected;
         let is_probe = self.shedding == Shedding::Infeasible && left < service && state.is_probe(method);
         if is_probe {
             service = Span::ZERO;
         }
-        state.budget_median.record(Some(left.saturating_sub(service)));
+        state.budget_median.record(limited_left.map(|left| left.saturating_sub(service)));
         let slowest = estimate.map_or(service, |estimate| estimate.slowest);
-        let waiter = Waiter { left, due: now + left, service, slowest, result_tx };
+        let due = now + left;
+        let waiter = Waiter { left: limited_left, due, service, forecast, occupancy, slowest, result_tx };
         let (removed, is_queued) = match state.queue.enqueue(now, waiter) {
             EnqueueResult::Queued => (None, true),
             EnqueueResult::Refused(removed, reason) => (Some((removed, reason)), false),
@@ -203,9 +226,10 @@ impl ConcurrencyLimit {
         self.serve_next(now);
         let timeout = match self.shedding {
             Shedding::None => None,
-            Shedding::Expired => Some(left),
+            Shedding::Expired | Shedding::Overload => Some(left),
             Shedding::Infeasible => Some(left - service),
-        };
+        }
+        .filter(|_| limited_left.is_some());
         let queue_slot = QueueSlot { limiter: Arc::clone(self), handle, result_rx, settled: false };
         Admission { timer, queue_slot, timeout, is_probe, expected }
     }
@@ -213,12 +237,16 @@ impl ConcurrencyLimit {
     /// Records that a request for `method` took `service` from dequeue to response.
     /// `disproved` discards older samples: the request met its deadline although it was
     /// infeasible by them.
-    pub(super) fn learn(&self, method: String, service: Span, disproved: bool) {
+    /// `held` is the part of it for which it held its permit.
+    pub(super) fn learn(&self, now: Time, method: String, service: Span, held: Span, disproved: bool) {
         let mut state = self.state();
+        let share = held.as_nanos().saturating_mul(HELD_ALL).checked_div(service.as_nanos());
+        state.held_share = state.held_share - state.held_share / HELD_GAIN
+            + share.map_or(HELD_ALL, |share| share.min(HELD_ALL)) / HELD_GAIN;
         if disproved {
             state.service_times.forget(&method);
         }
-        state.service_times.record(method.clone(), service);
+        state.service_times.record(now, method.clone(), service);
         let tracked = state.tracked_method(&method);
         state.infeasible.remove(&tracked);
     }
@@ -244,7 +272,12 @@ impl ConcurrencyLimit {
                     state.late_serving += usize::from(was_late);
                     drop(state);
                     let held = AtomicU8::new(HELD);
-                    let slot = Arc::new(PermitSlot { limiter: Arc::clone(self), held, was_late });
+                    let slot = Arc::new(PermitSlot {
+                        limiter: Arc::clone(self),
+                        held,
+                        was_late,
+                        released_at: OnceLock::new(),
+                    });
                     let permit = Permit { slot, completed: false };
                     let _ = waiter.result_tx.send(Ok(permit));
                 }
@@ -313,7 +346,7 @@ pub(super) struct Admission {
 /// Entry in the queue; dropping it removes the entry.
 pub(super) struct QueueSlot {
     limiter: Arc<ConcurrencyLimit>,
-    handle: Option<EntryHandle>,
+    handle: Option<QueueHandle>,
     result_rx: oneshot::Receiver<Result<Permit, Reason>>,
     settled: bool,
 }
@@ -340,8 +373,9 @@ impl QueueSlot {
 
     /// Removes the entry from the queue after the timeout; `true` if it was still there.
     fn time_out(&mut self) -> bool {
+        let now = self.limiter.clock.now();
         let mut state = self.limiter.state();
-        self.settled = self.handle.and_then(|handle| state.queue.remove(handle)).is_some();
+        self.settled = self.handle.and_then(|handle| state.queue.remove(now, handle)).is_some();
         if self.settled {
             state.counts.count_rejection(self.limiter.timeout_reason());
         }
@@ -352,8 +386,9 @@ impl QueueSlot {
 impl Drop for QueueSlot {
     fn drop(&mut self) {
         if let (false, Some(handle)) = (self.settled, self.handle) {
+            let now = self.limiter.clock.now();
             let mut state = self.limiter.state();
-            if state.queue.remove(handle).is_some() {
+            if state.queue.remove(now, handle).is_some() {
                 state.counts.cancelled += 1;
             }
         }
@@ -400,9 +435,16 @@ pub(super) struct PermitSlot {
     held: AtomicU8,
     /// True if the request had low slack at dequeue.
     was_late: bool,
+    /// Time of the early release.
+    released_at: OnceLock<Time>,
 }
 
 impl PermitSlot {
+    /// Time for which a request held its permit, from `started` to `now`.
+    pub(super) fn held(&self, started: Time, now: Time) -> Span {
+        self.released_at.get().copied().unwrap_or(now).since(started)
+    }
+
     /// Releases the permit while the request goes on; `true` if it is released, now or
     /// before.
     pub(super) fn release_early(&self) -> bool {
@@ -416,7 +458,9 @@ impl PermitSlot {
         state.counts.released += 1;
         state.release(self.was_late);
         drop(state);
-        self.limiter.serve_next(self.limiter.clock.now());
+        let now = self.limiter.clock.now();
+        let _ = self.released_at.set(now);
+        self.limiter.serve_next(now);
         true
     }
 }
@@ -435,3 +479,7 @@ const RELEASED: u8 = 1;
 const CLOSED: u8 = 2;
 /// Infeasible requests of a method, without a response in between, per probe.
 const PROBE_EVERY: u32 = 64;
+/// Share of a request that holds its permit until the response.
+const HELD_ALL: u64 = 1 << 16;
+/// Inverse of the weight of a new sample of the share.
+const HELD_GAIN: u64 = 64;

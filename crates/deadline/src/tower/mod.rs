@@ -27,6 +27,7 @@ mod clock;
 mod concurrency_limit;
 mod network_delay;
 mod reject_response;
+mod route;
 mod server;
 mod task_local;
 
@@ -34,6 +35,7 @@ pub use client::{OutOfTime, Propagate, PropagateLayer, WithoutBudget};
 pub use clock::Clock;
 pub use concurrency_limit::{Counts, Settings};
 pub use reject_response::{Grpc, RejectResponse, Rejection, Text};
+pub use route::route_template;
 pub use server::{Deadline, DeadlineLayer};
 pub use task_local::{
     budget, give_way, parts, priority, remaining, scope, scope_at, slack, spawn, spawn_parallel,

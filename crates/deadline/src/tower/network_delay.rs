@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use queueing::Span;
+use queueing::{Span, Time};
 
 use crate::{Budget, NetworkDelay, Stage};
 
@@ -22,23 +22,26 @@ struct State {
     delays: BTreeMap<String, NetworkDelay>,
     /// Calls since the last probe for which C alone used up the budget.
     exhausted: u32,
+    /// Time of the last call.
+    now: Time,
 }
 
 impl State {
     fn one_way(&self, authority: &str) -> Span {
-        self.delays.get(authority).map_or(Span::ZERO, NetworkDelay::one_way)
+        self.delays.get(authority).map_or(Span::ZERO, |delay| delay.one_way(self.now))
     }
 }
 
 impl PeerDelays {
-    /// C to `authority`; zero if unknown.
+    /// C to `authority` at the last call; zero if unknown.
     pub(super) fn one_way(&self, authority: &str) -> Span {
         self.state().one_way(authority)
     }
 
-    /// Budget on arrival at `authority`.
-    pub(super) fn delayed(&self, budget: Budget, authority: &str) -> Budget {
+    /// Budget on arrival at `authority` of a call sent at `now`.
+    pub(super) fn delayed(&self, now: Time, budget: Budget, authority: &str) -> Budget {
         let mut state = self.state();
+        state.now = now;
         let delayed = budget.delayed(state.one_way(authority));
         if budget.remaining().is_missed() || !delayed.remaining().is_missed() {
             return delayed;
@@ -47,12 +50,14 @@ impl PeerDelays {
         if state.exhausted == 0 { budget } else { delayed }
     }
 
-    /// Records that `sent` returned from `authority` as `returned`, `waited` later.
-    pub(super) fn record(&self, authority: &str, waited: Span, sent: &Budget, returned: &Budget) {
+    /// Records at `now` that `sent` returned from `authority` as `returned`, `waited` later.
+    pub(super) fn record(&self, now: Time, authority: &str, waited: Span, sent: &Budget, returned: &Budget) {
         let held = stage_time(returned) - stage_time(sent);
-        let delays = &mut self.state().delays;
+        let mut state = self.state();
+        state.now = now;
+        let delays = &mut state.delays;
         if let Some(delay) = delays.get_mut(authority) {
-            delay.record(waited, held);
+            delay.record(now, waited, held);
         } else if delays.len() < PEERS_MAX {
             delays.insert(authority.to_owned(), NetworkDelay::default());
         }

@@ -18,7 +18,7 @@ use tower_service::Service;
 
 use super::concurrency_limit::{Admission, ConcurrencyLimit, Counts, Settings};
 use super::task_local::{RequestContext, run_with_context};
-use super::{BUDGET, BoxFuture, Clock, ENVOY, GRPC, RejectResponse, Rejection, Text};
+use super::{BUDGET, BoxFuture, Clock, ENVOY, GRPC, RejectResponse, Rejection, Text, route_template};
 
 use crate::codec::field;
 use crate::{Received, StageTimer};
@@ -141,7 +141,7 @@ where
     fn call(&mut self, request: Request<Q>) -> Self::Future {
         let (limiter, reject_response) = (Arc::clone(&self.limiter), self.reject_response.clone());
         let mut inner = self.inner.clone();
-        let method = request.uri().path().to_owned();
+        let method = route_template(request.uri().path());
         let admission = limiter.admit(limiter.clock().now(), received(request.headers()), &method);
         let Admission { mut timer, queue_slot, timeout, is_probe, expected } = admission;
         Box::pin(async move {
@@ -161,14 +161,16 @@ where
                 inner.call(request).await
             };
             let expected_end = Some(started + expected).filter(|_| expected > Span::ZERO);
-            let (clock, permit_slot) = (limiter.clock().clone(), Some(permit.slot()));
+            let (clock, slot) = (limiter.clock().clone(), permit.slot());
+            let permit_slot = Some(Arc::clone(&slot));
             let context = RequestContext { timer, clock, permit_slot, expected_end };
             let served = run_with_context(context, served).await;
             let now = limiter.clock().now();
             let served = served.map(|mut response| {
                 if is_sample(&response) {
                     let disproved = is_probe && !timer.remaining(now).is_missed();
-                    limiter.learn(method, now.since(started), disproved);
+                    let held = slot.held(started, now);
+                    limiter.learn(now, method, now.since(started), held, disproved);
                 }
                 write_budget(response.headers_mut(), &timer, now);
                 response
@@ -185,8 +187,12 @@ fn received(headers: &HeaderMap) -> Received<'_> {
     Received { budget: text(&BUDGET), grpc_timeout: text(&GRPC), envoy_expected: text(&ENVOY) }
 }
 
-/// Writes the time spent into `headers`, from which the peer computes C.
+/// Writes the time spent into `headers`, from which the peer computes C; nothing if the
+/// request has no deadline.
 fn write_budget(headers: &mut HeaderMap, timer: &StageTimer, now: Time) {
+    if !timer.budget().is_limited() {
+        return;
+    }
     let text = field::write(&timer.outgoing_budget(now));
     headers.insert(&BUDGET, HeaderValue::try_from(text).expect("a budget is plain text"));
 }

@@ -97,13 +97,17 @@ where
 /// [`PropagateLayer`](super::PropagateLayer).
 #[must_use]
 pub fn budget() -> Option<Budget> {
-    CONTEXT.try_with(RequestContext::budget).ok()
+    CONTEXT.try_with(RequestContext::budget).ok().filter(Budget::is_limited)
 }
 
-/// Time left: with little left a handler may return a cheaper answer (D2P §3.2 d, precision).
+/// Time left; `None` without a deadline. With little left a handler may return a cheaper answer (D2P §3.2 d, precision).
 #[must_use]
 pub fn remaining() -> Option<Remaining> {
-    CONTEXT.try_with(|context| context.timer.remaining(context.clock.now())).ok()
+    let remaining = |context: &RequestContext| {
+        let is_limited = context.timer.budget().is_limited();
+        is_limited.then(|| context.timer.remaining(context.clock.now()))
+    };
+    CONTEXT.try_with(remaining).ok().flatten()
 }
 
 /// Priority of this task for local queues: the share of the budget left, on eight levels. The
@@ -159,13 +163,12 @@ where
 
 /// Time spent and total time of the budget.
 fn spent() -> Option<(Span, Span)> {
-    CONTEXT
-        .try_with(|context| {
-            let granted = context.timer.budget().granted();
-            let now: Time = context.clock.now();
-            (context.timer.elapsed(now).min(granted), granted)
-        })
-        .ok()
+    let spent = |context: &RequestContext| {
+        let granted = context.timer.budget().granted();
+        let now: Time = context.clock.now();
+        context.timer.budget().is_limited().then(|| (context.timer.elapsed(now).min(granted), granted))
+    };
+    CONTEXT.try_with(spent).ok().flatten()
 }
 
 /// `part` of `whole` on a scale of 0..=`most`, rounded down; `most` if `whole` is zero.

@@ -9,6 +9,7 @@ use axum::routing::get as route;
 use deadline::InvalidBudget;
 use deadline::codec::{envoy, field, grpc};
 use deadline::tower::{DeadlineLayer, PropagateLayer, Settings, remaining};
+use queueing::Span;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tower::ServiceExt;
@@ -16,9 +17,10 @@ use tower::ServiceExt;
 use crate::grpc::{Client, handler_of, listen as listen_grpc};
 use crate::support::{get, listen, ms, secs, soon, text};
 
-/// Server that returns a request's remaining time.
+/// Server that returns a request's remaining time, or `none`.
 fn app(layer: &DeadlineLayer) -> Router {
-    let handler = || async { remaining().unwrap().left().to_string() };
+    let handler =
+        || async { remaining().map_or("none".to_owned(), |remaining| remaining.left().to_string()) };
     Router::new().route("/", route(handler)).layer(layer.clone())
 }
 
@@ -35,22 +37,23 @@ async fn granted(layer: &DeadlineLayer, headers: &[(&'static str, &[u8])]) -> (S
 #[tokio::test(start_paused = true)]
 async fn the_server_limits_budgets_of_peers() {
     let layer = DeadlineLayer::new(Settings::default());
-    let default = (StatusCode::OK, secs(1).to_string());
+    let default = (StatusCode::OK, "none".to_owned());
+    let left = |left: Span| (StatusCode::OK, left.to_string());
     let million = vec![b'x'; 1 << 20];
     assert_eq!(granted(&layer, &[]).await, default);
     assert_eq!(granted(&layer, &[(field::HEADER, &million)]).await, default);
     assert_eq!(granted(&layer, &[(field::HEADER, b"\xff\xfe")]).await, default);
     assert_eq!(granted(&layer, &[(grpc::HEADER, b"-5m")]).await, default);
-    assert_eq!(granted(&layer, &[(envoy::HEADER, b"31536000000")]).await, default, "a year");
-    assert_eq!(granted(&layer, &[(grpc::HEADER, b"10S")]).await, default, "longer than granted");
-    assert_eq!(granted(&layer, &[(grpc::HEADER, b"10m")]).await, (StatusCode::OK, ms(10).to_string()));
+    assert_eq!(granted(&layer, &[(envoy::HEADER, b"31536000000")]).await, left(secs(3_600)), "a year");
+    assert_eq!(granted(&layer, &[(grpc::HEADER, b"10S")]).await, left(secs(10)));
+    assert_eq!(granted(&layer, &[(grpc::HEADER, b"10m")]).await, left(ms(10)));
     let shortest: [(_, &[u8]); 2] = [(grpc::HEADER, b"20m"), (envoy::HEADER, b"15")];
-    assert_eq!(granted(&layer, &shortest).await, (StatusCode::OK, ms(15).to_string()));
+    assert_eq!(granted(&layer, &shortest).await, left(ms(15)));
     let (status, why) = granted(&layer, &[(envoy::HEADER, b"0")]).await;
     assert_eq!((status, &*why), (StatusCode::GATEWAY_TIMEOUT, "its deadline has passed\n"));
     let counts = layer.counts();
     let of = |fault: InvalidBudget| counts.faults[fault as usize];
-    assert_eq!(InvalidBudget::ALL.map(of), [1, 2, 1, 1]);
+    assert_eq!(InvalidBudget::ALL.map(of), [1, 2, 1, 0]);
     assert_eq!((counts.shortened, counts.expired, counts.served), (1, 1, 8));
 }
 

@@ -32,7 +32,9 @@ fn slow(layer: &DeadlineLayer, takes: Span) -> (Router, Arc<AtomicUsize>) {
 //~ deadlines: tower: infeasible requests and a full queue are refused before the handler runs
 #[tokio::test(start_paused = true)]
 async fn what_cannot_make_it_is_refused_before_the_handler_runs() {
-    let layer = DeadlineLayer::new(settings(4));
+    let mut settings = settings(4);
+    settings.queue.shedding = Shedding::Infeasible;
+    let layer = DeadlineLayer::new(settings);
     let (app, ran) = slow(&layer, ms(100));
     for _ in 0..16 {
         assert_eq!(app.clone().oneshot(within(secs(1), "/")).await.unwrap().status(), StatusCode::OK);
@@ -123,8 +125,62 @@ async fn a_layer_knows_whether_somebody_is_behind_who_waits_or_works() {
 
 //~ deadlines: tower: a method that was slow once is tried again
 #[tokio::test(start_paused = true)]
-async fn what_was_slow_once_is_tried_again() {
+async fn a_free_place_serves_what_is_not_expired() {
+    let layer = DeadlineLayer::new(settings(4));
+    let (app, ran) = slow(&layer, ms(100));
+    for _ in 0..32 {
+        assert_eq!(app.clone().oneshot(within(secs(1), "/")).await.unwrap().status(), StatusCode::OK);
+    }
+    let unlikely = app.clone().oneshot(within(ms(90), "/")).await.unwrap();
+    assert_eq!(unlikely.status(), StatusCode::OK, "the server was idle");
+    let expired = app.oneshot(within(ms(0), "/")).await.unwrap();
+    assert_eq!(expired.status(), StatusCode::GATEWAY_TIMEOUT);
+    assert_eq!((ran.load(Ordering::Relaxed), layer.counts().expired), (33, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_deadline_a_request_waits_as_long_as_it_takes() {
     let layer = DeadlineLayer::new(settings(1));
+    let handler = || async {
+        pass(secs(5)).await;
+        format!("{:?}", remaining())
+    };
+    let app = Router::new().route("/", route(handler)).layer(layer.clone());
+    let busy = tokio::spawn(app.clone().oneshot(get("/")));
+    tokio::task::yield_now().await;
+    let answer = app.oneshot(get("/")).await.unwrap();
+    assert!(!answer.headers().contains_key(deadline::codec::field::HEADER));
+    assert_eq!(text(answer).await, "None", "no deadline");
+    busy.await.unwrap().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn beyond_a_second_deadlines_order_the_queue() {
+    assert_eq!(served(Order::Edf, [9_000, 3_000, 6_000]).await, ["first", "3000", "6000", "9000"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn paths_with_identifiers_are_one_method() {
+    let layer = DeadlineLayer::new(settings(1));
+    let handler = |Path(_): Path<u64>| pass(ms(100));
+    let app = Router::new().route("/items/{id}", route(handler)).layer(layer.clone());
+    for id in 0..100 {
+        app.clone().oneshot(within(secs(1), &format!("/items/{id}"))).await.unwrap();
+    }
+    let busy = tokio::spawn(app.clone().oneshot(within(secs(1), "/items/1000")));
+    pass(ms(10)).await;
+    let waits = tokio::spawn(app.clone().oneshot(within(ms(150), "/items/1001")));
+    pass(ms(5)).await;
+    assert!(layer.has_late_request(), "known to take 100 ms, of which the time left is less than twice");
+    busy.await.unwrap().unwrap();
+    waits.await.unwrap().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_slow_once_is_tried_again() {
+    let mut settings = settings(1);
+    settings.queue.shedding = Shedding::Infeasible;
+    let layer = DeadlineLayer::new(settings);
     let takes = Arc::new(Mutex::new(secs(2)));
     let now_takes = Arc::clone(&takes);
     let handler = move || {
@@ -150,7 +206,9 @@ async fn what_was_slow_once_is_tried_again() {
 
 #[tokio::test(start_paused = true)]
 async fn a_method_that_is_answered_all_along_is_not_tried_against_what_it_showed() {
-    let layer = DeadlineLayer::new(settings(4));
+    let mut settings = settings(4);
+    settings.queue.shedding = Shedding::Infeasible;
+    let layer = DeadlineLayer::new(settings);
     let (app, ran) = slow(&layer, ms(100));
     for _ in 0..16 {
         app.clone().oneshot(within(secs(1), "/")).await.unwrap();

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use axum::Router;
 use axum::http::StatusCode;
 use axum::routing::get as route;
+use deadline::Shedding;
 use deadline::tower::{Counts, DeadlineLayer, Settings, give_way, spawn};
 use tokio::sync::Semaphore;
 use tower::ServiceExt;
@@ -113,7 +114,9 @@ async fn a_task_that_outlives_the_answer_has_no_place_to_give() {
 
 #[tokio::test(start_paused = true)]
 async fn service_time_includes_the_time_after_the_release() {
-    let layer = DeadlineLayer::new(settings(1));
+    let mut settings = settings(1);
+    settings.queue.shedding = Shedding::Infeasible;
+    let layer = DeadlineLayer::new(settings);
     let handler = || async {
         pass(ms(10)).await;
         give_way();

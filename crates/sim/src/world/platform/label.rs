@@ -21,7 +21,7 @@ pub(super) struct Grant {
 impl Grant {
     /// Limits level to `level` or lower, and budget to `longest`.
     pub fn new(level: Priority, longest: Span) -> Self {
-        let limits = Limits { default: longest, trusted: false, ..Limits::default() };
+        let limits = Limits { longest, ..Limits::default() };
         Self { level, validator: BudgetValidator::new(limits) }
     }
 

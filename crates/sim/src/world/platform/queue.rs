@@ -7,7 +7,7 @@
 //! | off | on | earliest deadline; infeasible requests are dropped (D2P) |
 //! | on | on | level, then earliest deadline |
 
-use deadline::{DeadlineQueue, DequeueResult, EnqueueResult, Order, Settings, Shedding, Slack};
+use deadline::{DeadlineQueue, DequeueResult, EnqueueResult, Order, Settings, Shedding, Slack, Work};
 use queueing::{Label, Priority, Span, Time};
 use sched::dispatch::{Dispatch, IdleWorkers, Params, Task, WorkerSet, by_name};
 
@@ -73,6 +73,8 @@ impl RequestQueue for EventQueue {
         false
     }
 }
+
+impl Work for Offer {}
 
 /// Deadline queues, one per level or one for all.
 struct DeadlineQueues {

@@ -74,7 +74,7 @@ impl World<'_> {
         let mut visit = subrequest.visit.expect("a served sub-request has arrived");
         visit.start(served.started);
         subrequest.budget = visit.outgoing_budget(now);
-        self.history.record((subrequest.tier, merge, class), now.since(served.started));
+        self.history.record(now, (subrequest.tier, merge, class), now.since(served.started));
         if merge || subrequest.children.is_empty() {
             return self.send(now, at, true, false);
         }

@@ -89,9 +89,34 @@ pub struct Slo {
     pub name: String,
     /// Share of all requests; the shares sum to 1.
     pub share: f64,
-    /// `expected_deadline`.
-    #[serde(deserialize_with = "text")]
+    /// `expected_deadline`; without it the class has no deadline, and each answer counts.
+    #[serde(default = "no_deadline", deserialize_with = "text")]
     pub slo: Span,
+}
+
+/// Kind of request at a stage.
+#[derive(Clone, Debug, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WorkKind {
+    /// Share of the requests; the rest are of the stage's own `service`.
+    pub share: f64,
+    /// Service time.
+    #[serde(deserialize_with = "text")]
+    pub service: Distribution,
+}
+
+/// Change of speed in the middle of a run.
+#[derive(Clone, Copy, Debug, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SpeedChange {
+    /// Start, since the first arrival.
+    #[serde(deserialize_with = "text")]
+    pub from: Span,
+    /// End.
+    #[serde(deserialize_with = "text")]
+    pub to: Span,
+    /// Factor on service times in between.
+    pub factor: f64,
 }
 
 /// Service, or parallel unit of services.
@@ -115,6 +140,18 @@ pub struct Stage {
     /// Parsed record.
     #[serde(skip)]
     pub recorded: Option<Arc<Record>>,
+    /// Other kinds of requests at this service.
+    #[serde(default)]
+    pub kinds: Vec<WorkKind>,
+    /// The service tells the kinds apart (methods); else they have one name.
+    #[serde(default)]
+    pub kinds_named: bool,
+    /// Mean number of successive requests with the same service time; 1: independent.
+    #[serde(default = "independent")]
+    pub repeats: f64,
+    /// Change of speed.
+    #[serde(default)]
+    pub change: Option<SpeedChange>,
     /// Network delay to the stage, and back from a unit's worker.
     #[serde(default = "nothing", deserialize_with = "text")]
     pub hop: Distribution,
@@ -205,6 +242,13 @@ impl Config {
                 let has = recorded.map_or("was not read".to_owned(), |parts| format!("has {parts} workers"));
                 return bad(format!("stage {name}: its record {has}, not {}", stage.parts));
             }
+            let share: f64 = stage.kinds.iter().map(|kind| kind.share).sum();
+            if !(0.0..=1.0).contains(&share) || stage.kinds.iter().any(|kind| kind.share < 0.0) {
+                return bad(format!("stage {name}: shares of kinds make {share}, not 0..=1"));
+            }
+            if stage.repeats < 1.0 {
+                return bad(format!("stage {name}: repeats {} is not at least 1", stage.repeats));
+            }
             if stage.learns == Learns::Query && stage.record.is_none() {
                 return bad(format!("stage {name}: learns \"query\" requires a record"));
             }
@@ -241,7 +285,13 @@ impl Stage {
     /// Mean service time.
     #[must_use]
     pub fn mean(&self) -> Span {
-        self.recorded.as_ref().map_or_else(|| self.service.mean(), |record| record.mean())
+        let Some(record) = &self.recorded else {
+            let others: f64 =
+                self.kinds.iter().map(|kind| kind.share * kind.service.mean().as_secs_f64()).sum();
+            let share: f64 = self.kinds.iter().map(|kind| kind.share).sum();
+            return Span::from_secs_f64(others + (1.0 - share) * self.service.mean().as_secs_f64());
+        };
+        record.mean()
     }
 }
 
@@ -259,6 +309,14 @@ fn capacity_default() -> usize {
 
 fn patience_default() -> Span {
     Span::from_secs(3_600)
+}
+
+fn no_deadline() -> Span {
+    Span::MAX
+}
+
+fn independent() -> f64 {
+    1.0
 }
 
 fn as_recorded() -> u64 {

@@ -14,13 +14,14 @@ mod record;
 mod trace;
 
 pub use crate::BadConfig;
-pub use config::{Config, Expects, Learns, Slo, Stage};
+pub use config::{Config, Expects, Learns, Slo, SpeedChange, Stage, WorkKind};
 pub use outcome::{Class, Outcome, StageReport};
 pub use record::Record;
 pub use trace::{SampledWork, Trace, TraceRequest};
 
 use deadline::{
-    Budget, DeadlineQueue, DequeueResult, EnqueueResult, History, ServiceTimeEwma, Settings, StageTimer,
+    Budget, DeadlineQueue, DequeueResult, EnqueueResult, Forecast, History, ServiceTimeEwma, Settings,
+    StageTimer, Work,
 };
 use queueing::{Entry, Label, Priority, Span, Time};
 
@@ -75,7 +76,10 @@ struct Part {
 /// Servers of a stage, one per part.
 struct Servers {
     parts: Vec<Server>,
-    history: History<()>,
+    /// Times by which parts are ordered and dropped ([`Expects`]).
+    history: History<usize>,
+    /// Service times at this stage.
+    own: History<usize>,
     /// Expected service time per query and worker.
     estimates: ServiceTimeEwma<(usize, usize)>,
 }
@@ -91,7 +95,19 @@ struct Job {
     visit: StageTimer,
     remaining: Span,
     expected: Span,
+    forecast: Forecast,
+    occupancy: Span,
     slowest: Span,
+}
+
+impl Work for Job {
+    fn forecast(&self) -> Forecast {
+        self.forecast.clone()
+    }
+
+    fn occupancy(&self) -> Span {
+        self.occupancy
+    }
 }
 
 impl Entry for Job {
@@ -140,9 +156,13 @@ impl<'a> World<'a> {
         };
         let servers = |stage: &Stage| Servers {
             parts: (0..stage.parts)
-                .map(|_| Server { queue: DeadlineQueue::new(settings), idle: stage.servers })
+                .map(|_| Server {
+                    queue: DeadlineQueue::new(settings).with_servers(stage.servers),
+                    idle: stage.servers,
+                })
                 .collect(),
-            history: History::new(1),
+            history: History::new(stage.kinds.len() + 1),
+            own: History::new(stage.kinds.len() + 1),
             estimates: ServiceTimeEwma::new(ESTIMATES_MAX),
         };
         let mut world = Self {
@@ -233,7 +253,7 @@ impl<'a> World<'a> {
     }
 
     fn arrive(&mut self, now: Time, part: Part) {
-        let SampledWork { hop, .. } = self.sampled(part);
+        let SampledWork { hop, kind, .. } = self.sampled(part);
         let unit = &self.config.stages[part.stage];
         let current = &mut self.requests[part.request];
         let visit = StageTimer::arrive(now, current.budget_at(part.stage), hop);
@@ -241,9 +261,17 @@ impl<'a> World<'a> {
         let remaining = visit.remaining(now).left();
         let (expected, slowest) = match current.query.filter(|_| unit.learns == Learns::Query) {
             Some(query) => (servers.estimates.expected(&(query, part.part)), current.slowest),
-            None => [servers.history.estimate(&()).expected(); 2].into(),
+            None => [servers.history.estimate(&kind).expected(); 2].into(),
         };
-        let job = Job { part, visit, remaining, expected, slowest };
+        let forecast = match unit.learns {
+            Learns::Query => Forecast::constant(expected),
+            Learns::All => servers.history.forecast(&kind),
+        };
+        let occupancy = match unit.learns {
+            Learns::Query => expected,
+            Learns::All => servers.own.forecast(&kind).mean(),
+        };
+        let job = Job { part, visit, remaining, expected, forecast, occupancy, slowest };
         let queue = &mut servers.parts[part.part].queue;
         let shed = match queue.enqueue(now, job) {
             EnqueueResult::Queued => None,
@@ -281,8 +309,9 @@ impl<'a> World<'a> {
         let servers = &mut self.stages[part.stage];
         servers.parts[part.part].idle += 1;
         if self.config.expects == Expects::Own || self.config.stages[part.stage].parts > 1 {
-            servers.history.record((), sampled.service);
+            servers.history.record(now, sampled.kind, sampled.service);
         }
+        servers.own.record(now, sampled.kind, sampled.service);
         if self.requests[part.request].counted {
             self.outcome.served(part.stage, &visit.stage(now), visit.elapsed(now));
         }
@@ -355,7 +384,8 @@ impl<'a> World<'a> {
         current.stage = next;
         if self.config.expects == Expects::Rest {
             for &(stage, started) in &current.started {
-                self.stages[stage].history.record((), current.budget.elapsed() - started);
+                let kind = current.samples[self.config.parts(stage).start].kind;
+                self.stages[stage].history.record(now, kind, current.budget.elapsed() - started);
             }
         }
         if current.counted {

@@ -1,0 +1,141 @@
+//! Hunt for losses of the deadline queue against arrival order without shedding.
+//!
+//! Families: service laws (deterministic, normal, exponential, lognormal, bounded Pareto,
+//! bimodal, correlated, a change of speed), two kinds of request under one name or two, one
+//! to three services in series, 1 to 16 servers, Poisson arrivals and bursts, deadlines
+//! (short, long, mixed, none), loads 0.3 to 2.
+
+use deadline::{Order, Shedding};
+use queueing::Rng;
+
+use crate::world::services::{Config, run};
+
+/// Largest regret that the default is promised to have.
+pub const PRICE: f64 = 0.05;
+
+/// Goodput of both policies on one case.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Comparison {
+    /// Share of requests in time by the default.
+    pub default: f64,
+    /// Share of requests in time in order of arrival, without shedding.
+    pub arrival: f64,
+}
+
+impl Comparison {
+    /// Goodput that the default lacks, as a share of that of arrival order; negative if it
+    /// has more.
+    #[must_use]
+    pub fn regret(&self) -> f64 {
+        if self.arrival > 0.0 { 1.0 - self.default / self.arrival } else { -1.0 }
+    }
+}
+
+/// Runs both policies on `config`.
+#[must_use]
+pub fn compare(config: &Config) -> Comparison {
+    let share = |order, shedding| run(&Config { order, shedding, ..config.clone() }).on_time_share();
+    Comparison {
+        default: share(Order::default(), Shedding::default()),
+        arrival: share(Order::Fifo, Shedding::None),
+    }
+}
+
+/// Settings of case number `case` of `seed`, as the TOML of the world `services`.
+#[must_use]
+pub fn draw(seed: u64, case: u64, requests: u64) -> String {
+    let mut rng = Rng::seeded(seed).fork(case);
+    let load = 0.3 + 1.7 * rng.unit();
+    let servers = [1, 1, 1, 2, 4, 16][rng.below(6) as usize];
+    let mean_us = 1_000.0 * 20_f64.powf(rng.unit());
+    let stages = [1, 1, 2, 3][rng.below(4) as usize];
+    let (rest, repeats) = (rng.chance(0.5), if rng.chance(0.2) { 4.0 + 60.0 * rng.unit() } else { 1.0 });
+    let rate = load * f64::from(servers) * 1e6 / mean_us;
+    let duration_us = requests as f64 / rate * 1e6;
+    let mut text = String::new();
+    if rng.chance(0.2) {
+        let size = 5 + rng.below(60);
+        let period_us = (size as f64 / rate * 1e6) as u64;
+        text += &format!("arrivals = \"burst {size} {period_us}us 0ns\"\n");
+    } else {
+        text += &format!("arrivals = \"poisson {rate:.3}\"\n");
+    }
+    text += &format!("requests = {requests}\nwarmup = {}\nseed = {}\n", requests / 20, rng.below(1 << 32));
+    text += "order = \"edf\"\nshedding = \"overload\"\n";
+    text += &format!("expects = \"{}\"\n", if rest { "rest" } else { "own" });
+    text += &format!("slos = [{}]\n", deadlines(&mut rng, mean_us, stages as f64));
+    text += "stages = [\n";
+    for stage in 0..stages {
+        // Later stages are less loaded.
+        let mean_us = if stage == 0 { mean_us } else { mean_us * (0.5 + 0.45 * rng.unit()) };
+        text += &format!("    {{ name = \"S{}\", servers = {servers}, hop = \"exp 50us\", ", stage + 1);
+        text += &service(&mut rng, mean_us);
+        if repeats > 1.0 {
+            text += &format!(", repeats = {repeats:.1}");
+        }
+        if stage == 0 && rng.chance(0.15) {
+            let factor = if rng.chance(0.7) { 2.0 + 8.0 * rng.unit() } else { 0.1 + 0.4 * rng.unit() };
+            let (from, to) = (duration_us * 0.35, duration_us * (0.4 + 0.4 * rng.unit()));
+            text += &format!(
+                ", change = {{ from = \"{}us\", to = \"{}us\", factor = {factor:.2} }}",
+                from as u64, to as u64
+            );
+        }
+        text += " },\n";
+    }
+    text + "]\n"
+}
+
+/// Service law with this mean.
+fn service(rng: &mut Rng, mean_us: f64) -> String {
+    let law = |rng: &mut Rng, mean_us: f64| {
+        let us = |us: f64| format!("{}ns", (us * 1e3) as u64);
+        match rng.below(8) {
+            0 => us(mean_us),
+            1 => format!("normal {} {}", us(mean_us), us(mean_us * 0.3)),
+            2 => format!("exp {}", us(mean_us)),
+            3 => format!("lognormal {} 1.0", us(mean_us)),
+            4 => format!("lognormal {} 1.5", us(mean_us)),
+            5 => format!("uniform {} {}", us(mean_us * 0.2), us(mean_us * 1.8)),
+            6 => {
+                let (ratio, share) = (5.0 + 45.0 * rng.unit(), 0.01 + 0.2 * rng.unit());
+                let short_us = mean_us / (1.0 - share + share * ratio);
+                format!("bimodal {} {} {share:.4}", us(short_us), us(short_us * ratio))
+            }
+            _ => {
+                // Mean of a Pareto law with this index, cut at 1,000 times its minimum.
+                let shape = 1.1 + 0.8 * rng.unit();
+                let mean_of_min = shape / (shape - 1.0) * (1.0 - 1_000_f64.powf(1.0 - shape))
+                    / (1.0 - 1_000_f64.powf(-shape));
+                let min_us = mean_us / mean_of_min;
+                format!("pareto {} {} {shape:.3}", us(min_us), us(min_us * 1_000.0))
+            }
+        }
+    };
+    if rng.chance(0.7) {
+        return format!("service = \"{}\"", law(rng, mean_us));
+    }
+    // Two kinds, of which the rarer one is slower.
+    let (ratio, share) = (3.0 + 27.0 * rng.unit(), 0.05 + 0.4 * rng.unit());
+    let fast_us = mean_us / (1.0 - share + share * ratio);
+    let (fast, slow) = (law(rng, fast_us), law(rng, fast_us * ratio));
+    let named = rng.chance(0.5);
+    format!(
+        "service = \"{fast}\", kinds = [{{ share = {share:.3}, service = \"{slow}\" }}], kinds_named = {named}"
+    )
+}
+
+/// One to three classes of deadlines, in units of the mean service time of all stages.
+fn deadlines(rng: &mut Rng, mean_us: f64, stages: f64) -> String {
+    let classes = 1 + rng.below(3);
+    let mut left = 1.0;
+    let mut text = Vec::new();
+    for class in 0..classes {
+        let share = if class + 1 == classes { left } else { left * (0.2 + 0.6 * rng.unit()) };
+        left -= share;
+        let slo_us = (mean_us * stages * 1.2 * 80_f64.powf(rng.unit())) as u64;
+        let slo = if rng.chance(0.15) { String::new() } else { format!(", slo = \"{slo_us}us\"") };
+        text.push(format!("{{ name = \"c{class}\", share = {share}{slo} }}"));
+    }
+    text.join(", ")
+}
