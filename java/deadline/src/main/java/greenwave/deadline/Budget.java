@@ -45,6 +45,11 @@ public record Budget(
         return new Budget(expectedNanos, elapsedNanos, 0, false, Optional.empty(), stages);
     }
 
+    /** True if the request has a deadline: its limit is less than {@link Long#MAX_VALUE}. */
+    public boolean isLimited() {
+        return expectedNanos < Long.MAX_VALUE;
+    }
+
     /** Total time granted to this request: the expected deadline less the reserve. */
     public long grantedNanos() {
         return Spans.minus(expectedNanos, reserveNanos);

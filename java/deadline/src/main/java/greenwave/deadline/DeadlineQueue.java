@@ -11,10 +11,18 @@ import java.util.TreeSet;
  *
  * <p>Stands in front of whatever serves (a thread pool, a concurrency limit), so that waiting counts. Who
  * goes next is an {@link Order}; what is not served any more is a {@link Shedding}. Every entry comes out
- * again, to be served or to be answered with the reason. The default is earliest deadline first with
- * infeasible requests dropped; deadline order <em>without</em> dropping collapses once there is too much
- * work, since it prefers exactly those that are about to be late, and is there for experiments. One thread
- * at a time. Source: D2P §3.2 (a, scheduling); Liu and Layland 1973 (EDF); Mok 1983 (laxity).
+ * again, to be served or to be answered with the reason. The default is earliest deadline first with the rule
+ * for overload; deadline order <em>without</em> dropping collapses once there is too much
+ * work, since it prefers exactly those that are about to be late, and is there for experiments.
+ *
+ * <p>Under {@link Shedding#OVERLOAD} a request is refused only when it has expired or the queue is full. The next
+ * request by the order is passed over if serving it now costs more than it gains. Gain: its probability to be in
+ * time. Cost: the sum, over the {@value #SCAN_MAX} requests behind it, of the probability that each of them loses
+ * by starting later by its expected occupancy. A request without a deadline loses nothing by waiting, so its gain
+ * is nearly zero. Where requests are lost anyway ({@link LossMeter}), a request is also passed over if its
+ * probability is below a floor. Requests that were passed over are served when no other waits. One thread at a
+ * time. Source: D2P §3.2 (a, scheduling); Liu and Layland 1973 (EDF); Mok 1983 (laxity); Moore 1968 (fewest late
+ * jobs), in expectation.
  */
 public final class DeadlineQueue<T extends DeadlineQueue.Entry> {
     /** What waits. */
@@ -36,6 +44,16 @@ public final class DeadlineQueue<T extends DeadlineQueue.Entry> {
         default long slowestNanos() {
             return serviceNanos();
         }
+
+        /** Distribution of the time from start of service to its answer here. */
+        default Forecast forecast() {
+            return Forecast.constant(serviceNanos());
+        }
+
+        /** Expected time from its answer here to the answer that its budget is for. */
+        default long restNanos() {
+            return 0;
+        }
     }
 
     /** An order of the application's own: the least number first, from the instant of the offer and the entry. */
@@ -52,13 +70,14 @@ public final class DeadlineQueue<T extends DeadlineQueue.Entry> {
      * @param order who goes next
      * @param shedding who is dropped instead of served
      * @param patienceNanos a request without a deadline is ordered as if it had this one; one that waited
-     *     for this long is served every ninth time, whatever the order
+     *     for this long is served every ninth time, whatever the order; under {@link Shedding#OVERLOAD} only if it
+     *     has no deadline
      */
     public record Settings(int capacity, Order order, Shedding shedding, long patienceNanos)
             implements Serializable {
-        /** 10,000 waiting, earliest deadline first, infeasible ones dropped, patience of a second. */
+        /** 10,000 waiting, earliest deadline first, the rule for overload, patience of a second. */
         public static final Settings DEFAULT =
-                new Settings(10_000, Order.EDF, Shedding.INFEASIBLE, 1_000_000_000L);
+                new Settings(10_000, Order.EDF, Shedding.OVERLOAD, 1_000_000_000L);
 
         /** Refuses a capacity below 1 with {@link IllegalArgumentException}. */
         public Settings {
@@ -89,16 +108,28 @@ public final class DeadlineQueue<T extends DeadlineQueue.Entry> {
     /** Turns in a row that may pass over those that have waited for too long; the next is theirs. */
     static final int PASSED_IN_A_ROW = 8;
 
+    /** Entries behind the next one of which the loss is computed. */
+    static final int SCAN_MAX = 32;
+
     private final Settings settings;
     private final Rank<T> custom;
-    private final TreeSet<Waiting<T>> byRank =
+    private final TreeSet<Waiting<T>> ranked =
             new TreeSet<>(Comparator.<Waiting<T>>comparingLong(w -> w.rank).thenComparingLong(w -> w.push));
+    /** Those without a deadline that were passed over. */
+    private final TreeSet<Waiting<T>> patient = new TreeSet<>(Comparator.<Waiting<T>>comparingLong(w -> w.push));
+    /** Those with a deadline that were passed over. */
+    private final TreeSet<Waiting<T>> doubtful =
+            new TreeSet<>(Comparator.<Waiting<T>>comparingLong(w -> w.dueNanos).thenComparingLong(w -> w.push));
+
     private final LinkedHashSet<Waiting<T>> byAge = new LinkedHashSet<>();
+    private final LinkedHashSet<Waiting<T>> withoutDeadline = new LinkedHashSet<>();
+    private final LossMeter losses = new LossMeter();
+    private int servers = 1;
     private long pushes;
     /** Turns in a row that were not the oldest's for its age. */
     private int inOrder = PASSED_IN_A_ROW;
 
-    /** An empty queue. */
+    /** An empty queue in front of one server. */
     public DeadlineQueue(Settings settings) {
         this(settings, null);
     }
@@ -109,25 +140,34 @@ public final class DeadlineQueue<T extends DeadlineQueue.Entry> {
         this.custom = rank;
     }
 
-    /** Takes {@code entry} in at {@code nowNanos}, unless it is hopeless already or there is no room. */
+    /** This queue in front of {@code servers} servers, at least 1: how fast it is served. */
+    public DeadlineQueue<T> withServers(int servers) {
+        this.servers = Math.max(1, servers);
+        return this;
+    }
+
+    /** Takes {@code entry} in at {@code nowNanos}, unless it is to be dropped at once or there is no room. */
     public Offered<T> offer(long nowNanos, T entry) {
         Waiting<T> waiting = waiting(nowNanos, entry);
-        Shedding.Reason hopeless = shed(nowNanos, waiting);
-        if (hopeless != null) {
-            return new Offered<>(entry, hopeless, false);
+        Shedding.Reason reason = shed(nowNanos, waiting);
+        if (reason != null) {
+            return new Offered<>(entry, reason, false);
         }
         if (size() < settings.capacity) {
             push(waiting);
             return new Offered<>(null, null, true);
         }
-        Waiting<T> oldest = byAge.iterator().next();
-        Shedding.Reason reason = shed(nowNanos, oldest);
-        if (reason == null) {
+        Waiting<T> replaced = doubtful.isEmpty() ? byAge.iterator().next() : doubtful.first();
+        Shedding.Reason replacedReason = shed(nowNanos, replaced);
+        if (replacedReason == null && replaced.band == doubtful) {
+            replacedReason = Shedding.Reason.INFEASIBLE;
+        }
+        if (replacedReason == null) {
             return new Offered<>(entry, Shedding.Reason.FULL, false);
         }
-        remove(oldest);
+        remove(replaced);
         push(waiting);
-        return new Offered<>(oldest.entry, reason, true);
+        return new Offered<>(replaced.entry, replacedReason, true);
     }
 
     /** The entry whose turn it is at {@code nowNanos}; null when nobody waits. */
@@ -135,23 +175,90 @@ public final class DeadlineQueue<T extends DeadlineQueue.Entry> {
         if (isEmpty()) {
             return null;
         }
-        Waiting<T> oldest = byAge.iterator().next();
-        boolean old = Spans.minus(nowNanos, oldest.offered) >= settings.patienceNanos;
+        Waiting<T> turn =
+                settings.shedding == Shedding.OVERLOAD ? nextInOverload(nowNanos) : nextInOrder(nowNanos);
+        remove(turn);
+        Shedding.Reason reason = shed(nowNanos, turn);
+        losses.record(nowNanos, reason == null ? turn.probability(nowNanos) : 0);
+        return new Turn<>(turn.entry, reason);
+    }
+
+    private Waiting<T> nextInOrder(long nowNanos) {
+        Waiting<T> aged = aged(nowNanos, byAge);
+        return aged != null ? aged : ranked.first();
+    }
+
+    private Waiting<T> nextInOverload(long nowNanos) {
+        if (!doubtful.isEmpty() && doubtful.first().isExpired(nowNanos)) {
+            return doubtful.first();
+        }
+        if (!ranked.isEmpty() && ranked.first().isExpired(nowNanos)) {
+            return ranked.first();
+        }
+        Waiting<T> aged = aged(nowNanos, custom == null ? withoutDeadline : byAge);
+        if (aged != null) {
+            return aged;
+        }
+        long floor = losses.floor();
+        for (int passed = 0; passed < PASSED_OVER_MAX && !ranked.isEmpty(); passed++) {
+            Waiting<T> head = ranked.first();
+            if (size() == 1 || !costsMoreThanItGains(nowNanos, head, floor)) {
+                return head;
+            }
+            ranked.remove(head);
+            head.band = head.hasDeadline() ? doubtful : patient;
+            head.band.add(head);
+        }
+        if (!ranked.isEmpty()) {
+            return ranked.first();
+        }
+        return patient.isEmpty() ? doubtful.last() : patient.first();
+    }
+
+    /** Whether {@code head}, the first of the ranked entries, is to be passed over. */
+    private boolean costsMoreThanItGains(long nowNanos, Waiting<T> head, long floor) {
+        long gain = head.hasDeadline() ? head.probability(nowNanos) : GAIN_WITHOUT_DEADLINE;
+        if (head.hasDeadline() && gain < floor) {
+            return true;
+        }
+        long start = nowNanos;
+        long cost = 0;
+        int scanned = 0;
+        for (Waiting<T> behind : ranked) {
+            if (behind == head) {
+                continue;
+            }
+            if (scanned++ == SCAN_MAX) {
+                break;
+            }
+            if (behind.hasDeadline()) {
+                cost += behind.probability(start) - behind.probability(Spans.plus(start, head.turnNanos));
+                if (cost > gain) {
+                    return true;
+                }
+            }
+            start = Spans.plus(start, behind.turnNanos);
+        }
+        return false;
+    }
+
+    /** The oldest of {@code ages}, if it is served for its age; else null. Counts the turn. */
+    private Waiting<T> aged(long nowNanos, LinkedHashSet<Waiting<T>> ages) {
+        Waiting<T> oldest = ages.isEmpty() ? null : ages.iterator().next();
+        boolean old = oldest != null && Spans.minus(nowNanos, oldest.offered) >= settings.patienceNanos;
         boolean aged = old && inOrder >= PASSED_IN_A_ROW;
         inOrder = aged ? 0 : Math.min(inOrder + 1, PASSED_IN_A_ROW);
-        Waiting<T> turn = aged ? oldest : byRank.first();
-        remove(turn);
-        return new Turn<>(turn.entry, shed(nowNanos, turn));
+        return aged ? oldest : null;
     }
 
     /** How many wait. */
     public int size() {
-        return byRank.size();
+        return byAge.size();
     }
 
     /** Whether nobody waits. */
     public boolean isEmpty() {
-        return byRank.isEmpty();
+        return byAge.isEmpty();
     }
 
     /** When the one that has waited longest was offered; empty when nobody waits. */
@@ -162,47 +269,96 @@ public final class DeadlineQueue<T extends DeadlineQueue.Entry> {
     private Waiting<T> waiting(long nowNanos, T entry) {
         OptionalLong left = entry.leftNanos();
         long service = entry.serviceNanos();
-        long patience = settings.patienceNanos;
-        long urgency = left.isEmpty() ? patience : Math.min(left.getAsLong(), patience);
         long push = ++pushes;
         long rank = custom != null
                 ? custom.of(nowNanos, entry)
-                : settings.order.rank(nowNanos, push, urgency, service, entry.slowestNanos());
-        OptionalLong due =
-                left.isEmpty() ? left : OptionalLong.of(Spans.plus(nowNanos, left.getAsLong()));
-        return new Waiting<>(entry, nowNanos, due, service, rank, push);
+                : settings.order.rank(
+                        nowNanos, push, left.orElse(settings.patienceNanos), service, entry.slowestNanos());
+        long due = left.isEmpty() ? Long.MAX_VALUE : Spans.plus(nowNanos, left.getAsLong());
+        Forecast forecast = entry.forecast();
+        return new Waiting<>(
+                entry, nowNanos, due, service, forecast, entry.restNanos(), forecast.meanNanos() / servers, rank, push);
     }
 
     private Shedding.Reason shed(long nowNanos, Waiting<T> waiting) {
-        return settings.shedding.sheds(nowNanos, waiting.due, waiting.service);
+        return settings.shedding.sheds(nowNanos, waiting.due(), waiting.service);
     }
 
     private void push(Waiting<T> waiting) {
-        byRank.add(waiting);
+        waiting.band = ranked;
+        ranked.add(waiting);
         byAge.add(waiting);
+        if (!waiting.hasDeadline()) {
+            withoutDeadline.add(waiting);
+        }
     }
 
     private void remove(Waiting<T> waiting) {
-        byRank.remove(waiting);
+        waiting.band.remove(waiting);
         byAge.remove(waiting);
+        withoutDeadline.remove(waiting);
     }
 
     /** An entry with what it was told at the offer; the same only as itself. */
     private static final class Waiting<T> {
         final T entry;
         final long offered;
-        final OptionalLong due;
+        /** {@link Long#MAX_VALUE} without a deadline. */
+        final long dueNanos;
+
         final long service;
+        final Forecast forecast;
+        final long restNanos;
+        /** Time from one start of service to the next, if all entries were like this one. */
+        final long turnNanos;
+
         final long rank;
         final long push;
+        TreeSet<Waiting<T>> band;
 
-        Waiting(T entry, long offered, OptionalLong due, long service, long rank, long push) {
+        Waiting(
+                T entry,
+                long offered,
+                long dueNanos,
+                long service,
+                Forecast forecast,
+                long restNanos,
+                long turnNanos,
+                long rank,
+                long push) {
             this.entry = entry;
             this.offered = offered;
-            this.due = due;
+            this.dueNanos = dueNanos;
             this.service = service;
+            this.forecast = forecast;
+            this.restNanos = restNanos;
+            this.turnNanos = turnNanos;
             this.rank = rank;
             this.push = push;
         }
+
+        boolean hasDeadline() {
+            return dueNanos < Long.MAX_VALUE;
+        }
+
+        OptionalLong due() {
+            return hasDeadline() ? OptionalLong.of(dueNanos) : OptionalLong.empty();
+        }
+
+        boolean isExpired(long nowNanos) {
+            return dueNanos <= nowNanos;
+        }
+
+        /** Probability to be in time if service starts at {@code startNanos}, in units of 2⁻¹⁶. */
+        long probability(long startNanos) {
+            return hasDeadline()
+                    ? forecast.probabilityWithin(Spans.minus(Spans.minus(dueNanos, startNanos), restNanos))
+                    : Forecast.ONE;
+        }
     }
+
+    /** Entries that one turn passes over, at most; bounds its duration. */
+    private static final int PASSED_OVER_MAX = 128;
+    /** Gain of serving a request that loses nothing by waiting: one in twenty. */
+    private static final long GAIN_WITHOUT_DEADLINE = Forecast.ONE / 20;
 }

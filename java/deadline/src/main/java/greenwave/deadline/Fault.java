@@ -8,6 +8,6 @@ public enum Fault {
     GARBLED,
     /** Its budget is negative. */
     NEGATIVE,
-    /** Its budget exceeds {@link Limits#longestNanos}. */
+    /** Its age exceeds {@link Limits#longestNanos}: its remaining time counts, its past does not. */
     ABSURD
 }

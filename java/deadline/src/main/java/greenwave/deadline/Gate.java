@@ -8,9 +8,9 @@ import java.util.concurrent.atomic.AtomicLongArray;
  * What one server grants, expects and counts; what holds requests back is its queue.
  *
  * <p>Expected is the time from a request's turn to its answer, calls to other services included, by method:
- * 95 % of those answered before took no longer; of a part, what its aggregator says. Estimates must not lock out for good what was slow once: one
- * infeasible request of {@value #TRY_EVERY} is tried all the same, and if it makes it, what was learned is
- * forgotten. Threads share one. Source: D2P §3; the rules of the crate's {@code tower} layer.
+ * 95 % of those answered before took no longer; of a part, what its aggregator says. Under
+ * {@link Shedding#INFEASIBLE} estimates must not lock out for good what was slow once: one infeasible request of
+ * {@value #TRY_EVERY} is tried all the same, and if it makes it, what was learned is forgotten. Threads share one. Source: D2P §3; the rules of the crate's {@code tower} layer.
  */
 public final class Gate {
     private final Intake intake;
@@ -49,10 +49,12 @@ public final class Gate {
         Visit visit = Visit.arrive(nowNanos, budget.arrived(), networkNanos);
         Optional<Part> part = budget.part();
         long expected = Spans.plus(part.map(Part::serviceNanos).orElseGet(() -> expectedNanos(method)), restNanos);
+        Forecast forecast = part.map(known -> Forecast.constant(known.serviceNanos())).orElseGet(() -> forecast(method));
         boolean late = queue.shedding() == Shedding.INFEASIBLE && visit.remaining(nowNanos).leftNanos() < expected;
         boolean tried = late && tries();
         long service = tried ? 0 : expected;
-        return new Arrival(visit, method, service, part.map(Part::slowestNanos).orElse(service), tried);
+        long slowest = part.map(Part::slowestNanos).orElse(service);
+        return new Arrival(visit, method, service, slowest, forecast, restNanos, tried);
     }
 
     /**
@@ -62,9 +64,18 @@ public final class Gate {
      * @param method what its time is learned by
      * @param serviceNanos how long it is expected to take once its turn has come
      * @param slowestNanos how long the slowest is of those that are waited for together with it
+     * @param forecast distribution of the time from its turn to its answer here
+     * @param restNanos what comes after its answer here is expected to take
      * @param tried whether too little was left, and it was let in all the same
      */
-    public record Arrival(Visit visit, String method, long serviceNanos, long slowestNanos, boolean tried) {}
+    public record Arrival(
+            Visit visit,
+            String method,
+            long serviceNanos,
+            long slowestNanos,
+            Forecast forecast,
+            long restNanos,
+            boolean tried) {}
 
     /** {@code arrival} was answered at {@code nowNanos}, with what it asked for: a failure teaches nothing. */
     public void answered(long nowNanos, Arrival arrival) {
@@ -75,7 +86,7 @@ public final class Gate {
             if (arrival.tried() && !visit.remaining(nowNanos).isMissed()) {
                 history.forget(arrival.method());
             }
-            history.record(arrival.method(), service);
+            history.record(nowNanos, arrival.method(), service);
         }
     }
 
@@ -115,12 +126,18 @@ public final class Gate {
 
     /**
      * What 95 % of the requests for {@code method} took no longer than, from their turn to the answer, in
-     * nanoseconds; 0 while fewer than {@value #SAMPLES_MIN} are known.
+     * nanoseconds; 0 while fewer than {@value History#SAMPLES_MIN} are known.
      */
     public long expectedNanos(String method) {
         synchronized (history) {
             History.Estimate estimate = history.estimate(method);
-            return estimate.samples() < SAMPLES_MIN ? 0 : estimate.p95Nanos();
+            return estimate.samples() < History.SAMPLES_MIN ? 0 : estimate.p95Nanos();
+        }
+    }
+
+    private Forecast forecast(String method) {
+        synchronized (history) {
+            return history.forecast(method);
         }
     }
 
@@ -132,10 +149,8 @@ public final class Gate {
         }
     }
 
-    /** Methods whose time is told apart, about 8 kB each; those beyond share one. */
+    /** Methods whose time is told apart, about 6 kB each; the least recently used makes room. */
     private static final int METHODS_MAX = 1_024;
     /** Of infeasible requests one in so many is tried all the same. */
     private static final int TRY_EVERY = 64;
-    /** Fewer samples say nothing of what a method takes. */
-    private static final int SAMPLES_MIN = 16;
 }

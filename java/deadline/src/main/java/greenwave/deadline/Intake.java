@@ -10,9 +10,9 @@ import java.util.concurrent.atomic.AtomicLongArray;
 /**
  * Validation of budgets that peers send.
  *
- * <p>Accepts what cannot do harm: an untrusted peer may shorten its request's budget, never
- * lengthen it, and an invalid field counts as missing. Every request gets a budget, and every fault
- * is counted by kind. Threads may share one.
+ * <p>A budget is believed up to a maximum, and cut to it beyond; an unreadable one counts as missing. A request
+ * without a budget has no deadline, unless a default is set. Every fault is counted by kind. Threads may share
+ * one.
  */
 public final class Intake {
     private final Limits limits;
@@ -33,12 +33,12 @@ public final class Intake {
      */
     public record Received(String budget, String grpcTimeout, String envoyExpected) {}
 
-    /** Requests that got the default because of {@code fault}. */
+    /** Requests that had {@code fault}; all but those with {@link Fault#ABSURD} got the default. */
     public long faults(Fault fault) {
         return faults.get(fault.ordinal());
     }
 
-    /** Requests of untrusted peers whose budget was shortened. */
+    /** Requests whose budget was shortened to the maximum. */
     public long shortened() {
         return shortened.get();
     }
@@ -55,18 +55,16 @@ public final class Intake {
             if (asked == null) {
                 return faulty(Fault.MISSING);
             }
+            // An untrusted peer could claim a short service time to be served first.
+            asked = limits.trusted() ? asked : asked.arrived();
             long left = asked.remaining().leftNanos();
-            if (left > limits.longestNanos() || asked.elapsedNanos() > limits.longestNanos()) {
-                return faulty(Fault.ABSURD);
+            if (asked.elapsedNanos() > limits.longestNanos()) {
+                faults.incrementAndGet(Fault.ABSURD.ordinal());
+                asked = Budget.of(left);
             }
-            if (limits.trusted()) {
-                return asked;
-            }
-            // A claimed short service time would gain precedence.
-            asked = asked.arrived();
-            if (left > limits.defaultNanos()) {
+            if (left > limits.longestNanos()) {
                 shortened.incrementAndGet();
-                return asked.capped(limits.defaultNanos());
+                asked = asked.capped(limits.longestNanos());
             }
             return asked;
         } catch (BadBudget bad) {

@@ -1,43 +1,57 @@
 package greenwave.deadline;
 
 /**
- * C, the network's share of a hop, from spans that need no common clock.
+ * Estimate of the network delay C per hop, without synchronized clocks.
  *
- * <p>The caller knows how long it waited for the answer, the callee how long the request was with it; the
- * difference is both ways' network. Half of it is C: only clocks that agree could tell the ways apart.
- * Smoothed as TCP smooths round-trip times. One thread at a time. Source: D2P §2 (C); RFC 6298 §2 (the
- * smoothing).
+ * <p>Round-trip time measured by the caller, less the time that the callee held the request, is the network
+ * delay of both directions. C is half of it: the two directions cannot be told apart without synchronized
+ * clocks. Retries, reconnects and buffers lengthen single samples, so C is the minimum over the last 30 to 60
+ * seconds. Without a sample in that time it is unknown: an old estimate blocks no peer. One thread at a time.
+ * Source: D2P §2 (C); BBR §4.3 (windowed minimum of the round trip).
  */
 public final class NetworkDelay {
-    private long smoothedNanos = NONE;
+    private long openedNanos;
+    /** Round-trip minimum of the window before this one; {@link #NONE} without samples. */
+    private long previousNanos = NONE;
+    private long currentNanos = NONE;
     private long impossible;
 
     /**
-     * An exchange took {@code waitedNanos} from sending to the answer's arrival, of which the peer had
-     * the request for {@code heldNanos}. A peer that claims to have held it for longer than it was away
-     * is counted and not believed.
+     * Records a call that ended at {@code nowNanos} and took {@code waitedNanos} from request to response, of
+     * which the peer held the request for {@code heldNanos}. One that claims more than the call took is counted
+     * and discarded.
      */
-    public void record(long waitedNanos, long heldNanos) {
+    public void record(long nowNanos, long waitedNanos, long heldNanos) {
         if (heldNanos > waitedNanos) {
             impossible++;
             return;
         }
-        long oneWay = (waitedNanos - heldNanos) / 2;
-        smoothedNanos = smoothedNanos == NONE ? oneWay : smoothedNanos - smoothedNanos / GAIN + oneWay / GAIN;
+        long age = nowNanos - openedNanos;
+        if (age >= WINDOW_NANOS) {
+            previousNanos = age < 2 * WINDOW_NANOS ? currentNanos : NONE;
+            currentNanos = NONE;
+            openedNanos = nowNanos;
+        }
+        currentNanos = Math.min(currentNanos, waitedNanos - heldNanos);
     }
 
-    /** C, one way, in nanoseconds; zero before the first exchange. */
-    public long oneWayNanos() {
-        return smoothedNanos == NONE ? 0 : smoothedNanos;
+    /** C, one direction, in nanoseconds, as known at {@code nowNanos}; zero if unknown. */
+    public long oneWayNanos(long nowNanos) {
+        long age = nowNanos - openedNanos;
+        long roundTrip = NONE;
+        if (age < 2 * WINDOW_NANOS) {
+            roundTrip = age < WINDOW_NANOS ? Math.min(previousNanos, currentNanos) : currentNanos;
+        }
+        return roundTrip == NONE ? 0 : roundTrip / 2;
     }
 
-    /** Exchanges whose peer claimed the impossible. */
+    /** Samples discarded because the peer reported more time than the call took. */
     public long impossible() {
         return impossible;
     }
 
-    /** One over the weight of a new sample. */
-    private static final long GAIN = 8;
+    /** Duration of a window. */
+    private static final long WINDOW_NANOS = 30_000_000_000L;
 
-    private static final long NONE = -1;
+    private static final long NONE = Long.MAX_VALUE;
 }

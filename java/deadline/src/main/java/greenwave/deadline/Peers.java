@@ -15,15 +15,18 @@ import java.util.Map;
 public final class Peers {
     private final Map<String, NetworkDelay> known = new HashMap<>();
     private int hopeless;
+    /** Time of the last call. */
+    private long lastNanos;
 
-    /** C to {@code peer} in nanoseconds; zero when nothing is known. */
+    /** C to {@code peer} at the last call, in nanoseconds; zero when nothing is known. */
     public synchronized long oneWayNanos(String peer) {
         NetworkDelay delay = known.get(peer);
-        return delay == null ? 0 : delay.oneWayNanos();
+        return delay == null ? 0 : delay.oneWayNanos(lastNanos);
     }
 
-    /** {@code budget} as it will arrive at {@code peer}. */
-    public synchronized Budget delayed(Budget budget, String peer) {
+    /** {@code budget}, sent at {@code nowNanos}, as it will arrive at {@code peer}. */
+    public synchronized Budget delayed(long nowNanos, Budget budget, String peer) {
+        lastNanos = nowNanos;
         Budget delayed = budget.delayed(oneWayNanos(peer));
         if (delayed.remaining().isMissed() && !budget.remaining().isMissed()) {
             hopeless = (hopeless + 1) % TRY_EVERY;
@@ -32,11 +35,12 @@ public final class Peers {
         return delayed;
     }
 
-    /** {@code sent} came back from {@code peer} as {@code answered}, {@code waitedNanos} later. */
-    public synchronized void record(String peer, long waitedNanos, Budget sent, Budget answered) {
+    /** {@code sent} came back from {@code peer} at {@code nowNanos} as {@code answered}, {@code waitedNanos} later. */
+    public synchronized void record(long nowNanos, String peer, long waitedNanos, Budget sent, Budget answered) {
+        lastNanos = nowNanos;
         NetworkDelay delay = known.get(peer);
         if (delay != null) {
-            delay.record(waitedNanos, Spans.minus(inStages(answered), inStages(sent)));
+            delay.record(nowNanos, waitedNanos, Spans.minus(inStages(answered), inStages(sent)));
         } else if (known.size() < PEERS_MAX) {
             known.put(peer, new NetworkDelay());
         }

@@ -3,11 +3,13 @@ package greenwave.deadline;
 import java.util.OptionalLong;
 
 /**
- * Who is dropped instead of served; each by its name in lower case.
+ * Rule for dropping requests; each by its name in lower case.
  *
- * <p>Work on a request that nobody waits for any more is taken from those that somebody waits for.
- * {@link #INFEASIBLE} looks one step further than {@link #EXPIRED}: a request whose expected service no
- * longer fits will be late even if it is started now.
+ * <p>A request that has missed its deadline takes service time from requests that can still meet theirs.
+ * {@link #INFEASIBLE} drops a request as soon as the time left is less than its expected service time,
+ * overloaded or not: for experiments, since it refuses work that an idle server would finish in time.
+ * {@link #OVERLOAD}, the default, drops what has expired; of the others, those wait longest that cost most
+ * requests their deadlines (see {@link DeadlineQueue}).
  */
 public enum Shedding {
     /** Nobody. */
@@ -15,7 +17,12 @@ public enum Shedding {
     /** When nothing is left of its budget. */
     EXPIRED,
     /** When less is left than its service is expected to take. */
-    INFEASIBLE;
+    INFEASIBLE,
+    /**
+     * When nothing is left of its budget; under overload those are served first that are likely to be in time and
+     * cost few others their deadlines.
+     */
+    OVERLOAD;
 
     /** Why a request is answered without being served. */
     public enum Reason {

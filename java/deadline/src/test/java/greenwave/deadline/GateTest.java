@@ -30,10 +30,11 @@ class GateTest {
     @Test
     void whatIsExpectedIsWhatNearlyAllTookFromTheirTurnToTheAnswer() {
         Gate gate = gate(Shedding.INFEASIBLE);
-        for (int lesson = 1; lesson <= 1_024; lesson++) {
-            serve(gate, lesson <= 963 ? 1_000 : lesson <= 973 ? 9_000 : 99_000);
+        for (int lesson = 0; lesson < 1_000; lesson++) {
+            serve(gate, lesson % 100 < 93 ? 1_000 : lesson % 100 < 97 ? 9_000 : 99_000);
         }
-        assertEquals(9_000, gate.expectedNanos("go"), "the 95 % quantile, not the median, nor the wait before");
+        long expected = gate.expectedNanos("go");
+        assertTrue(9_000 <= expected && expected < 10_000, expected + ": the 95 % quantile, without the wait before");
     }
 
     @Test

@@ -85,10 +85,22 @@ class JourneyTest {
     @Test
     void theNetworkDelayIsHalfOfTheUnaccountedRoundTrip() {
         NetworkDelay delay = new NetworkDelay();
-        LongStream.range(0, 50).forEach(n -> delay.record(2 * 700 * US + 40_000 * US, 40_000 * US));
-        assertTrue(Math.abs(delay.oneWayNanos() - 700 * US) <= 16, delay.oneWayNanos() + " ns");
-        delay.record(40_000 * US, 40_001 * US);
+        LongStream.range(0, 50).forEach(n -> delay.record(n, 2 * 700 * US + 40_000 * US, 40_000 * US));
+        assertEquals(700 * US, delay.oneWayNanos(50));
+        delay.record(50, 40_000 * US, 40_001 * US);
         assertEquals(1, delay.impossible());
+    }
+
+    @Test
+    void slowRetriesDoNotChangeTheNetworkDelayAndAnOldOneIsUnknown() {
+        NetworkDelay delay = new NetworkDelay();
+        long second = 1_000_000 * US;
+        delay.record(100 * second, 41_000 * US, 40_000 * US);
+        LongStream.range(101, 125).forEach(n -> delay.record(n * second, 940_000 * US, 40_000 * US));
+        assertEquals(500 * US, delay.oneWayNanos(125 * second), "the minimum counts");
+        LongStream.range(125, 190).forEach(n -> delay.record(n * second, 140_000 * US, 40_000 * US));
+        assertEquals(50_000 * US, delay.oneWayNanos(190 * second), "a way that became longer is learned");
+        assertEquals(0, delay.oneWayNanos(250 * second), "unknown after a minute without a sample");
     }
 
     @Test

@@ -18,7 +18,7 @@ class PeersTest {
         exchange(peers, "a", 2 * MS);
         assertEquals(MS, peers.oneWayNanos("a"));
         assertEquals(0, peers.oneWayNanos("b"));
-        assertEquals(999 * MS, peers.delayed(SENT, "a").remaining().leftNanos());
+        assertEquals(999 * MS, peers.delayed(0, SENT, "a").remaining().leftNanos());
     }
 
     @Test
@@ -28,7 +28,7 @@ class PeersTest {
         exchange(peers, "a", 400 * MS);
         int sent = 0;
         for (int call = 0; call < 640; call++) {
-            sent += peers.delayed(Budget.of(150 * MS), "a").remaining().isMissed() ? 0 : 1;
+            sent += peers.delayed(0, Budget.of(150 * MS), "a").remaining().isMissed() ? 0 : 1;
         }
         assertEquals(10, sent);
     }
@@ -36,6 +36,6 @@ class PeersTest {
     /** An exchange in which the peer had the request for 30 ms of queue and service, and the network {@code both}. */
     private static void exchange(Peers peers, String peer, long both) {
         Budget answered = SENT.after(new Stage(0, 10 * MS, 20 * MS));
-        peers.record(peer, 30 * MS + both, SENT, answered);
+        peers.record(0, peer, 30 * MS + both, SENT, answered);
     }
 }

@@ -38,11 +38,12 @@ public final class ConsumerFilter implements Filter, Filter.Listener {
         long now = Deadlines.now();
         long timeoutMs = timeoutMs(invoker, invocation);
         Visit visit = Deadlines.current().orElse(null);
-        Budget caller = visit == null ? Budget.of(timeoutMs * NANOS_IN_MS) : visit.leave(now);
+        boolean limited = visit != null && visit.budget().isLimited();
+        Budget caller = limited ? visit.leave(now) : Budget.of(timeoutMs * NANOS_IN_MS);
         Budget beforeNetwork = caller.capped(timeoutMs * NANOS_IN_MS);
-        Budget budget = peers.delayed(beforeNetwork, invoker.getUrl().getAddress());
+        Budget budget = peers.delayed(now, beforeNetwork, invoker.getUrl().getAddress());
         boolean sheds = Servers.shedding(invoker.getUrl()) != Shedding.NONE;
-        if (sheds && visit != null && budget.remaining().isMissed()) {
+        if (sheds && limited && budget.remaining().isMissed()) {
             String text = Servers.method(invocation) + " was not called: the caller's deadline has passed";
             throw new RpcException(RpcException.TIMEOUT_TERMINATE, text);
         }
@@ -65,8 +66,9 @@ public final class ConsumerFilter implements Filter, Filter.Listener {
         if (invocation.get(KEY) instanceof Sent sent
                 && response.getObjectAttachment(BudgetField.HEADER) instanceof String text) {
             try {
-                long waited = Deadlines.now() - sent.nowNanos;
-                peers.record(invoker.getUrl().getAddress(), waited, sent.budget, BudgetField.parse(text));
+                long now = Deadlines.now();
+                String peer = invoker.getUrl().getAddress();
+                peers.record(now, peer, now - sent.nowNanos, sent.budget, BudgetField.parse(text));
             } catch (BadBudget unreadable) {
                 // As if it had sent none.
             }

@@ -41,7 +41,9 @@ public final class ProviderFilter implements Filter, Filter.Listener {
     public void onResponse(Result response, Invoker<?> invoker, Invocation invocation) {
         if (invocation.get(KEY) instanceof Gate.Arrival arrival) {
             long now = Deadlines.now();
-            response.setAttachment(BudgetField.HEADER, BudgetField.write(arrival.visit().leave(now)));
+            if (arrival.visit().budget().isLimited()) {
+                response.setAttachment(BudgetField.HEADER, BudgetField.write(arrival.visit().leave(now)));
+            }
             if (!response.hasException()) {
                 Servers.at(invoker.getUrl()).answered(now, arrival);
             }

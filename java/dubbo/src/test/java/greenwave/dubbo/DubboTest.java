@@ -11,6 +11,7 @@ import greenwave.deadline.thread.Deadlines;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.List;
+import java.util.Map;
 import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.LinkedBlockingQueue;
@@ -130,7 +131,8 @@ class DubboTest extends LoopbackCluster {
     @Test
     void anInfeasibleCallIsAnsweredWithoutItsHandler() throws Exception {
         Node server = node();
-        int port = server.serve("deadline", 1, null, TRUSTED);
+        Map<String, String> ahead = Map.of("deadline.shedding", "infeasible");
+        int port = server.serve("deadline", 1, null, ahead);
         AtomicInteger handled = new AtomicInteger();
         server.handler = text -> {
             handled.incrementAndGet();

@@ -57,13 +57,14 @@ public final class DeadlineClient implements ClientInterceptor {
         }
         Visit visit = Deadlines.current().orElseGet(() -> ServerSide.VISIT.get(context));
         long timeout = Math.min(leftNanos(options.getDeadline()), leftNanos(context.getDeadline()));
-        if (visit == null && timeout == Long.MAX_VALUE) {
+        boolean limited = visit != null && visit.budget().isLimited();
+        if (!limited && timeout == Long.MAX_VALUE) {
             return next.newCall(method, options);
         }
         long now = Deadlines.now();
-        Budget beforeNetwork = visit == null ? Budget.of(timeout) : visit.leave(now).capped(timeout);
-        Budget budget = peers.delayed(beforeNetwork, next.authority());
-        if (visit != null && budget.remaining().isMissed()) {
+        Budget beforeNetwork = !limited ? Budget.of(timeout) : visit.leave(now).capped(timeout);
+        Budget budget = peers.delayed(now, beforeNetwork, next.authority());
+        if (limited && budget.remaining().isMissed()) {
             String text = method.getFullMethodName() + " was not called: the caller's deadline has passed";
             return new NotSent<>(Status.DEADLINE_EXCEEDED.withDescription(text));
         }
@@ -102,7 +103,8 @@ public final class DeadlineClient implements ClientInterceptor {
             String answered = trailers.get(CallExecutors.BUDGET);
             if (answered != null) {
                 try {
-                    peers.record(authority, Deadlines.now() - sentNanos, budget, BudgetField.parse(answered));
+                    long now = Deadlines.now();
+                    peers.record(now, authority, now - sentNanos, budget, BudgetField.parse(answered));
                 } catch (BadBudget unreadable) {
                     // As if the peer had sent none.
                 }

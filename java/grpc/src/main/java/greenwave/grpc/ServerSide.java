@@ -84,7 +84,9 @@ final class ServerSide implements ServerInterceptor {
                 gate.answered(now, arrival);
             }
             trailers.discardAll(CallExecutors.BUDGET);
-            trailers.put(CallExecutors.BUDGET, BudgetField.write(arrival.visit().leave(now)));
+            if (arrival.visit().budget().isLimited()) {
+                trailers.put(CallExecutors.BUDGET, BudgetField.write(arrival.visit().leave(now)));
+            }
             super.close(status, trailers);
         }
 

@@ -1,6 +1,7 @@
 package greenwave.storm;
 
 import greenwave.deadline.DeadlineQueue;
+import greenwave.deadline.Forecast;
 import greenwave.deadline.Gate;
 import greenwave.deadline.Shedding;
 import greenwave.deadline.Visit;
@@ -152,6 +153,16 @@ final class BoltThread extends TaskThread {
         @Override
         public long serviceNanos() {
             return arrival.serviceNanos();
+        }
+
+        @Override
+        public Forecast forecast() {
+            return arrival.forecast();
+        }
+
+        @Override
+        public long restNanos() {
+            return arrival.restNanos();
         }
 
         @Override

@@ -107,6 +107,7 @@ final class BudgetedCollector implements IOutputCollector {
                         .map(known -> known.visit)
                         .max(Comparator.comparingLong(visit -> visit.elapsedNanos(now)));
         return slowest.or(Deadlines::current)
+                .filter(visit -> visit.budget().isLimited())
                 .map(visit -> TupleBudget.write(onward.apply(visit.leave(now)), now))
                 .orElse(null);
     }

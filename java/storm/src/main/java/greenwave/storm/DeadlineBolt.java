@@ -57,7 +57,7 @@ public final class DeadlineBolt implements IRichBolt, ICredentialsListener {
         return this;
     }
 
-    /** Grants within {@code limits}; by default a second, absurd above an hour, and other components are trusted. */
+    /** Grants within {@code limits}; by default none without a budget, an hour at most, and components are trusted. */
     public DeadlineBolt withLimits(Limits limits) {
         this.limits = limits;
         return this;

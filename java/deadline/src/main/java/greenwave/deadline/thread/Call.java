@@ -1,6 +1,7 @@
 package greenwave.deadline.thread;
 
 import greenwave.deadline.DeadlineQueue;
+import greenwave.deadline.Forecast;
 import greenwave.deadline.Gate;
 import greenwave.deadline.Shedding;
 import java.util.OptionalLong;
@@ -43,6 +44,16 @@ public abstract class Call implements Runnable, DeadlineQueue.Entry {
     @Override
     public final long serviceNanos() {
         return arrival.serviceNanos();
+    }
+
+    @Override
+    public final Forecast forecast() {
+        return arrival.forecast();
+    }
+
+    @Override
+    public final long restNanos() {
+        return arrival.restNanos();
     }
 
     @Override

@@ -27,8 +27,8 @@ final class CallQueue extends AbstractQueue<Runnable> implements BlockingQueue<R
     private final int callsMax;
     private final int othersMax;
 
-    CallQueue(DeadlineQueue.Settings settings, int othersMax) {
-        this.calls = new DeadlineQueue<>(settings);
+    CallQueue(DeadlineQueue.Settings settings, int threads, int othersMax) {
+        this.calls = new DeadlineQueue<Call>(settings).withServers(threads);
         this.callsMax = settings.capacity();
         this.othersMax = othersMax;
     }

@@ -24,7 +24,7 @@ public class DeadlinePool extends ThreadPoolExecutor {
                 threads,
                 0,
                 TimeUnit.MILLISECONDS,
-                new CallQueue(gate.queue(), othersMax),
+                new CallQueue(gate.queue(), threads, othersMax),
                 factory,
                 (task, pool) -> {
                     throw new RejectedExecutionException("the pool is closed, or too many tasks wait");

@@ -28,7 +28,9 @@ public final class Deadlines {
     /** Remaining budget now; empty if this thread's request has no deadline. */
     public static Optional<Remaining> remaining() {
         Visit visit = CURRENT.get();
-        return visit == null ? Optional.empty() : Optional.of(visit.remaining(now()));
+        return visit == null || !visit.budget().isLimited()
+                ? Optional.empty()
+                : Optional.of(visit.remaining(now()));
     }
 
     /** The request's visit at this service: when it arrived, how long it waited, where its time went before. */
