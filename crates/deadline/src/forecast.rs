@@ -97,6 +97,16 @@ impl Forecast {
         Span::from_nanos(start_ns.saturating_add((1 << width_log2) - 1)).min(snapshot.longest)
     }
 
+    /// Time within which the work is done with a probability of one.
+    pub(crate) fn longest(&self) -> Span {
+        match &self.0 {
+            Kind::Unknown => Span::ZERO,
+            Kind::Constant(service) => *service,
+            // Above the end of its bucket.
+            Kind::Sampled(snapshot) => snapshot.longest + snapshot.longest / 8 + Span::from_nanos(1),
+        }
+    }
+
     /// Order of `service` against the central 90 %: less, equal if inside, or greater.
     pub(crate) fn compare(&self, service: Span) -> Ordering {
         let Kind::Sampled(snapshot) = &self.0 else { return Ordering::Equal };

@@ -47,6 +47,7 @@ fn who_sends_nothing_usable_gets_the_default_and_is_counted() {
 }
 
 //~ deadlines: a missing or invalid budget becomes the default and is counted; a budget of 0 is late at once
+//~ deadlines: what is granted by default and the most that is believed are two settings; without a budget no deadline
 #[test]
 fn five_seconds_stay_five_and_two_hours_become_the_maximum() {
     let five_s = Budget::new(Span::from_secs(5));
@@ -93,7 +94,7 @@ fn the_shortest_of_several_timeouts_rules() {
 }
 
 proptest! {
-    //~ deadlines: an untrusted peer can shorten a budget and never lengthen it
+    //~ deadlines: no request gets more time than its shortest timeout and the maximum
     #[test]
     fn nobody_gets_more_than_the_shortest_time_and_the_maximum(
         (expected_us, elapsed_us) in (0..10_u64.pow(9), 0..10_u64.pow(9)),

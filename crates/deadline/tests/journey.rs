@@ -100,6 +100,7 @@ proptest! {
     }
 }
 
+//~ deadlines: the network delay is a windowed minimum per peer: slow retries do not raise it, and it expires
 #[test]
 fn slow_retries_do_not_change_the_network_delay_and_an_old_one_is_unknown() {
     let mut delay = NetworkDelay::default();

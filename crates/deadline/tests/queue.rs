@@ -396,6 +396,7 @@ fn a_history_knows_its_quantiles_and_follows_a_change() {
     assert_eq!(history.estimate(&"search").p50, Span::from_millis(3), "five in a row show the change");
 }
 
+//~ deadlines: expected service times are learned by quantile and follow a change
 #[test]
 fn a_kind_of_a_second_per_call_keeps_its_samples() {
     let mut history = History::new(2);
@@ -405,6 +406,7 @@ fn a_kind_of_a_second_per_call_keeps_its_samples() {
     assert_eq!(history.estimate(&"report").expected(), Span::from_secs(2));
 }
 
+//~ deadlines: the kind of request that was used least recently makes room for a new one
 #[test]
 fn the_kind_that_was_recorded_least_recently_makes_room() {
     let mut history = History::new(2);
@@ -469,6 +471,7 @@ fn served(servers: usize, now: Time, requests: Vec<Sampled>) -> Vec<(&'static st
         .collect()
 }
 
+//~ deadlines: a server that is free refuses only requests that have expired
 #[test]
 fn an_idle_server_serves_what_is_not_expired_however_unlikely() {
     let request =
@@ -478,6 +481,7 @@ fn an_idle_server_serves_what_is_not_expired_however_unlikely() {
     assert_eq!(served(1, at(5_000), vec![expired]), [("expired", false)]);
 }
 
+//~ deadlines: under overload, requests go first that are likely to be in time and cost others least
 #[test]
 fn what_would_cost_others_their_deadlines_waits_and_is_served_last() {
     let us = Span::from_micros;
@@ -497,6 +501,7 @@ fn what_would_cost_others_their_deadlines_waits_and_is_served_last() {
     assert_eq!(order, [("coin", true), ("sure", true)]);
 }
 
+//~ deadlines: under overload, requests go first that are likely to be in time and cost others least
 #[test]
 fn a_request_without_a_deadline_waits_for_those_that_would_lose_theirs() {
     let us = Span::from_micros;

@@ -1,5 +1,7 @@
 //! The rule for overload against the test vectors shared with the Java implementation.
 
+//~ deadlines: the rule for overload decides alike in Rust and Java, by one file of vectors
+
 use std::collections::BTreeMap;
 
 use deadline::{DeadlineQueue, DequeueResult, EnqueueResult, Forecast, Settings, Work};

@@ -7,8 +7,8 @@ fn number(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().map_or(default, |text| text.parse().expect("a number"))
 }
 
-//~ deadlines: in no family drawn by a seed is the default's goodput more than 5 % below that of arrival order
 /// `GREENWAVE_HUNT_CASES` sets the number of cases, `GREENWAVE_HUNT_SEED` the seed.
+//~ deadlines: in no family drawn by a seed is the default's goodput more than 5 % below that of arrival order
 #[test]
 fn the_default_loses_at_most_the_price_against_arrival_order() {
     let seed = number("GREENWAVE_HUNT_SEED", 1);

@@ -116,6 +116,8 @@ pub struct DeadlineQueue<T> {
     settings: Settings,
     servers: u64,
     losses: LossMeter,
+    /// Longest turn and longest service of the entries since the queue was empty.
+    longest: (Span, Span),
     /// Consecutive entries served in order.
     in_order: u8,
 }
@@ -152,7 +154,8 @@ impl<T: Work> DeadlineQueue<T> {
         assert!(capacity > 0, "capacity 0 is not above 0");
         assert!(capacity < u32::MAX as usize, "capacity {capacity} is not below 2^32 - 1");
         let (waiting, losses) = (Index::new(), LossMeter::default());
-        Self { waiting, rank, has_own_order, settings, servers: 1, losses, in_order: PASSED_IN_A_ROW }
+        let (servers, longest, in_order) = (1, (Span::ZERO, Span::ZERO), PASSED_IN_A_ROW);
+        Self { waiting, rank, has_own_order, settings, servers, losses, longest, in_order }
     }
 
     /// Enqueues `entry` at `now`, unless the shedding drops it at once or the queue is full.
@@ -170,6 +173,11 @@ impl<T: Work> DeadlineQueue<T> {
                 return EnqueueResult::Refused(waiting.entry, Reason::Full);
             }
         }
+        if self.waiting.len() == 0 {
+            self.longest = (Span::ZERO, Span::ZERO);
+        }
+        let (turn, service) = self.longest;
+        self.longest = (turn.max(waiting.turn), service.max(waiting.forecast.longest()));
         let rank = (self.rank)(now, &waiting);
         self.waiting.push(now, rank, waiting.due.is_some(), waiting);
         match replaced {
@@ -248,6 +256,9 @@ impl<T: Work> DeadlineQueue<T> {
         if head.due.is_some() && gain < floor {
             return true;
         }
+        if self.all_have_time(now, head) {
+            return false;
+        }
         let (mut start, mut cost) = (now, 0);
         for behind in self.waiting.ranked().skip(1).take(SCAN_MAX) {
             if let Some(due) = behind.due {
@@ -261,6 +272,14 @@ impl<T: Work> DeadlineQueue<T> {
             start += behind.turn;
         }
         false
+    }
+
+    /// True if no cost can arise, since the entries scanned will be in time whatever goes first.
+    /// In deadline order none of them is due before `head`.
+    fn all_have_time(&self, now: Time, head: &QueuedEntry<T>) -> bool {
+        let is_edf = self.settings.order == Order::Edf && !self.has_own_order;
+        let (turn, service) = self.longest;
+        is_edf && head.due.is_some_and(|due| due.since(now) >= turn * (SCAN_MAX as u64 + 1) + service)
     }
 
     /// Handle of the oldest entry, if it is served for its age. Counts the dequeue.

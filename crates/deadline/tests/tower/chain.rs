@@ -113,7 +113,7 @@ async fn what_is_used_up_on_the_way_is_not_sent_on() {
     assert_eq!(refused.status(), StatusCode::GATEWAY_TIMEOUT);
 }
 
-//~ deadlines: tower: infeasible requests and a full queue are refused before the handler runs
+//~ deadlines: tower: refused requests, infeasible by setting or for a full queue, do not reach the handler
 #[tokio::test]
 async fn a_tonic_server_refuses_what_cannot_make_it_before_its_handler_runs() {
     let manual = ManualClock::default();

@@ -1,5 +1,7 @@
 //! The default layer against arrival order: the same random work on a paused clock.
 
+//~ deadlines: tower: at no load is the default's goodput more than 5 % below that of arrival order
+
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 

@@ -29,7 +29,7 @@ fn slow(layer: &DeadlineLayer, takes: Span) -> (Router, Arc<AtomicUsize>) {
     (Router::new().route("/", route(handler)).layer(layer.clone()), ran)
 }
 
-//~ deadlines: tower: infeasible requests and a full queue are refused before the handler runs
+//~ deadlines: tower: refused requests, infeasible by setting or for a full queue, do not reach the handler
 #[tokio::test(start_paused = true)]
 async fn what_cannot_make_it_is_refused_before_the_handler_runs() {
     let mut settings = settings(4);
@@ -124,6 +124,7 @@ async fn a_layer_knows_whether_somebody_is_behind_who_waits_or_works() {
 }
 
 //~ deadlines: tower: a method that was slow once is tried again
+//~ deadlines: tower: a free place refuses only requests that have expired
 #[tokio::test(start_paused = true)]
 async fn a_free_place_serves_what_is_not_expired() {
     let layer = DeadlineLayer::new(settings(4));
@@ -138,6 +139,7 @@ async fn a_free_place_serves_what_is_not_expired() {
     assert_eq!((ran.load(Ordering::Relaxed), layer.counts().expired), (33, 1));
 }
 
+//~ deadlines: tower: a request without a budget has no deadline; beyond a second deadlines still order the queue
 #[tokio::test(start_paused = true)]
 async fn without_a_deadline_a_request_waits_as_long_as_it_takes() {
     let layer = DeadlineLayer::new(settings(1));
@@ -154,11 +156,13 @@ async fn without_a_deadline_a_request_waits_as_long_as_it_takes() {
     busy.await.unwrap().unwrap();
 }
 
+//~ deadlines: tower: a request without a budget has no deadline; beyond a second deadlines still order the queue
 #[tokio::test(start_paused = true)]
 async fn beyond_a_second_deadlines_order_the_queue() {
     assert_eq!(served(Order::Edf, [9_000, 3_000, 6_000]).await, ["first", "3000", "6000", "9000"]);
 }
 
+//~ deadlines: tower: paths that differ in identifiers are one method
 #[tokio::test(start_paused = true)]
 async fn paths_with_identifiers_are_one_method() {
     let layer = DeadlineLayer::new(settings(1));
@@ -297,7 +301,7 @@ async fn who_waits_in_vain_is_told_when_that_is_certain() {
     assert_eq!(ran.load(Ordering::Relaxed), 1);
 }
 
-//~ deadlines: tower: infeasible requests and a full queue are refused before the handler runs
+//~ deadlines: tower: refused requests, infeasible by setting or for a full queue, do not reach the handler
 #[tokio::test(start_paused = true)]
 async fn a_full_queue_refuses_and_the_user_says_how() {
     let full = settings(1);

@@ -10,7 +10,7 @@ import java.util.Optional;
 import org.junit.jupiter.api.Test;
 
 /** What a server expects of a method is what its answers took, and no verdict is for good. */
-//~ java: the expected time is the 95 % quantile; one infeasible request in 64 is tried
+//~ java: the expected time is the 95 % quantile; under infeasible shedding one request in 64 is tried
 class GateTest {
     private static final Limits LIMITS = new Limits(1_000_000, 60_000_000, true);
     private long now = 77;
