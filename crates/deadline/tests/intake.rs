@@ -47,7 +47,7 @@ fn who_sends_nothing_usable_gets_the_default_and_is_counted() {
 }
 
 //~ deadlines: a missing or invalid budget becomes the default and is counted; a budget of 0 is late at once
-//~ deadlines: what is granted by default and the most that is believed are two settings; without a budget no deadline
+//~ deadlines: default budget and longest budget are two settings; a request without a budget has no deadline
 #[test]
 fn five_seconds_stay_five_and_two_hours_become_the_maximum() {
     let five_s = Budget::new(Span::from_secs(5));

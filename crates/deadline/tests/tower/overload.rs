@@ -29,7 +29,7 @@ async fn goodput(settings: Settings, service: &str, rate_per_s: f64) -> f64 {
         let span = of.lock().unwrap()[&number];
         pass(span)
     };
-    let app = Router::new().route("/work/{number}", route(handler)).layer(layer);
+    let app = Router::new().route("/jobs/{number}", route(handler)).layer(layer);
     let start = Instant::now();
     let mut calls = Vec::new();
     for (number, at) in (0..3_000_u64).zip(times) {
@@ -39,7 +39,7 @@ async fn goodput(settings: Settings, service: &str, rate_per_s: f64) -> f64 {
         let app = app.clone();
         calls.push(tokio::spawn(async move {
             let sent = Instant::now();
-            let answer = app.oneshot(within(left, &format!("/work/{number}"))).await.unwrap();
+            let answer = app.oneshot(within(left, &format!("/jobs/{number}"))).await.unwrap();
             answer.status() == StatusCode::OK && sent.elapsed() <= left.into()
         }));
     }
