@@ -259,7 +259,7 @@ fn measure(requests: u64, classifiers: Classifiers) -> Result<Measured, Error> {
     }
     let policy = Mode::Adps.policy(Classifiers::default(), &Params::new(1, FRAMES), Steering::all(1));
     let mut config = Config::new(stack(2, SERVER), policy, 1);
-    let guard = Guard { policy: Box::new(Nobody), period: TURN, refusal: Refusal::Drop, watches: false };
+    let guard = Guard { policy: Box::new(ShedAll), period: TURN, refusal: Refusal::Drop, watches: false };
     config.guard = Some(guard);
     let mut shard = Shard::new(config, app.clone());
     let listening = shard.stack().listen(PORT, ListenOptions::default());
@@ -276,9 +276,9 @@ fn measure(requests: u64, classifiers: Classifiers) -> Result<Measured, Error> {
 }
 
 /// A guard policy that admits no connection.
-struct Nobody;
+struct ShedAll;
 
-impl Policy for Nobody {
+impl Policy for ShedAll {
     fn tick(&mut self, _: Time, _: &Signals) -> Limit {
         Limit::Closed
     }

@@ -54,9 +54,9 @@ impl Device for Flood {
 }
 
 /// A policy that admits no SYN.
-struct Nobody;
+struct ShedAll;
 
-impl Policy for Nobody {
+impl Policy for ShedAll {
     fn tick(&mut self, _: Time, _: &Signals) -> Limit {
         Limit::Closed
     }
@@ -106,7 +106,7 @@ fn a_flood_of_syns_that_are_shed_allocates_nothing_and_is_copied_nowhere() {
         let policy = Mode::Adps.policy(Classifiers::default(), &Params::new(1, 64), Steering::all(1));
         let mut config = Config::new(tcp(1), policy, 1);
         let period = Span::from_millis(10);
-        config.guard = Some(Guard { policy: Box::new(Nobody), period, refusal, watches: false });
+        config.guard = Some(Guard { policy: Box::new(ShedAll), period, refusal, watches: false });
         let mut shard = Shard::new(config, Arc::new(Echo));
         shard.stack().listen(80, ListenOptions::default()).unwrap();
         let mut device = Flood { frames: syns(32), handed_out: 0, out: None, sent: 0 };

@@ -54,7 +54,7 @@ pub enum Decided {
     /// The policy's default.
     Default,
     /// No source: the packet keeps the least urgent level.
-    Nobody,
+    NoRule,
 }
 
 impl Policy {
@@ -71,7 +71,7 @@ impl Policy {
         let decided = match hit {
             Some(rule) => Decided::Rule(rule),
             None if self.default.is_some() && self.driver().is_some() => Decided::Default,
-            None => Decided::Nobody,
+            None => Decided::NoRule,
         };
         let has_payload = view.tcp_payload().is_some_and(|payload| !payload.is_empty());
         if self.verdict_of(decided) == Verdict::Drop || !has_payload {
@@ -89,7 +89,7 @@ impl Policy {
             let has_transport_rules = self.rules.iter().any(|rule| rule.layer == Layer::Transport);
             let decided = match hit {
                 Some(rule) => Decided::Rule(rule),
-                None if decided == Decided::Nobody && has_transport_rules && self.default.is_some() => {
+                None if decided == Decided::NoRule && has_transport_rules && self.default.is_some() => {
                     Decided::Default
                 }
                 None => decided,
@@ -147,7 +147,7 @@ impl Policy {
         match decided {
             Decided::Rule(rule) => self.rules[rule].verdict,
             Decided::Default => self.default.map_or(Verdict::NoVerdict, Verdict::Level),
-            Decided::Nobody => Verdict::NoVerdict,
+            Decided::NoRule => Verdict::NoVerdict,
         }
     }
 

@@ -66,7 +66,7 @@ pub(super) fn policy(text: &str) -> Result<Policy> {
         return Err(PolicyError { line: lines[i], message });
     }
     if let Some(layout) = layout {
-        look_no_further(&mut rules, &layout);
+        limit_payload_reads(&mut rules, &layout);
     }
     Ok(Policy::new(rules, default))
 }
@@ -101,7 +101,7 @@ fn foreign(before: &[Rule], later: &Rule) -> Option<String> {
 }
 
 /// Limits the reported part of a message to the bytes that rules read.
-fn look_no_further(rules: &mut [Rule], layout: &Layout) {
+fn limit_payload_reads(rules: &mut [Rule], layout: &Layout) {
     let looks = |rule: &Rule| match rule.conditions.request.as_ref().map(|request| &request.condition) {
         Some(RequestCondition::Bytes(Pattern::At(at, bytes))) => at + bytes.len(),
         _ => 1,

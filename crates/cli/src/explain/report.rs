@@ -57,7 +57,7 @@ impl Answer<'_> {
                 format!("rule {:?} at the {}", rule.name(), rule.layer())
             }
             Decided::Default => "the policy's default".to_owned(),
-            Decided::Nobody => "no rule matches, and the policy has no default".to_owned(),
+            Decided::NoRule => "no rule matches, and the policy has no default".to_owned(),
         };
         let bytes = frame.len();
         format!("request: {bytes} bytes, {peer} → port {port}: {what}\n{table}{outcome}: {by}\n")
@@ -80,7 +80,7 @@ impl Answer<'_> {
         };
         let rule = match explained.decided {
             Decided::Rule(rule) => Some(self.policy.rules()[rule].name()),
-            Decided::Default | Decided::Nobody => None,
+            Decided::Default | Decided::NoRule => None,
         };
         let priority = match explained.verdict {
             Verdict::Level(level) | Verdict::Default(level) => Some(level),

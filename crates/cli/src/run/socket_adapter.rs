@@ -225,7 +225,7 @@ fn delivered(what: shim::Delivered) -> DeliveryResult {
         shim::Delivered::To(socket) => DeliveryResult::Delivered(socket),
         shim::Delivered::Full => DeliveryResult::Full,
         shim::Delivered::Lost => DeliveryResult::Dropped,
-        shim::Delivered::Nobody => DeliveryResult::NoSocket,
+        shim::Delivered::NoSocket => DeliveryResult::NoSocket,
     }
 }
 

@@ -173,7 +173,7 @@ impl Stacks<'_> {
             let policy = Mode::Learned.policy(self.classifiers.clone(), &Params::new(1, 1), all);
             let mut proxy = SocketProxy::new(stack, policy, frames_max, seats);
             proxy.set_slow(slow);
-            proxy.set_spoken(self.classifiers.spoken.clone());
+            proxy.set_protocols(self.classifiers.spoken.clone());
             proxy.set_guard(guard, self.args.until.into());
             proxy.set_receive_percent(self.args.guard.receive_percent());
             (proxy, device)

@@ -156,12 +156,12 @@ impl<D: Device, P: AppSockets> SocketProxy<D, P> {
     pub fn set_classifiers(&mut self, classifiers: Classifiers) {
         self.front.set_classifier(classifiers.driver);
         self.stack.set_default_classifier(classifiers.transport);
-        self.set_spoken(classifiers.spoken);
+        self.set_protocols(classifiers.spoken);
     }
 
     /// Sets the protocols by port of connections from now on, which separate slow requests where
     /// the first bytes do not show the protocol.
-    pub fn set_spoken(&mut self, spoken: PortProtocols) {
+    pub fn set_protocols(&mut self, spoken: PortProtocols) {
         self.tracker_state.spoken = spoken;
     }
 

@@ -44,7 +44,7 @@ pub enum Delivered {
     /// Lost: the socket is full and shares its port, or its buffer is too small for the datagram.
     Lost,
     /// No socket matches.
-    Nobody,
+    NoSocket,
 }
 
 /// A message from a program.
@@ -94,7 +94,7 @@ impl SocketServer {
     /// 0, `payload` is several datagrams of this length: one message if the socket has UDP_GRO.
     pub fn deliver(&mut self, arrived: Arrived, level: u8, payload: &[u8], segment: usize) -> Delivered {
         let Arrived { local, remote, class } = arrived;
-        let Some(mailbox) = self.mailboxes.taker(local, remote) else { return Delivered::Nobody };
+        let Some(mailbox) = self.mailboxes.taker(local, remote) else { return Delivered::NoSocket };
         // Set before the program can read the datagram.
         self.shared.board.tell(of_mailbox(mailbox.id), level, &[0; PRIVATE]);
         let interface = self.place.interface;
@@ -168,11 +168,11 @@ impl SocketServer {
             (Some(DatagramHeader::Peer(to)), _) | (Some(DatagramHeader::Connected), Some(to)) => to,
             (Some(DatagramHeader::Connected), None) => {
                 let _ = put(&mailbox.end, failed(Errno::DESTADDRREQ), Cmsg::default(), &[]);
-                return QueuedDatagram::Settled(Delivered::Nobody);
+                return QueuedDatagram::Settled(Delivered::NoSocket);
             }
             _ => {
                 self.refuse(Refusal::Malformed);
-                return QueuedDatagram::Settled(Delivered::Nobody);
+                return QueuedDatagram::Settled(Delivered::NoSocket);
             }
         };
         let len = len - datagram_header::LEN;
@@ -181,7 +181,7 @@ impl SocketServer {
         if here.is_some_and(|PktInfo { addr, .. }| !self.place.has(addr) || addr.is_ipv4() != to.is_ipv4()) {
             // The kernel returns EINVAL at once; here the next call does.
             let _ = put(&mailbox.end, failed(Errno::INVAL), Cmsg::default(), &[]);
-            return QueuedDatagram::Settled(Delivered::Nobody);
+            return QueuedDatagram::Settled(Delivered::NoSocket);
         }
         let class = class.unwrap_or(mailbox.options.class[usize::from(to.is_ipv6())]);
         let segment = if segment == 0 { mailbox.options.segment } else { segment };
@@ -189,7 +189,7 @@ impl SocketServer {
         let segment = if segment == 0 { len.max(1) } else { segment.into() };
         if len.div_ceil(segment) > datagram_header::SEGMENTS_MAX {
             let _ = put(&mailbox.end, failed(Errno::INVAL), Cmsg::default(), &[]);
-            return QueuedDatagram::Settled(Delivered::Nobody);
+            return QueuedDatagram::Settled(Delivered::NoSocket);
         }
         if let Some(half) = mailbox.half.as_ref().filter(|_| !self.place.leads_to(to.ip())) {
             let six = mailbox.bound.addr.is_ipv6();
@@ -220,9 +220,9 @@ impl SocketServer {
     fn between(&mut self, arrived: Arrived, level: u8, (payload, segment): (&[u8], usize)) -> Delivered {
         match self.deliver(arrived, level, payload, segment) {
             Delivered::Full => Delivered::Lost,
-            Delivered::Nobody => {
+            Delivered::NoSocket => {
                 self.undelivered(arrived.remote.port(), arrived.local, Errno::CONNREFUSED);
-                Delivered::Nobody
+                Delivered::NoSocket
             }
             delivered => delivered,
         }

@@ -81,7 +81,7 @@ fn messages_are_timed_if_a_rule_gives_their_length() {
     let policy = "[message]\nlength_at = 0\nlength_bytes = 1\nlength_adds = 1\n\
         [[rule]]\nlayer = \"transport\"\nport = 80\nmessage = \"any\"\npriority = 0\n";
     let policy = classify::rules::Policy::parse(policy).unwrap();
-    world.proxy.set_spoken(policy.protocols());
+    world.proxy.set_protocols(policy.protocols());
     world.connect();
     let (half, rest) = message.split_at(3);
     world.ask(1, half);

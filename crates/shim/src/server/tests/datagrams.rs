@@ -129,7 +129,7 @@ fn datagrams_pass_with_their_addresses() {
         assert_eq!(world.letter(&socket), (out, payload.to_vec()));
         assert_eq!(world.letter(&socket).0, QueuedDatagram::Nothing);
     }
-    assert_eq!(world.desk.deliver(arrived("10.0.0.1:54", PEER), 7, b"x", 0), Delivered::Nobody);
+    assert_eq!(world.desk.deliver(arrived("10.0.0.1:54", PEER), 7, b"x", 0), Delivered::NoSocket);
 }
 
 #[test]
@@ -171,7 +171,7 @@ fn who_is_connected_hears_its_peer_alone() {
     client.get();
     client.get();
     client.send(DatagramHeader::Connected, b"to whom?");
-    assert_eq!(world.letter(&client).0, QueuedDatagram::Settled(Delivered::Nobody));
+    assert_eq!(world.letter(&client).0, QueuedDatagram::Settled(Delivered::NoSocket));
     assert_eq!(client.get(), Some((DatagramHeader::Failed(libc::EDESTADDRREQ as u16), vec![])));
 }
 
@@ -220,7 +220,7 @@ fn programs_send_to_each_other_without_a_wire() {
     for connected in [false, true] {
         assert_eq!(world.aim(&client, connected.then_some(nobody)), Answer::Done);
         client.send(DatagramHeader::Peer(end(nobody)), b"anybody there?");
-        assert_eq!(world.letter(&client).0, QueuedDatagram::Settled(Delivered::Nobody));
+        assert_eq!(world.letter(&client).0, QueuedDatagram::Settled(Delivered::NoSocket));
         let refused = (DatagramHeader::Failed(libc::ECONNREFUSED as u16), vec![]);
         assert_eq!(client.get(), connected.then_some(refused));
     }
@@ -239,7 +239,7 @@ fn what_a_program_sent_before_it_ended_is_collected() {
     world.poll();
     drop(fd);
     soon(|| world.poll().contains(&SocketEvent::DatagramReadable(id)));
-    assert_eq!(world.deliver(PEER, b"late"), Delivered::Nobody);
+    assert_eq!(world.deliver(PEER, b"late"), Delivered::NoSocket);
     // The address may be bound again already.
     let next = world.socket(MAIL, ALONE);
     let mut bytes = [0; 100];
@@ -292,7 +292,7 @@ fn a_socket_is_told_our_end_where_it_asks_and_says_from_which_it_sends() {
         send_from(from, PEER);
         assert_eq!(
             world.letter(&socket).0,
-            QueuedDatagram::Settled(Delivered::Nobody),
+            QueuedDatagram::Settled(Delivered::NoSocket),
             "{from} is no address of the stack, or of another family"
         );
         assert_eq!(socket.get(), Some((DatagramHeader::Failed(libc::EINVAL as u16), vec![])));
@@ -335,7 +335,7 @@ fn what_is_sent_at_once_is_cut_as_the_message_says_or_the_socket_does() {
     }
     // Too many segments; and to a program of this server.
     send_to(PEER, 7, 129 * 7);
-    assert_eq!(world.letter(&socket).0, QueuedDatagram::Settled(Delivered::Nobody));
+    assert_eq!(world.letter(&socket).0, QueuedDatagram::Settled(Delivered::NoSocket));
     assert_eq!(socket.get(), Some((DatagramHeader::Failed(libc::EINVAL as u16), vec![])));
     let other = world.socket("10.0.0.1:54", ALONE);
     send_to("10.0.0.1:54", 40, 100);
@@ -472,10 +472,10 @@ fn messages_without_an_envelope_are_dropped_and_counted() {
     let socket = world.socket(MAIL, ALONE);
     for nonsense in [&b"short"[..], &[b'?'; 60], &DatagramHeader::Failed(1).encode()] {
         send(&socket.0, nonsense, SendFlags::empty()).unwrap();
-        assert_eq!(world.letter(&socket).0, QueuedDatagram::Settled(Delivered::Nobody));
+        assert_eq!(world.letter(&socket).0, QueuedDatagram::Settled(Delivered::NoSocket));
     }
     // Longer than the buffer.
     socket.send(DatagramHeader::Peer(end(PEER)), &[b'x'; 3000]);
-    assert_eq!(world.letter(&socket).0, QueuedDatagram::Settled(Delivered::Nobody));
+    assert_eq!(world.letter(&socket).0, QueuedDatagram::Settled(Delivered::NoSocket));
     assert_eq!(world.desk.refused().collect::<Vec<_>>(), [(Refusal::Malformed, 4)]);
 }
