@@ -68,7 +68,7 @@ clippy-bpf: toolchain bpf
 test-search: toolchain tools
 	$(CARGO) test -p testbed --locked --features search
 
-# On kernels of Debian's in QEMU: `greenwave fabric` on one that has qdiscs, `greenwave
+# On kernels of Debian's in QEMU: `greenwave egress` on one that has qdiscs, `greenwave
 # sched` on one that has sched_ext, where this one may lack them; a few minutes, and
 # no measure of speed. Not among `test`; `tests/vm/run scheduler` is in continuous integration.
 test-vm: toolchain tools bpf

@@ -20,7 +20,7 @@ use crate::{Error, config_file, egress, include, sched};
 /// Validate a file and show its content.
 ///
 /// The file is a policy (rules), a configuration of `greenwave sched` (tasks), a
-/// policy of `greenwave fabric` (thresholds), or a file for `greenwave --config`.
+/// policy of `greenwave egress` (thresholds), or a file for `greenwave --config`.
 #[derive(clap::Args)]
 pub struct Args {
     /// TOML file.

@@ -25,20 +25,21 @@ pub struct Args {
     #[arg(long, value_name = "SPAN", requires = "guard", value_parser = options::target_delay)]
     target_delay: Option<Span>,
     /// Response to a shed SYN.
-    #[arg(long, value_enum, default_value = "silence", requires = "guard")]
-    guard_refusal: Refused,
+    #[arg(long, value_enum, default_value = "drop", requires = "guard")]
+    guard_reject: Refused,
     /// Shed nothing; count the connections that would be shed.
     #[arg(long, requires = "guard")]
     guard_dry_run: bool,
     /// Share of a stack's time for receive work while requests wait, in percent.
     #[arg(long, value_name = "PERCENT", default_value_t = 100, value_parser = clap::value_parser!(u8).range(1..=100))]
-    receive_share: u8,
+    rx_cpu_limit: u8,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Refused {
     /// Drop the SYN; the client retransmits it after a second.
-    Silence,
+    #[value(alias = "silence")]
+    Drop,
     /// Answer with a reset.
     Reset,
 }
@@ -47,14 +48,15 @@ enum Refused {
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Until {
     Accept,
-    Answer,
+    #[value(name = "first-byte", alias = "answer")]
+    FirstByte,
 }
 
 impl From<Until> for guard::WaitEnd {
     fn from(name: Until) -> Self {
         match name {
             Until::Accept => Self::Accept,
-            Until::Answer => Self::Answer,
+            Until::FirstByte => Self::Answer,
         }
     }
 }
@@ -81,10 +83,10 @@ impl Args {
         if !files.is_empty() {
             let anew = move || guard::by_name(&name, &params).expect("the policy exists");
             let joining = AppQueuePolicy::new(anew, files, heard);
-            guard.policy = Box::new(joining.map_err(|e| Error::new(format!("--joined: {e}")))?);
+            guard.policy = Box::new(joining.map_err(|e| Error::new(format!("--queue-report: {e}")))?);
         }
-        let refusal = match self.guard_refusal {
-            Refused::Silence => Refusal::Drop,
+        let refusal = match self.guard_reject {
+            Refused::Drop => Refusal::Drop,
             Refused::Reset => Refusal::Reset,
         };
         Ok(Some(Guard { refusal, watches: self.guard_dry_run, ..guard }))
@@ -96,8 +98,8 @@ impl Args {
     }
 
     /// The share of time that receiving may take, in percent.
-    pub fn receive_percent(&self) -> u8 {
-        self.receive_share
+    pub fn rx_cpu_limit(&self) -> u8 {
+        self.rx_cpu_limit
     }
 }
 

@@ -5,10 +5,11 @@
 //! was interrupted.
 #![forbid(unsafe_code)]
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use config_file::Arguments;
 use error::Error;
@@ -67,6 +68,7 @@ mod panics;
 mod parallel;
 mod programs;
 mod progress;
+mod renames;
 mod report;
 mod run;
 mod sandbox;
@@ -113,7 +115,7 @@ enum Command {
     /// Allocate cores between latency-critical and best-effort programs.
     Sched(sched::Args),
     /// Schedule short flows first at a network interface's egress.
-    Fabric(egress::Args),
+    Egress(egress::Args),
     /// List and run the papers' experiments.
     Exp(exp::Args),
     /// Simulate switched networks and compute their thresholds.
@@ -153,7 +155,7 @@ impl Command {
             Self::Run(args) => args.check(has),
             Self::Load(args) => args.check(),
             Self::Sched(args) => args.check(),
-            Self::Fabric(args) => args.check(),
+            Self::Egress(args) => args.check(),
             Self::Guard(args) => args.check(),
             Self::Demo(args) => args.check(),
             // The others are checked by their flags alone, or run interactively.
@@ -187,7 +189,7 @@ impl Command {
             | Self::Bench(_)
             | Self::Doctor(_)
             | Self::Report(_) => Kind::Measurement,
-            Self::Fabric(_) | Self::Sched(_) | Self::Guard(_) => Kind::Change,
+            Self::Egress(_) | Self::Sched(_) | Self::Guard(_) => Kind::Change,
             Self::Top(_)
             | Self::Control(_)
             | Self::Check(_)
@@ -203,7 +205,7 @@ impl Command {
             Self::Serve(_) => Some("serve"),
             Self::Run(_) => Some("run"),
             Self::Sched(_) => Some("sched"),
-            Self::Fabric(_) => Some("fabric"),
+            Self::Egress(_) => Some("egress"),
             Self::Guard(_) => Some("guard"),
             _ => None,
         }
@@ -258,7 +260,7 @@ fn start() -> ExitCode {
         Ok(arguments) => arguments,
         Err(e) => return refused(&e),
     };
-    let command = match Cli::try_parse_from(arguments.words()) {
+    let command = match parse(arguments.words()) {
         Ok(Cli { command, .. }) => command,
         Err(e) => return usage(&e, arguments.place(&e)),
     };
@@ -270,7 +272,7 @@ fn start() -> ExitCode {
         Command::Run(args) => run::run(&args, &arguments),
         Command::Load(args) => load::run(&args),
         Command::Sched(args) => sched::run(&args, &arguments),
-        Command::Fabric(args) => egress::run(&args),
+        Command::Egress(args) => egress::run(&args),
         Command::Exp(args) => exp::run(args),
         Command::Sim(args) => sim::run(&args),
         Command::Guard(args) => guard::run(&args, &arguments),
@@ -282,8 +284,8 @@ fn start() -> ExitCode {
         Command::Report(args) => report::run(&args),
         Command::Check(args) => check::run(&args),
         Command::Explain(args) => explain::run(&args),
-        Command::Man(args) => man_pages::man(&args, Cli::command()),
-        Command::Completions(args) => man_pages::completions(&args, Cli::command()),
+        Command::Man(args) => man_pages::man(&args, commands()),
+        Command::Completions(args) => man_pages::completions(&args, commands()),
     };
     done.map(failure::or).unwrap_or_else(|e| {
         let code = refused(&e);
@@ -304,12 +306,21 @@ fn refused(e: &Error) -> ExitCode {
 /// # Errors
 /// Errors of the arguments, then those of the command.
 fn check_words(words: &[String], has: &dyn Fn(&str) -> bool) -> Result<Result<(), Error>, clap::Error> {
-    Cli::try_parse_from(words).map(|Cli { command, .. }| command.check(has))
+    parse(words).map(|Cli { command, .. }| command.check(has))
 }
 
-/// All commands with their flags.
+/// All commands with their flags, and the flags' old spellings.
 fn commands() -> clap::Command {
-    Cli::command()
+    renames::alias(Cli::command())
+}
+
+/// The command of `words`.
+///
+/// # Errors
+/// Errors of the arguments.
+fn parse<W: Into<OsString> + Clone>(words: impl IntoIterator<Item = W>) -> Result<Cli, clap::Error> {
+    let matches = commands().try_get_matches_from(words)?;
+    Cli::from_arg_matches(&matches).map_err(|e| e.format(&mut commands()))
 }
 
 /// Prints help as it is, and an error as one line with advice. `place` is the file and line of the
@@ -345,7 +356,7 @@ fn words(e: &clap::Error) -> String {
 
 /// The command that prints the help.
 fn help() -> String {
-    let commands = Cli::command();
+    let commands = commands();
     let given = std::env::args().skip(1).find(|name| commands.find_subcommand(name).is_some());
     given.map_or("greenwave --help".to_owned(), |name| format!("greenwave {name} --help"))
 }

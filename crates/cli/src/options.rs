@@ -33,12 +33,12 @@ impl fmt::Display for Burst {
 }
 
 /// `20us`: time that an idle thread polls for work.
-pub fn spin(text: &str) -> Result<Span, String> {
+pub fn busy_poll(text: &str) -> Result<Span, String> {
     up_to(text, Threads::SPIN_MAX)
 }
 
 /// `30us`: time that responses are collected.
-pub fn hold(text: &str) -> Result<Span, String> {
+pub fn tx_coalesce(text: &str) -> Result<Span, String> {
     up_to(text, Threads::HOLD_MAX)
 }
 

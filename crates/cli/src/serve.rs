@@ -68,16 +68,16 @@ pub struct Args {
     flow_hash: FlowHash,
     /// Workers that serve these levels: high=0 or 4-7=1,2; repeatable.
     #[arg(long, value_name = "LEVELS=WORKERS")]
-    steer: Vec<Steer>,
+    worker_affinity: Vec<Steer>,
     /// Pin the stack's thread and each worker to its own core.
     #[arg(long)]
     pin: bool,
     /// Busy-polling time of an idle thread before it sleeps.
-    #[arg(long, value_name = "SPAN", default_value = "20us", value_parser = options::spin)]
-    spin: Span,
+    #[arg(long, value_name = "SPAN", default_value = "20us", value_parser = options::busy_poll)]
+    busy_poll: Span,
     /// Maximum time to batch responses while more requests wait.
-    #[arg(long, value_name = "SPAN", default_value = "30us", value_parser = options::hold)]
-    hold: Span,
+    #[arg(long, value_name = "SPAN", default_value = "30us", value_parser = options::tx_coalesce)]
+    tx_coalesce: Span,
     #[command(flatten)]
     guard: guard_args::Args,
     #[command(flatten)]

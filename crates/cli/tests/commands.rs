@@ -30,15 +30,18 @@ fn refused(args: &[&str], expected: &str) {
 #[test]
 fn bad_arguments_are_one_line_and_exit_2() {
     refused(&["frobnicate"], "frobnicate");
-    refused(&["demo", "--seconds", "0"], "0");
+    refused(&["demo", "--duration", "0s"], "outside 1s..=600s");
     refused(&["demo", "--modes", "fifo"], "fifo");
     refused(&["demo", "--burst", "300"], "SIZE/PERIOD");
     refused(&["load", "--target", "127.0.0.1:1"], "--rate");
     refused(&["load", "--target", "nowhere", "--rate", "10"], "nowhere");
     refused(&["load", "--target", "127.0.0.1:1", "--rate", "-1"], "-1");
-    refused(&["demo", "--seconds", "x"], "it is not a whole number");
+    refused(&["demo", "--rounds", "x"], "it is not a whole number");
     refused(&["demo", "--modes", "none,adps,none"], "mode none is listed twice");
-    refused(&["demo", "--burst", "1/1s", "--seconds", "1"], "no burst falls into the 1 s of measurement");
+    refused(
+        &["demo", "--burst", "1/1s", "--duration", "1s"],
+        "no burst falls into the 1.00 s of measurement",
+    );
     refused(&["demo", "--service", "1ms"], " % load; at most ");
     refused(&["calibrate", "--slices", "1"], "1 is not in 2..");
     refused(&["doctor", "nerves"], "invalid value 'nerves'");
@@ -63,7 +66,7 @@ fn the_doctor_says_of_each_mechanism_whether_why_and_what_to_try() {
         let (found, is_there) = (of(area), |finding: &&serde_json::Value| finding["here"] != "absent");
         if *area == "run" { found.iter().all(is_there) } else { found.iter().any(is_there) }
     };
-    let all = ["serve", "run", "sched", "fabric", "guard", "files"];
+    let all = ["serve", "run", "sched", "egress", "guard", "files"];
     assert!(all.iter().all(|area| !of(area).is_empty()), "{said}");
     let code = if all.iter().all(works) { 0 } else { 1 };
     assert_eq!(out.status.code(), Some(code), "{said}");
@@ -155,21 +158,24 @@ fn a_policy_that_the_mode_never_asks_is_refused() {
     check("transport", "lns", "mode lns does not use the transport's rules");
 }
 
-//~ mechanisms: M7: `serve --steer` and `--dispatch` refuse impossible values
+//~ mechanisms: M7: `serve --worker-affinity` and `--dispatch` refuse impossible values
 #[test]
 fn dispatch_and_steering_that_cannot_be_are_refused() {
     let serve = |more: &[&str], expected: &str| {
         refused(&[&["serve", "--device", "tap:gw0", "--addr", "10.77.0.2/24"], more].concat(), expected);
     };
     serve(&["--dispatch", "lifo"], "policy \"lifo\" is not one of fcfs, strict, edf, weighted, darc");
-    serve(&["--steer", "low=0"], "--steer needs workers");
-    serve(&["--workers", "2", "--steer", "low"], "LEVELS=WORKERS");
-    serve(&["--workers", "2", "--steer", "low="], "LEVELS=WORKERS");
-    serve(&["--workers", "2", "--steer", "low=2"], "steering low: worker 2 is outside 0..=1");
-    serve(&["--workers", "2", "--steer", "slow=1"], "steering \"slow\" is no level");
-    serve(&["--workers", "2", "--steer", "low=1", "--steer", "5=0"], "level 5 is named by another line");
+    serve(&["--worker-affinity", "low=0"], "--worker-affinity needs workers");
+    serve(&["--workers", "2", "--worker-affinity", "low"], "LEVELS=WORKERS");
+    serve(&["--workers", "2", "--worker-affinity", "low="], "LEVELS=WORKERS");
+    serve(&["--workers", "2", "--worker-affinity", "low=2"], "steering low: worker 2 is outside 0..=1");
+    serve(&["--workers", "2", "--worker-affinity", "slow=1"], "steering \"slow\" is no level");
     serve(
-        &["--workers", "2", "--mode", "none", "--steer", "low=1"],
+        &["--workers", "2", "--worker-affinity", "low=1", "--worker-affinity", "5=0"],
+        "level 5 is named by another line",
+    );
+    serve(
+        &["--workers", "2", "--mode", "none", "--worker-affinity", "low=1"],
         "in mode none every worker serves all levels",
     );
 }
@@ -183,7 +189,7 @@ fn a_guard_that_cannot_be_is_refused_before_anything_is_made() {
     serve(&["--guard", "best"], "policy \"best\" is none of queue-delay");
     serve(&["--guard", "queue-delay", "--target-delay", "1us"], "outside 100us..=10s");
     serve(&["--target-delay", "20ms"], "--guard");
-    serve(&["--receive-share", "0"], "1..=100");
+    serve(&["--rx-cpu-limit", "0"], "1..=100");
     serve(&["--proto", "udp", "--app", "echo", "--guard", "queue-delay"], "--guard needs --proto tcp");
 }
 
@@ -271,7 +277,7 @@ fn one_check_is_for_every_file() {
     refused(&["check", tasks.path()], "check-more.toml:3: unknown variant `XX`");
     let egress = Scratch::new(
         "check-egress.toml",
-        &String::from_utf8_lossy(&greenwave(&["fabric", "policy", "fish"]).stdout),
+        &String::from_utf8_lossy(&greenwave(&["egress", "policy", "fish"]).stdout),
     );
     assert!(said(egress.path()).contains("8 levels of 64 queues"), "{}", said(egress.path()));
 }
@@ -381,7 +387,7 @@ fn fabrics_are_measured_with_both_transports() {
 /// The large network completes, with very few flows.
 #[test]
 fn a_thousand_hosts_are_measured_to_the_last_flow() {
-    let out = greenwave(&["bench", "fabric", "--large", "--flows", "20", "--threads", "2", "--json"]);
+    let out = greenwave(&["bench", "fabric", "--large", "--count", "20", "--threads", "2", "--json"]);
     assert_eq!(out.status.code(), Some(0), "{}", String::from_utf8_lossy(&out.stderr));
     let report: serde_json::Value = serde_json::from_slice(&out.stdout).expect("the report is JSON");
     let rows = &report["rows"];

@@ -11,7 +11,7 @@ use std::process::Command;
 fn demo(name: &str, more: &[&str]) -> (String, String) {
     let page = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
     let mut command = Command::new(env!("CARGO_BIN_EXE_greenwave"));
-    command.args(["demo", "--seconds", "1", "--burst", "50/10ms", "--out"]).arg(&page).args(more);
+    command.args(["demo", "--duration", "1s", "--burst", "50/10ms", "--out"]).arg(&page).args(more);
     let out = command.output().expect("greenwave starts");
     assert_eq!(out.status.code(), Some(0), "{}", String::from_utf8_lossy(&out.stderr));
     let html = std::fs::read_to_string(&page).expect("the page is there");
@@ -26,7 +26,10 @@ fn four_modes_are_measured_in_both_classes_by_stage() {
     let json: serde_json::Value = serde_json::from_str(&stdout).expect("--json prints JSON");
     schema::conforms(&json);
     assert_eq!(json["world"], "host");
-    assert_eq!((&json["settings"]["rounds"], json["settings"]["seconds"].as_u64()), (&3.into(), Some(1)));
+    assert_eq!(
+        (&json["settings"]["rounds"], json["settings"]["duration_ns"].as_u64()),
+        (&3.into(), Some(1_000_000_000))
+    );
     let modes = json["modes"].as_array().expect("there are modes");
     let names: Vec<_> = modes.iter().filter_map(|mode| mode["mode"].as_str()).collect();
     assert_eq!(names, ["none", "lns", "darc", "adps"]);

@@ -55,7 +55,8 @@ fn words(line: &str) -> Vec<&str> {
     line.split_whitespace().collect()
 }
 
-const DEMO: [&str; 9] = ["demo", "--seconds", "1", "--rounds", "1", "--modes", "none", "--burst", "50/10ms"];
+const DEMO: [&str; 9] =
+    ["demo", "--duration", "1s", "--rounds", "1", "--modes", "none", "--burst", "50/10ms"];
 
 //~ cli: `demo` takes seed, spacing and service time
 #[test]

@@ -224,7 +224,7 @@ fn a_controller_that_hangs_lets_everybody_in() {
 }
 
 //~ cli: a guard or device removed by another program is a failure, one's own detach is not
-//~ faults: a second guard, scheduler, fabric attachment or view is refused and changes nothing
+//~ faults: a second guard, scheduler, egress attachment or view is refused and changes nothing
 #[cfg(feature = "bpf")]
 #[test]
 fn a_second_guard_is_refused_and_the_first_can_be_taken_off() {
@@ -273,7 +273,7 @@ fn who_is_shed_hears_a_reset_if_told_to() {
         namespace.sysctl("net.ipv6.conf.all.disable_ipv6", "1").unwrap();
     }
     for mode in ["drv", "skb"] {
-        let controller = rig.attach(&["--refusal", "reset", "--mode", mode]);
+        let controller = rig.attach(&["--reject", "reset", "--mode", mode]);
         let _waiting = rig.overload();
         assert_eq!(rig.status()["refusal"], "reset");
         // One connection a second is admitted. A client without an answer retries, and is not
@@ -299,7 +299,7 @@ fn every_policy_holds_at_any_period_and_says_which_listener_is_late() {
     for (policy, period) in guard::POLICIES.map(|(name, _)| name).into_iter().zip(["1ms", "200ms"].repeat(3))
     {
         let controller =
-            rig.attach(&["--port", "81", "--policy", policy, "--period", period, "--target-delay", "10s"]);
+            rig.attach(&["--port", "81", "--policy", policy, "--interval", period, "--target-delay", "10s"]);
         let status = rig.until("it looks", |status| {
             let late = &status["queues"][0];
             late["port"] == 80 && number(&late["waiting"]) == 1 && number(&late["delay_ns"]) > 1_000_000
@@ -368,13 +368,13 @@ fn what_cannot_be_guarded_is_said_with_what_could() {
     };
     let attach = |args: &[&'static str]| [&["attach", "lo"], args].concat();
     check(&attach(&["--port", "80", "--policy", "luck"]), "luck");
-    check(&attach(&["--port", "80", "--period", "0s"]), "period 0 ns is outside 1.00 ms..=");
+    check(&attach(&["--port", "80", "--interval", "0s"]), "interval 0 ns is outside 1.00 ms..=");
     check(&attach(&["--port", "80", "--class", "10.0.0.0/40"]), "prefix 40 is outside 0..=32");
     check(&attach(&["--port", "80", "--class", "port:81"]), "a class has port 81, and only 80 is guarded");
     check(&attach(&["--port", "0"]), "0 is not in 1..");
     check(&attach(&[]), "--port");
     check(&attach(&["--port", "80", "--mode", "hw"]), "hw");
-    check(&attach(&["--port", "80", "--refusal", "shout"]), "shout");
+    check(&attach(&["--port", "80", "--reject", "shout"]), "shout");
     check(&attach(&["--port", "80"]), "lo is not an Ethernet interface");
     check(&["attach", "no-such-device", "--port", "80"], "there is no network interface \"no-such-device\"");
     for what in ["status", "detach"] {

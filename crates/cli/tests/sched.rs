@@ -109,7 +109,7 @@ fn best_effort(test: &str, program: &Program) -> Scratch {
 /// A scheduler that manages `program`.
 fn daemon(test: &str, program: &Program) -> (Program, Scratch) {
     let config = best_effort(test, program);
-    let args = ["sched", "--config", config.path(), "--journals", &journals(test)];
+    let args = ["sched", "--config", config.path(), "--state-dir", &journals(test)];
     let daemon = Command::new(GREENWAVE).args(args).stdout(Stdio::null()).stderr(Stdio::inherit()).spawn();
     let daemon = Program(daemon.expect("greenwave starts"));
     until("BE in the idle class", || program.scheduled().0 == SchedPolicy::IDLE);
@@ -152,16 +152,16 @@ fn a_scheduler_that_is_killed_with_its_guardian_is_made_good_by_the_next_start()
     }
     daemon.0.wait().unwrap();
     assert_ne!(program.scheduled(), before);
-    let out = greenwave(&["sched", "restore", "--journals", &journals("both-killed")]);
+    let out = greenwave(&["sched", "restore", "--state-dir", &journals("both-killed")]);
     let said = String::from_utf8_lossy(&out.stdout);
     assert!(said.contains(" has ended: ") && said.contains(": restored "), "{said}");
     assert_eq!(program.scheduled(), before);
-    let out = greenwave(&["sched", "restore", "--journals", &journals("both-killed")]);
+    let out = greenwave(&["sched", "restore", "--state-dir", &journals("both-killed")]);
     assert_eq!(String::from_utf8_lossy(&out.stdout), "nothing to restore\n");
 }
 
 //~ sched: a killed scheduler leaves nothing changed
-//~ faults: a second guard, scheduler, fabric attachment or view is refused and changes nothing
+//~ faults: a second guard, scheduler, egress attachment or view is refused and changes nothing
 #[test]
 fn ctrl_c_ends_commands_and_puts_others_back_and_cores_are_managed_once() {
     if !proc::may_schedule() {
@@ -170,7 +170,7 @@ fn ctrl_c_ends_commands_and_puts_others_back_and_cores_are_managed_once() {
     let program = Program::spins();
     let before = program.scheduled();
     let (mut daemon, config) = daemon("ctrl-c", &program);
-    let out = greenwave(&["sched", "--config", config.path(), "--journals", &journals("ctrl-c")]);
+    let out = greenwave(&["sched", "--config", config.path(), "--state-dir", &journals("ctrl-c")]);
     let said = String::from_utf8_lossy(&out.stderr);
     assert_eq!(out.status.code(), Some(2), "{said}");
     assert!(said.contains(&format!("are already managed by greenwave {}\n  try: ", daemon.0.id())), "{said}");
@@ -186,12 +186,12 @@ fn shared(test: &str, config: &str, lasts: &str) -> Vec<Value> {
         "sched",
         "--config",
         file.path(),
-        "--journals",
+        "--state-dir",
         &journals(test),
         "--json",
-        "--every",
+        "--interval",
         "50ms",
-        "--for",
+        "--duration",
         lasts,
     ];
     let out = greenwave(&args);
@@ -246,7 +246,8 @@ fn lc_that_waits_with_no_core_left_raises_a_condition_for_log_metric_and_hook() 
         told.path(),
     );
     let file = Scratch::new("condition.toml", &config);
-    let args = ["sched", "--config", file.path(), "--journals", &journals("condition"), "--every", "20ms"];
+    let args =
+        ["sched", "--config", file.path(), "--state-dir", &journals("condition"), "--interval", "20ms"];
     let daemon = Command::new(GREENWAVE).args(args).stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
     let mut daemon = Program(daemon.expect("greenwave starts"));
     let mut lines = BufReader::new(daemon.0.stderr.take().unwrap()).lines();
@@ -254,7 +255,7 @@ fn lc_that_waits_with_no_core_left_raises_a_condition_for_log_metric_and_hook() 
         .find(|line| line.as_ref().is_ok_and(|line| line.starts_with("interference alarm raised: queue lc")));
     assert!(raised.is_some());
     until("the hook", || std::fs::read_to_string(told.path()).unwrap().starts_with("raised queue lc\n"));
-    let says = "greenwave_sched_condition{trouble=\"queue\",where=\"lc\"} 1\n";
+    let says = "greenwave_sched_alarm{trouble=\"queue\",where=\"lc\"} 1\n";
     until("the metric", || std::fs::read_to_string(metrics.path()).unwrap().contains(says));
     kill_process(daemon.pid().unwrap(), Signal::TERM).unwrap();
     assert_eq!(daemon.0.wait().unwrap().code(), Some(0));
@@ -270,7 +271,7 @@ fn limits_without(capability: &str, has_it: bool, name: &str, text: &str) -> Res
         command.args(without).arg(GREENWAVE);
     }
     let journals = journals(name);
-    command.args(["sched", "--config", config.path(), "--journals", &journals, "--for", "300ms"]);
+    command.args(["sched", "--config", config.path(), "--state-dir", &journals, "--duration", "300ms"]);
     let out = command.output().map_err(|_| "setpriv is not there".to_owned())?;
     let [said, told] = [out.stderr, out.stdout].map(|text| String::from_utf8_lossy(&text).into_owned());
     if let Some(why) = said.lines().next().filter(|line| line.starts_with("setpriv: ")) {
@@ -337,7 +338,7 @@ fn without_the_capability_to_look_into_others_it_says_that_pulses_are_not_read()
 fn what_cannot_be_is_refused_before_anything_is_started() {
     let check = |name: &str, text: &str, says: &str| {
         let file = Scratch::new(name, text);
-        let out = greenwave(&["sched", "--config", file.path(), "--journals", &journals(name)]);
+        let out = greenwave(&["sched", "--config", file.path(), "--state-dir", &journals(name)]);
         let said = String::from_utf8_lossy(&out.stderr);
         assert_eq!(out.status.code(), Some(2), "{said}");
         assert!(said.starts_with("error: ") && said.contains(says), "{says:?} is not in {said:?}");

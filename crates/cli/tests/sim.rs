@@ -106,7 +106,7 @@ fn json_has_what_the_table_has() {
     assert_eq!(found["world"], "sim");
 }
 
-//~ cli: `sim fabric --flows --csv` replays a list of flows and writes each
+//~ cli: `sim fabric --flow-trace --csv` replays a list of flows and writes each
 #[test]
 fn a_list_of_flows_is_replayed_and_each_flow_is_in_the_csv() {
     let flows = Scratch::new(
@@ -116,7 +116,7 @@ fn a_list_of_flows_is_replayed_and_each_flow_is_in_the_csv() {
     let csv = Scratch::new("flows.csv", "");
     let page = Scratch::new("flows.html", "");
     let args =
-        ["--topology", "two-hosts", "--flows", flows.path(), "--csv", csv.path(), "--report", page.path()];
+        ["--topology", "two-hosts", "--flow-trace", flows.path(), "--csv", csv.path(), "--out", page.path()];
     text(&fabric(&args));
     let csv = std::fs::read_to_string(csv.path()).expect("it is there");
     let mut lines = csv.lines();
@@ -144,7 +144,7 @@ fn a_list_of_flows_is_replayed_and_each_flow_is_in_the_csv() {
 #[test]
 fn the_parquet_file_says_what_the_csv_says() {
     let (csv, parquet) = (Scratch::new("both.csv", ""), Scratch::new("both.parquet", ""));
-    let runs = ["--scheduler", "fifo,fish", "--seeds", "1..2", "--load", "0.9", "--for", "5ms"];
+    let runs = ["--scheduler", "fifo,fish", "--seeds", "1..2", "--load", "0.9", "--duration", "5ms"];
     text(&fabric(&[&runs[..], &["--csv", csv.path(), "--parquet", parquet.path()]].concat()));
     let file = std::fs::File::open(parquet.path()).expect("it is there");
     let reader = SerializedFileReader::new(file).expect("it is Parquet");
@@ -183,7 +183,7 @@ fn a_topology_may_come_from_a_file_and_a_workload_in_rounds() {
 
 #[test]
 fn a_run_that_ends_in_time_says_what_is_unfinished() {
-    let found = json(&["sim", "fabric", "--load", "2", "--for", "5ms", "--json"]);
+    let found = json(&["sim", "fabric", "--load", "2", "--duration", "5ms", "--json"]);
     let all = &found["figures"][0];
     assert!(all["unfinished"]["mean"].as_f64() > Some(0.0), "{all}");
 }
@@ -191,7 +191,7 @@ fn a_run_that_ends_in_time_says_what_is_unfinished() {
 #[test]
 fn a_run_in_which_no_flow_is_done_says_so() {
     let printed =
-        text(&fabric(&["--topology", "two-hosts", "--for", "30us", "--arrivals", "uniform 1000000"]));
+        text(&fabric(&["--topology", "two-hosts", "--duration", "30us", "--arrivals", "uniform 1000000"]));
     assert!(printed.contains("flow finished in time"), "{printed}");
     assert!(!printed.contains("none times"), "{printed}");
 }
@@ -217,7 +217,7 @@ fn what_cannot_be_is_refused_with_its_value_before_anything_runs() {
     fabric(&["--workload", "incast 16"], "incast 16 is outside 1..=15");
     fabric(&["--load", "-1"], "load \"-1\" is not a number above 0");
     fabric(&["--thresholds", "9,3"], "threshold 3 is not above the one before it, 9");
-    fabric(&["--room", "0"], "room 0");
+    fabric(&["--buffer-packets", "0"], "room 0");
     fabric(&["--seeds", "3..1"], "3..1");
     fabric(&["--set", "transport.windw=3"], "windw");
     fabric(&["--set", "room"], "there is no =");
@@ -225,9 +225,9 @@ fn what_cannot_be_is_refused_with_its_value_before_anything_runs() {
         fabric(&["--set", own], "has an option of its own");
     }
     fabric(&["--set", "limt=9"], "unknown field `limt`");
-    fabric(&["--for", "0s"], "limit 0 s is not above 0");
+    fabric(&["--duration", "0s"], "limit 0 s is not above 0");
     fabric(&["--topology", "ring"], "topology \"ring\"");
-    fabric(&["--ways", "best"], "best");
+    fabric(&["--multipath", "best"], "best");
     fabric(&["--csv", "no/such/folder/flows.csv"], "No such file");
     fabric(&["--parquet", "no/such/folder/flows.parquet"], "No such file");
     fabric(&["--csv", "twice", "--parquet", "twice"], "twice: one file cannot hold two");
@@ -247,11 +247,11 @@ fn what_cannot_be_is_refused_with_its_value_before_anything_runs() {
         fabric(&["--topology", file.path()], expected);
     }
     let flows = Scratch::new("flows-bad.txt", "0 0 1 1000\n0 0 16 1000\n");
-    fabric(&["--flows", flows.path()], "flows-bad.txt: line 2: host \"16\" is not in 0..=15");
+    fabric(&["--flow-trace", flows.path()], "flows-bad.txt: line 2: host \"16\" is not in 0..=15");
     let none = Scratch::new("flows-none.txt", "# nothing\n");
-    fabric(&["--flows", none.path()], "0 flows are not 1..=");
-    fabric(&["--flows", "no-such-flows"], "no-such-flows: No such file");
-    fabric(&["--flows", flows.path(), "--load", "0.5"], "cannot be used with");
+    fabric(&["--flow-trace", none.path()], "0 flows are not 1..=");
+    fabric(&["--flow-trace", "no-such-flows"], "no-such-flows: No such file");
+    fabric(&["--flow-trace", flows.path(), "--load", "0.5"], "cannot be used with");
     refused(&["sim", "thresholds", "--load", "1"], "load 1 is not below 1");
     refused(&["sim", "thresholds", "--levels", "9"], "9");
 }

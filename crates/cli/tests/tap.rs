@@ -162,7 +162,7 @@ fn inside() {
         server.stop();
     }
 
-    let workers = ["--workers", "2", "--steer", "high=0", "--steer", "low=1", "--pin"];
+    let workers = ["--workers", "2", "--worker-affinity", "high=0", "--worker-affinity", "low=1", "--pin"];
     let server = Server::start(&[&["--app", "synthetic"], &workers[..]].concat());
     the_load_generator_gets_its_answers(&["--protocol", "synthetic"]);
     server.stop();
@@ -209,8 +209,8 @@ fn what_is_served_is_shown_live_and_the_end_still_counts_it_all() {
         }
     }
     assert_eq!(shown("greenwave_responses_total{"), 10.0);
-    assert_eq!(shown("greenwave_wait_seconds_count{"), 40.0, "each waited at four stages");
-    assert!(shown("greenwave_budget_left_seconds_count{") > 0.0);
+    assert_eq!(shown("greenwave_stage_wait_seconds_count{"), 40.0, "each waited at four stages");
+    assert!(shown("greenwave_deadline_slack_seconds_count{") > 0.0);
     assert!(!curl(&[URL]).is_empty());
     let rest = server.stop();
     let served = rest.lines().filter_map(|line| {

@@ -116,7 +116,7 @@ fn scheduler() -> (Shown, Scratch) {
     let config = Scratch::new("shown.toml", &config);
     let journals = format!("{}/journals-shown", env!("CARGO_TARGET_TMPDIR"));
     let mut command = Command::new(GREENWAVE);
-    command.args(["sched", "--config", config.path(), "--journals", &journals, "--ui", "127.0.0.1:0"]);
+    command.args(["sched", "--config", config.path(), "--state-dir", &journals, "--ui", "127.0.0.1:0"]);
     (Shown::start(command, None), config)
 }
 
@@ -173,7 +173,7 @@ fn top_prints_tables(place: &str) {
 }
 
 //~ views: a second view at one address is refused
-//~ faults: a second guard, scheduler, fabric attachment or view is refused and changes nothing
+//~ faults: a second guard, scheduler, egress attachment or view is refused and changes nothing
 fn another_view_in_the_same_place_is_refused(place: &str) {
     let refused = |ui: &[&str], expected: &str| {
         let serve = ["serve", "--device", "tap:gw0", "--addr", "10.77.0.2/24"];

@@ -6,7 +6,7 @@ use super::{Finding, tried};
 use hostbpf::egress::{self, Choice, Policy, Shape};
 use netlab::Namespace;
 
-const AREA: &str = "fabric";
+const AREA: &str = "egress";
 const WHAT: &str = "levels and queues";
 
 pub(super) fn examine(unavailable: Option<&str>) -> Vec<Finding> {

@@ -57,7 +57,7 @@ pub struct Finding {
 }
 
 /// Areas: the commands, and `files` for file I/O of tasks on greenwave's runtime.
-pub const AREAS: [&str; 6] = ["serve", "run", "sched", "fabric", "guard", "files"];
+pub const AREAS: [&str; 6] = ["serve", "run", "sched", "egress", "guard", "files"];
 
 /// Checks everything in `areas`, in the order of [`AREAS`].
 #[must_use]
@@ -71,7 +71,7 @@ pub fn examine(areas: &[&str]) -> Vec<Finding> {
         "serve" => devices().clone(),
         "run" => programs::examine(devices()),
         "sched" => cores::examine().into_iter().chain(cpu_idle::examine()).collect(),
-        "fabric" => egress::examine(unavailable.as_deref()),
+        "egress" => egress::examine(unavailable.as_deref()),
         "guard" => guard::examine(unavailable.as_deref()).into_iter().chain(receive::examine()).collect(),
         _ => files::examine(),
     };

@@ -16,7 +16,7 @@
 //! # Ok::<(), guard::UnknownName>(())
 //! ```
 //!
-//! `greenwave guard attach --joined FILE` sheds connections of a server on the kernel's TCP before
+//! `greenwave guard attach --queue-report FILE` sheds connections of a server on the kernel's TCP before
 //! they cost anything, if the layer publishes its queue in that file
 //! ([`GuardLayer::with_queue_report`]).
 

@@ -56,7 +56,7 @@ fn the_tree_has_the_program_and_all_that_belongs_to_it() {
         ("usr/lib/greenwave/greenwave", 0o755),
         ("usr/lib/greenwave/libgreenwave.so", 0o644),
         ("usr/lib/systemd/system/greenwave-guard@.service", 0o644),
-        ("usr/lib/systemd/system/greenwave-fabric@.service", 0o644),
+        ("usr/lib/systemd/system/greenwave-egress@.service", 0o644),
         ("usr/lib/systemd/system/greenwave-sched.service", 0o644),
         ("usr/lib/systemd/system/greenwave-serve@.service", 0o644),
         ("usr/share/man/man1/greenwave.1.gz", 0o644),

@@ -38,7 +38,7 @@ pub struct Args {
     large: bool,
     /// Number of flows, at the same rate.
     #[arg(long, value_name = "N", conflicts_with = "quick", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
-    flows: Option<u32>,
+    count: Option<u32>,
     /// Threads for an additional run of each case with greenwave's TCP;
     /// with --large, for the only run.
     #[arg(verbatim_doc_comment, long, value_name = "N", value_parser = clap::value_parser!(u16).range(2..=256))]
@@ -212,7 +212,7 @@ fn how(args: &Args) -> String {
 impl Case {
     /// Number of flows for `args`.
     fn flows(&self, args: &Args) -> u32 {
-        args.flows.unwrap_or(if args.quick { self.flows / 20 } else { self.flows })
+        args.count.unwrap_or(if args.quick { self.flows / 20 } else { self.flows })
     }
 }
 

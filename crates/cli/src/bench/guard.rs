@@ -55,10 +55,10 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
         println!("controller, 100 intervals per second: {:.2} % of a core", shares.accept * 100.0);
         match shares.answer {
             Some(share) => println!(
-                "with --until answer and {WAITING} waiting connections: {:.2} % of a core",
+                "with --measure first-byte and {WAITING} waiting connections: {:.2} % of a core",
                 share * 100.0
             ),
-            None => println!("with --until answer: not run, {}", GuardError::NoAnswers),
+            None => println!("with --measure first-byte: not run, {}", GuardError::NoAnswers),
         }
         goals.iter().for_each(|goal| println!("{goal}"));
     }

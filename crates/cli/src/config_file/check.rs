@@ -44,7 +44,7 @@ const REQUIRED: [(&str, &[&str], &[&str]); 6] = [
     ("serve", &["--device=tap:gw0", "--addr=10.77.0.2/24"], &[]),
     ("run", &["--device=tap:gw0", "--addr=10.77.0.2/24"], &["--", "true"]),
     ("guard attach", &["--port=80"], &["eth0"]),
-    ("fabric attach", &["--rate=1gbit"], &["eth0"]),
+    ("egress attach", &["--rate=1gbit"], &["eth0"]),
     ("load", &["--target=127.0.0.1:80", "--rate=1000"], &[]),
     ("sched", &[], &[]),
 ];

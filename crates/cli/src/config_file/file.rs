@@ -30,6 +30,8 @@ pub struct Section {
 pub struct Setting {
     /// The flag's name without dashes.
     pub key: String,
+    /// Old names of the flag.
+    aliases: Vec<String>,
     short: Option<char>,
     /// Position in the text: byte offset, and file with line.
     at: usize,
@@ -44,7 +46,10 @@ impl Setting {
     /// True if the flag is among `words` of the command line.
     pub fn is_given(&self, words: &[&str]) -> bool {
         let is_it = |word: &&str| match (word.strip_prefix("--"), word.strip_prefix('-'), self.short) {
-            (Some(long), ..) => long.split('=').next() == Some(&self.key),
+            (Some(long), ..) => {
+                let name = long.split('=').next().unwrap_or_default();
+                name == self.key || self.aliases.iter().any(|alias| alias == name)
+            }
             (None, Some(short), Some(name)) => short.starts_with(name),
             _ => false,
         };
@@ -92,6 +97,11 @@ pub fn flags(command: &Command) -> impl Iterator<Item = &Arg> {
     command.get_arguments().filter(is_own)
 }
 
+/// Old names of the flag `arg`.
+fn aliases(arg: &Arg) -> Vec<String> {
+    arg.get_all_aliases().unwrap_or_default().into_iter().map(str::to_owned).collect()
+}
+
 /// Advice that names the help to read.
 pub fn help(names: &[String]) -> String {
     let names = names.iter().map(String::as_str);
@@ -111,12 +121,14 @@ impl Reading<'_> {
         for (key, value) in table {
             let (name, at): (&str, _) = (key.get_ref(), key.span().start);
             if let (Some(next), Some(table)) = (command.find_subcommand(name), value.get_ref().as_table()) {
-                self.walk(table, next, &[names, &[name.to_owned()]].concat())?;
+                self.walk(table, next, &[names, &[next.get_name().to_owned()]].concat())?;
                 continue;
             }
             let place = place(self.all, at);
             let wrong = |what: String| Error::new(format!("{place}: {what}")).advice(help(names));
-            let flag = flags(command).find(|arg| arg.get_long() == Some(name)).filter(|_| !names.is_empty());
+            let is_it =
+                |arg: &&Arg| arg.get_long() == Some(name) || aliases(arg).iter().any(|alias| alias == name);
+            let flag = flags(command).find(is_it).filter(|_| !names.is_empty());
             let Some(arg) = flag else {
                 let section =
                     if names.is_empty() { "the file".to_owned() } else { format!("[{}]", names.join(".")) };
@@ -126,8 +138,9 @@ impl Reading<'_> {
             let Some((values, words)) = self.words(name, arg, value) else {
                 return Err(wrong(format!("{name} is not {}", kind(arg))));
             };
-            let (key, short) = (name.to_owned(), arg.get_short());
-            settings.push(Setting { key, short, at, place, values, words });
+            let key = arg.get_long().unwrap_or(name).to_owned();
+            let (aliases, short) = (aliases(arg), arg.get_short());
+            settings.push(Setting { key, aliases, short, at, place, values, words });
         }
         if !settings.is_empty() {
             settings.sort_by_key(|setting| setting.at);

@@ -29,7 +29,7 @@ pub struct Args {
     name: String,
     /// Action.
     #[arg(value_enum)]
-    want: Command,
+    action: Command,
     /// Print the answer as JSON.
     #[arg(long)]
     json: bool,
@@ -51,7 +51,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
             format!("{} belongs to user {}, not to root or you; no request was sent", args.name, who.user);
         return Err(Error::new(what).advice("sudo, if that user is trusted"));
     }
-    let text = said(stream, args.want).map_err(|e| silent(&args.name, who, &e))?;
+    let text = said(stream, args.action).map_err(|e| silent(&args.name, who, &e))?;
     let answer = read(&args.name, &text)?;
     if !answer.done {
         let refused = Error::new(answer.said.unwrap_or_default());

@@ -237,7 +237,7 @@ impl Client {
         match want {
             Command::Status => self.answer(now, &Answer::status(daemon.status())),
             Command::Reload => (self.state, self.until) = (State::Waits, now + OUTCOME_MAX),
-            Command::End => {
+            Command::Stop => {
                 let who = self.peer.who;
                 eprintln!("stopped by process {} of user {}", who.process, who.user);
                 self.answer(now, &Answer::done("stopping"));

@@ -15,7 +15,8 @@ pub enum Command {
     /// Reload its files, as SIGHUP does, and print the result.
     Reload,
     /// Stop the daemon, as SIGTERM does.
-    End,
+    #[value(alias = "end")]
+    Stop,
 }
 
 /// An answer; has `said` or `status`.
@@ -88,7 +89,7 @@ pub fn hear(bytes: &[u8], more: bool) -> Result<Option<Command>, Error> {
     want.map(Some).map_err(|_| Error::new(format!("{:?} cannot be asked", word.trim())).advice(WORDS))
 }
 
-const WORDS: &str = "status, reload or end";
+const WORDS: &str = "status, reload or stop";
 
 /// Checks that `user` may command a daemon of `owners`, besides root; `name` is the daemon's.
 ///
@@ -111,6 +112,10 @@ pub const ROOT: u32 = 0;
 impl Command {
     /// The request line of the command.
     pub fn line(self) -> String {
+        // A daemon of the previous release knows only this word.
+        if self == Self::Stop {
+            return "end\n".to_owned();
+        }
         self.to_possible_value().map_or(String::new(), |value| format!("{}\n", value.get_name()))
     }
 }
@@ -150,22 +155,23 @@ mod tests {
         for (bytes, want) in [
             ("status\n", Some(Command::Status)),
             ("reload\r\nand more", Some(Command::Reload)),
-            (" end \n", Some(Command::End)),
+            (" stop \n", Some(Command::Stop)),
             ("", None),
             ("stat", None),
         ] {
             assert_eq!(hear(bytes.as_bytes(), true), Ok(want), "{bytes:?}");
         }
-        assert_eq!(hear(b"end", false), Ok(Some(Command::End)), "nothing more comes");
+        assert_eq!(hear(b"stop", false), Ok(Some(Command::Stop)), "nothing more comes");
+        assert_eq!(hear(b"end\n", true), Ok(Some(Command::Stop)), "the old spelling");
         assert_eq!(hear(&[b'a'; LINE_MAX], true), Ok(None));
         for line in [&[b'a'; LINE_MAX + 1][..], &[&[0xff; LINE_MAX + 1][..], b"\n"].concat()[..]] {
             let refused = hear(line, true).map_err(|e| e.to_string());
             assert_eq!(
                 refused,
-                Err("error: a line is 64 bytes at most\n  try: status, reload or end".into())
+                Err("error: a line is 64 bytes at most\n  try: status, reload or stop".into())
             );
         }
-        for (line, what) in [("\n", "\"\""), ("END\n", "\"END\""), ("end now\n", "\"end now\"")] {
+        for (line, what) in [("\n", "\"\""), ("STOP\n", "\"STOP\""), ("stop now\n", "\"stop now\"")] {
             let refused = hear(line.as_bytes(), true).expect_err(line).to_string();
             assert!(refused.starts_with(&format!("error: {what} cannot be asked\n")), "{refused}");
         }

@@ -146,7 +146,7 @@ fn what_cannot_be_asked_is_refused_with_what_can() {
         rig.look(Span::ZERO);
         let answer = client.answer();
         assert_eq!((answer.done, answer.said.as_deref()), (false, Some(says)));
-        assert_eq!(answer.advice.as_deref(), Some("status, reload or end"));
+        assert_eq!(answer.advice.as_deref(), Some("status, reload or stop"));
         assert!(rig.control.clients.is_empty());
     }
 }

@@ -69,7 +69,7 @@ fn set_up(settings: &Settings) -> Section {
         ("world", "host: real frames over a memory wire, real clock".to_owned()),
         ("machine", settings.machine.to_string()),
         ("seed", settings.seed.to_string()),
-        ("duration", format!("{} s per mode and round, without the first tenth (warm-up)", settings.seconds)),
+        ("duration", format!("{} per mode and round, without the first tenth (warm-up)", settings.duration)),
         ("rounds", format!("{}; the run with the median LS p99 is shown for each mode", settings.rounds)),
         ("requests", format!("{}, {} apart", settings.burst, settings.spacing)),
         ("service", format!("{} each", settings.service)),

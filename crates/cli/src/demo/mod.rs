@@ -28,9 +28,9 @@ mod run;
 /// All arrive in bursts. Every mode serves the same requests.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Duration of a mode in each round, in seconds.
-    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=600))]
-    seconds: u32,
+    /// Duration of a mode in each round.
+    #[arg(long, value_name = "SPAN", default_value = "3s", value_parser = duration)]
+    duration: Span,
     /// Runs of each mode; the run with the median LS p99 is shown.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     rounds: u32,
@@ -57,9 +57,20 @@ pub struct Args {
     json: bool,
 }
 
+/// Duration of a mode, `3s`; a bare number is seconds, as the old `--seconds` takes it.
+///
+/// # Errors
+/// The valid durations.
+fn duration(text: &str) -> Result<Span, String> {
+    let seconds = text.parse().map(|seconds: u32| Span::from_secs(seconds.into()));
+    let span = seconds.or_else(|_| text.parse().map_err(|e| format!("{e}")))?;
+    let valid = Span::from_secs(1)..=Span::from_secs(600);
+    if valid.contains(&span) { Ok(span) } else { Err(format!("{text:?} is outside 1s..=600s")) }
+}
+
 /// Settings of a run, and the machine.
 struct Settings {
-    seconds: u32,
+    duration: Span,
     rounds: u32,
     seed: u64,
     burst: Burst,
@@ -87,10 +98,10 @@ impl Settings {
         }
         let Burst { size, period } = self.burst;
         let period = period.max(self.spacing * size);
-        if period > Span::from_secs(self.seconds.into()) / 2 {
+        if period > self.duration / 2 {
             let what = format!(
-                "with --burst {} no burst falls into the {} s of measurement",
-                self.burst, self.seconds
+                "with --burst {} no burst falls into the {} of measurement",
+                self.burst, self.duration
             );
             return Err(Error::new(what).advice("a shorter period, such as --burst 200/10ms"));
         }
@@ -125,7 +136,7 @@ impl Args {
     fn settings(&self) -> Result<Settings, Error> {
         let machine = host::Machine::this();
         let settings = Settings {
-            seconds: self.seconds,
+            duration: self.duration,
             rounds: self.rounds,
             seed: self.seed,
             burst: self.burst,
@@ -151,10 +162,11 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let stop = host::signals::flag();
     let rounds = (1..=args.rounds).flat_map(|round| args.modes.iter().map(move |&mode| (round, mode)));
     let runs = args.modes.len() * args.rounds as usize;
-    let bar = progress::bar(runs as u64 * u64::from(args.seconds) * 1000);
+    let duration_ms = args.duration.as_nanos() / 1_000_000;
+    let bar = progress::bar(runs as u64 * duration_ms);
     let mut measured: Vec<(Mode, Report)> = Vec::new();
     for (index, (round, mode)) in rounds.enumerate() {
-        let before = index as u64 * u64::from(args.seconds) * 1000;
+        let before = index as u64 * duration_ms;
         bar.set_message(format!("{mode} (round {round} of {})", args.rounds));
         let report = run::run(mode, &settings, stop, |ms| bar.set_position(before + ms));
         // An interrupted run is kept if it measured something.
@@ -211,7 +223,7 @@ fn print(args: &Args, settings: &Settings, results: &[(Mode, Report)], is_partia
         let modes: Vec<_> =
             results.iter().map(|(mode, report)| json!({ "mode": mode.name(), "report": report })).collect();
         let settings = json!({
-            "seconds": settings.seconds,
+            "duration_ns": settings.duration.as_nanos(),
             "rounds": settings.rounds,
             "seed": settings.seed,
             "burst_size": settings.burst.size,

@@ -8,7 +8,7 @@ use ::load::{Class, Client, Plan, Report, Spread, Synthetic};
 use host::Monotonic;
 use net::device::memory::{self, MemoryDevice};
 use net::stack::{Config as StackConfig, ListenOptions};
-use queueing::{Arrivals, Clock, Distribution, Span};
+use queueing::{Arrivals, Clock, Distribution};
 use runtime::shard::Config;
 use runtime::threads::{self, Threads, Workers};
 use runtime::{Mode, Shard};
@@ -78,7 +78,7 @@ fn plan(settings: &Settings) -> Plan {
     };
     let mut plan = Plan::new(settings.connections, arrivals, classes);
     plan.spread = Spread::PerClass;
-    let duration = Span::from_secs(settings.seconds.into());
+    let duration = settings.duration;
     plan.duration = Some(duration);
     plan.warmup = duration / 10;
     plan.seed = settings.seed;
@@ -112,7 +112,7 @@ fn drive(
     progress: &mut impl FnMut(u64),
 ) -> Result<(), Error> {
     let clock = Monotonic::new();
-    let end_ms = u64::from(settings.seconds) * 1000;
+    let end_ms = settings.duration.as_nanos() / 1_000_000;
     let mut start = None;
     let mut told_ms = 0;
     while !client.is_done() {

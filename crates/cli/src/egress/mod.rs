@@ -1,4 +1,4 @@
-//! `greenwave fabric`: egress queueing of this machine that serves short flows first.
+//! `greenwave egress`: egress queueing of this machine that serves short flows first.
 //!
 //! `attach` and `detach` change it, `status` shows its traffic, `policy` prints a policy as a
 //! template. `hostbpf::egress` does the work; only the text is here.
@@ -102,7 +102,7 @@ pub fn describe(path: &std::path::Path, as_json: bool) -> Result<(), Error> {
             println!("{}", json!({ "levels": levels, "queues": queues, "thresholds": policy.thresholds }))
         }
         false => println!(
-            "valid: {levels} levels of {queues} queues; attach it: greenwave fabric attach DEVICE --policy {}",
+            "valid: {levels} levels of {queues} queues; attach it: greenwave egress attach DEVICE --policy {}",
             path.display()
         ),
     }
@@ -120,7 +120,7 @@ fn attach(device: &str, rate: Rate, name: &str) -> Result<(), Error> {
     if policy.guaranteed > 0.0 && shape != Shape::Classes {
         println!("  levels are strict: guaranteed {} has no effect", policy.guaranteed);
     }
-    println!("  undo: greenwave fabric detach {device}");
+    println!("  undo: greenwave egress detach {device}");
     Ok(())
 }
 

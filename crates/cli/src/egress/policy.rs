@@ -76,7 +76,7 @@ pub fn text(name: &str) -> Result<String, Error> {
     }
     let text = std::fs::read_to_string(name).map_err(|e| {
         let names: Vec<_> = POLICIES.iter().map(|(name, _)| *name).collect();
-        let start = "greenwave fabric policy fish >fish.toml, for a template";
+        let start = "greenwave egress policy fish >fish.toml, for a template";
         Error::file(Path::new(name), &e).advice(format!("{start}, or one of {}", names.join(", ")))
     })?;
     parse(name, &text)?;
@@ -86,13 +86,13 @@ pub fn text(name: &str) -> Result<String, Error> {
 /// Parses `text`; `name` is its file or built-in name.
 fn parse(name: &str, text: &str) -> Result<Policy, Error> {
     let wrong = |what: String| {
-        Error::new(format!("{name}: {what}")).advice("greenwave fabric policy fish, for a valid one")
+        Error::new(format!("{name}: {what}")).advice("greenwave egress policy fish, for a valid one")
     };
     let file: File = toml::from_str(text).map_err(|e| {
         let line = e.span().map_or(1, |span| text[..span.start].matches('\n').count() + 1);
         let message = e.message().replace('\n', " ");
         Error::new(format!("{name}:{line}: {message}"))
-            .advice("greenwave fabric policy fish, for a valid one")
+            .advice("greenwave egress policy fish, for a valid one")
     })?;
     let level = |level: u8| {
         Priority::new(level)

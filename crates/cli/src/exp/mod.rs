@@ -174,6 +174,13 @@ pub fn check_file(file: &std::path::Path) -> Result<(), Error> {
     Ok(())
 }
 
+/// Ids of the claims of the shipped experiment `name`.
+#[cfg(test)]
+pub fn claims(name: &str) -> Vec<String> {
+    let source = registry::find(name).expect("a shipped experiment").remove(0);
+    source.parse().expect("it is valid").claim.into_iter().map(|claim| claim.id).collect()
+}
+
 fn list(json: bool) -> Result<ExitCode, Error> {
     let sources = registry::all();
     if json {

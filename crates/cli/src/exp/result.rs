@@ -348,10 +348,10 @@ fn rounded(value: f64) -> f64 {
 /// Header of the result; for real services with the doctor's report on the mechanisms they use.
 fn header(world: &World, seed: u64) -> Header {
     let areas: &[&str] = match world.name {
-        "egress" => &["fabric"],
+        "egress" => &["egress"],
         "httpd" => &["guard"],
         "colocated" => &["sched"],
-        "tiers" => &["fabric", "sched"],
+        "tiers" => &["egress", "sched"],
         "pages" => &["serve"],
         _ => &[],
     };

@@ -15,6 +15,7 @@ use serde_json::Value;
 use super::registry::{self, stem};
 use super::spec;
 use crate::error::Error;
+use crate::renames;
 use crate::report::{self, Header, Plot, Run};
 use crate::table::{Table, number};
 
@@ -86,8 +87,12 @@ impl Stored {
         }
     }
 
-    /// Sets the known reasons of failures from the experiment's current file.
+    /// Sets the claims' present ids, and the known reasons of failures from the experiment's current
+    /// file.
     fn explain(&mut self) {
+        for claim in &mut self.claims {
+            claim.id = renames::claim(&self.experiment, &claim.id).to_owned();
+        }
         for known in known(&self.experiment) {
             if let Some(claim) = self.claims.iter_mut().find(|claim| claim.id == known.id) {
                 claim.why = known.why.or(claim.why.take());
@@ -334,7 +339,7 @@ const QUOTES: [(&str, &str, &str); 9] = [
         "peak-kept",
         "goodput of nginx at 4 and 10 times its capacity, over its peak, with the guard",
     ),
-    ("platform/green", "tail", "p99.9 of urgent requests on simulated hosts, all mechanisms off over on"),
+    ("platform/green", "p999-off-over-on", "p99.9 of urgent requests on simulated hosts, all mechanisms off over on"),
     ("platform/host", "overload-goodput", "requests in time through three services in overload, %"),
 ];
 

@@ -47,27 +47,27 @@ pub struct Args {
     class: Vec<Class>,
     /// File in which a service reports its internal queue; added to the
     /// accept-queue delay; repeatable.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long = "queue-report", value_name = "FILE")]
     joined: Vec<PathBuf>,
     /// End of the wait: accept() (default), or the first response byte, for
     /// thread-per-connection servers.
     #[arg(
-        long,
+        long = "measure",
         value_enum,
-        value_name = "accept|answer",
+        value_name = "accept|first-byte",
         default_value = "accept",
         hide_default_value = true,
         hide_possible_values = true
     )]
     until: guard_args::Until,
     /// Control interval.
-    #[arg(long, value_name = "TIME", default_value = "10ms")]
+    #[arg(long = "interval", value_name = "TIME", default_value = "10ms")]
     period: Span,
     /// Shed nothing; count the connections that would be shed.
     #[arg(long)]
     dry_run: bool,
-    /// Response to a shed SYN: none (default), or a reset.
-    #[arg(long, value_enum, default_value = "silence", hide_default_value = true)]
+    /// Response to a shed SYN: drop (default) or reset.
+    #[arg(long = "reject", value_enum, default_value = "drop", hide_default_value = true)]
     refusal: Refused,
     /// XDP mode: drv, in the driver (default); skb, after the driver.
     #[arg(long, value_enum, default_value = "drv", hide_default_value = true, hide_possible_values = true)]
@@ -98,6 +98,7 @@ impl From<ModeName> for Mode {
 #[derive(Clone, Copy, clap::ValueEnum)]
 enum Refused {
     /// Drop the SYN; the client retransmits it after a second.
+    #[value(name = "drop", alias = "silence")]
     Silence,
     /// Answer with a reset.
     Reset,
@@ -139,8 +140,8 @@ impl Args {
         let bounds = Span::from_millis(1)..=Span::from_millis(200);
         if !bounds.contains(&self.period) {
             let (least, most) = (bounds.start(), bounds.end());
-            return Err(Error::new(format!("period {} is outside {least}..={most}", self.period))
-                .advice("--period 10ms"));
+            return Err(Error::new(format!("interval {} is outside {least}..={most}", self.period))
+                .advice("--interval 10ms"));
         }
         let params = Params { period: self.period, delay_target: self.target_delay, ..Params::default() };
         let controller = Controller { policy: policy(self, &params)?, params };
@@ -286,7 +287,7 @@ fn head(args: &Args) -> Head {
     Head {
         command: "guard",
         about: format!("{} before port {ports} on {}{dry}", args.policy, args.device),
-        rate: "greenwave_guard_served_total",
+        rate: "greenwave_guard_accepted_total",
     }
 }
 
@@ -326,7 +327,7 @@ fn greeting(args: &Args) -> String {
     };
     let until = match args.until {
         guard_args::Until::Accept => "",
-        guard_args::Until::Answer => ", until the first response byte",
+        guard_args::Until::FirstByte => ", until the first response byte",
     };
     let joined = match args.joined.len() {
         0 => String::new(),

@@ -33,11 +33,11 @@ pub struct Args {
     #[arg(long, value_name = "FROM..TO")]
     lambda: Option<Rates>,
     /// Receive queue capacity, in requests: l1.
-    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=ROOM_MAX))]
-    room1: u32,
+    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=CAPACITY_MAX))]
+    capacity1: u32,
     /// Service queue capacity, in requests: l2.
-    #[arg(long, default_value_t = 128, value_parser = clap::value_parser!(u32).range(1..=ROOM_MAX))]
-    room2: u32,
+    #[arg(long, default_value_t = 128, value_parser = clap::value_parser!(u32).range(1..=CAPACITY_MAX))]
+    capacity2: u32,
     /// CPU time to shed a request.
     #[arg(long, value_name = "TIME", default_value = "300ns")]
     shed: Span,
@@ -50,7 +50,7 @@ pub struct Args {
 }
 
 /// Largest modelled queue capacity.
-const ROOM_MAX: i64 = 65_536;
+const CAPACITY_MAX: i64 = 65_536;
 /// Number of evaluated loads.
 const POINTS: u32 = 12;
 
@@ -105,8 +105,8 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let server = TwoStages {
         receive_per_s: args.mu1.0 as f64,
         serve_per_s: args.mu2.0 as f64,
-        receive_room: args.room1,
-        serve_room: args.room2,
+        receive_room: args.capacity1,
+        serve_room: args.capacity2,
     };
     let rates = args.lambda.unwrap_or_else(|| Rates::usual(args.mu1.0, args.mu2.0));
     let points: Vec<Point> = offered(rates).map(|offered| point(&server, offered, args.shed)).collect();
@@ -179,7 +179,7 @@ fn page(args: &Args, points: &[Point]) -> String {
     let settings = [
         ("receive capacity", format!("{} /s", args.mu1.0)),
         ("service capacity", format!("{} /s", args.mu2.0)),
-        ("queue capacities", format!("{} and {}", args.room1, args.room2)),
+        ("queue capacities", format!("{} and {}", args.capacity1, args.capacity2)),
         ("time to shed a request", args.shed.to_string()),
     ];
     let sections = [

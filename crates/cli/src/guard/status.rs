@@ -201,20 +201,20 @@ pub(super) fn figures(device: &str, status: &Status) -> Vec<Figure> {
     }
     let requests = &seen.requests;
     let rest = [
-        ("greenwave_guard_passed_silent_total", counts.silent as f64),
-        ("greenwave_guard_delay_seconds", seen.delay.as_secs_f64()),
-        ("greenwave_guard_waiting", seen.waiting as f64),
-        ("greenwave_guard_room", seen.room as f64),
-        ("greenwave_guard_unanswered", seen.unanswered as f64),
-        ("greenwave_guard_unanswered_delay_seconds", seen.unanswered_delay.as_secs_f64()),
-        ("greenwave_guard_services", requests.services as f64),
-        ("greenwave_guard_services_telling", requests.reporting as f64),
-        ("greenwave_guard_requests_waiting", requests.waiting as f64),
-        ("greenwave_guard_requests_delay_seconds", requests.delay.as_secs_f64()),
-        ("greenwave_guard_served_total", seen.served as f64),
-        ("greenwave_guard_phantoms_total", seen.overflows as f64),
+        ("greenwave_guard_failopen_total", counts.silent as f64),
+        ("greenwave_guard_accept_queue_age_seconds", seen.delay.as_secs_f64()),
+        ("greenwave_guard_accept_queue_length", seen.waiting as f64),
+        ("greenwave_guard_accept_queue_limit", seen.room as f64),
+        ("greenwave_guard_pending_response", seen.unanswered as f64),
+        ("greenwave_guard_pending_response_age_seconds", seen.unanswered_delay.as_secs_f64()),
+        ("greenwave_guard_reporters", requests.services as f64),
+        ("greenwave_guard_reporters_alive", requests.reporting as f64),
+        ("greenwave_guard_app_queue_length", requests.waiting as f64),
+        ("greenwave_guard_app_queue_age_seconds", requests.delay.as_secs_f64()),
+        ("greenwave_guard_accepted_total", seen.served as f64),
+        ("greenwave_guard_listen_overflows_total", seen.overflows as f64),
         ("greenwave_guard_listen_drops_total", seen.drops as f64),
-        ("greenwave_guard_alive", f64::from(u8::from(status.is_alive()))),
+        ("greenwave_guard_controller_up", f64::from(u8::from(status.is_alive()))),
     ];
     figures.extend(rest.map(|(name, value)| Figure::new(name, of_device.clone(), value)));
     figures

@@ -54,7 +54,7 @@ pub struct Setting<'a> {
     pub server: CoreId,
     /// Device of greenwave's stack: xdp or packet.
     pub device: &'a str,
-    pub spin: Span,
+    pub busy_poll: Span,
     pub lib: Option<&'a Path>,
     /// Content of the server.
     pub items: &'a [Item],
@@ -153,7 +153,7 @@ impl<'a, D: Device + Send> Rig<'a, D> {
                 let mut command = server.command(&this.to_string_lossy());
                 let device = format!("{}:{HERE}", setting.device);
                 command.args(["run", "--device", &device, "--addr", &format!("{SERVER}/24")]);
-                command.args(["--spin", &format!("{}ns", setting.spin.as_nanos())]);
+                command.args(["--busy-poll", &format!("{}ns", setting.busy_poll.as_nanos())]);
                 if let Some(lib) = setting.lib {
                     command.arg("--lib").arg(lib);
                 }

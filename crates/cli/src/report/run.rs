@@ -10,6 +10,7 @@ use serde_json::Value;
 use super::header::{FORM, Finding, Header, KEY};
 use super::plot::Plot;
 use super::tables::{self, Rows};
+use crate::renames;
 
 /// Parsed result.
 #[derive(Clone, Debug)]
@@ -111,7 +112,7 @@ impl Run {
         let plots = Option::<Vec<Plot>>::deserialize(&result["plots"]).map_err(foreign)?;
         let not_checked = Option::<Vec<String>>::deserialize(&result["not_checked"]).map_err(foreign)?;
         Ok(Self {
-            claims: claims(result).map_err(foreign)?,
+            claims: claims(&name, result).map_err(foreign)?,
             not_checked: not_checked.unwrap_or_default(),
             source: text("source"),
             tables: found.tables,
@@ -170,8 +171,12 @@ pub fn experiment_again(result: &Value) -> Vec<String> {
         .collect()
 }
 
-fn claims(result: &Value) -> Result<Vec<Claim>, String> {
-    let stated = Option::<Vec<Claim>>::deserialize(&result["claims"]).map_err(|e| e.to_string())?;
+/// Claims and goals in `result` of `experiment`, with their present ids.
+fn claims(experiment: &str, result: &Value) -> Result<Vec<Claim>, String> {
+    let mut stated = Option::<Vec<Claim>>::deserialize(&result["claims"]).map_err(|e| e.to_string())?;
+    for claim in stated.iter_mut().flatten() {
+        claim.id = renames::claim(experiment, &claim.id).to_owned();
+    }
     let goals = result["goals"].as_array().map(Vec::as_slice).unwrap_or_default();
     Ok(stated.unwrap_or_default().into_iter().chain(goals.iter().map(goal)).collect())
 }

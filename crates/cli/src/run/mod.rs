@@ -61,21 +61,21 @@ pub struct Args {
     #[arg(long, verbatim_doc_comment)]
     pin: bool,
     /// Busy-polling time of an idle stack before it sleeps.
-    #[arg(long, value_name = "SPAN", default_value = "20us", value_parser = options::spin)]
-    spin: Span,
+    #[arg(long, value_name = "SPAN", default_value = "20us", value_parser = options::busy_poll)]
+    busy_poll: Span,
     #[command(flatten)]
     guard: guard_args::Args,
     /// File in which the program reports its internal queue; added to the
     /// guard's delay; repeatable.
-    #[arg(long, value_name = "FILE", requires = "guard", verbatim_doc_comment)]
+    #[arg(long = "queue-report", value_name = "FILE", requires = "guard", verbatim_doc_comment)]
     joined: Vec<PathBuf>,
     /// End of a connection's wait, for the guard: the program's first read
     /// (default), or the first response byte, for thread-per-connection
     /// servers.
     #[arg(
-        long,
+        long = "measure",
         value_enum,
-        value_name = "accept|answer",
+        value_name = "accept|first-byte",
         requires = "guard",
         default_value = "accept",
         hide_default_value = true,

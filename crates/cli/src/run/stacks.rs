@@ -175,7 +175,7 @@ impl Stacks<'_> {
             proxy.set_slow(slow);
             proxy.set_protocols(self.classifiers.spoken.clone());
             proxy.set_guard(guard, self.args.until.into());
-            proxy.set_receive_percent(self.args.guard.receive_percent());
+            proxy.set_receive_percent(self.args.guard.rx_cpu_limit());
             (proxy, device)
         };
         (0..).zip(each).map(server).collect()
@@ -231,7 +231,7 @@ where
                 seen: seen.map(|hatch| &**hatch),
                 classifiers: classifiers.map(|hatch| &**hatch),
             };
-            let (clock, stop, spin) = (&clock, &stop, args.spin);
+            let (clock, stop, spin) = (&clock, &stop, args.busy_poll);
             let core = args.pin.then_some(CoreId(number as u16));
             threads.push(scope.spawn(move || {
                 core.into_iter().for_each(shard_args::pin);

@@ -76,10 +76,10 @@ impl ControlLoop<'_> {
                 }
             }
             let is_over = (0..self.config.tasks.len()).all(|number| manager.is_over(TaskId(number as u16)));
-            let is_late = self.args.lasts.is_some_and(|lasts| start.since(begin) >= lasts);
+            let is_late = self.args.duration.is_some_and(|duration| start.since(begin) >= duration);
             status.lost = manager.lost();
             let ends = is_over || is_late || status.lost.is_some() || interrupted.load(Ordering::Relaxed);
-            if ends || start.since(told) >= self.args.every {
+            if ends || start.since(told) >= self.args.interval {
                 told = start;
                 let conditions: Vec<Contention> = self.watch.raised().collect();
                 status.tell(start, &self.config, manager, &self.allocator, &conditions, self.args.json);

@@ -25,7 +25,7 @@ const MOVES_MAX: usize = 4096;
 pub(super) fn head(config: &Config, cores: &[CoreId]) -> Head {
     let (policy, cores, tasks) = (&config.policy, cpulist::text(cores), config.tasks.len());
     let about = format!("policy {policy} on cores {cores}, {tasks} tasks");
-    Head { command: "sched", about, rate: "greenwave_sched_actions_total" }
+    Head { command: "sched", about, rate: "greenwave_sched_reallocations_total" }
 }
 
 impl Shown {

@@ -59,16 +59,16 @@ pub struct Args {
     mechanism: Option<String>,
     /// Interval between status lines.
     #[arg(long, value_name = "SPAN", default_value = "1s")]
-    every: Span,
+    interval: Span,
     /// Run time.
-    #[arg(long = "for", value_name = "SPAN")]
-    lasts: Option<Span>,
+    #[arg(long, value_name = "SPAN")]
+    duration: Option<Span>,
     /// Print each status as a line of JSON.
     #[arg(long)]
     json: bool,
-    /// Folder for journals [default: /run/greenwave, or the user's runtime folder].
-    #[arg(long, value_name = "FOLDER")]
-    journals: Option<PathBuf>,
+    /// Folder for undo logs [default: /run/greenwave, or the user's runtime folder].
+    #[arg(long, value_name = "DIR")]
+    state_dir: Option<PathBuf>,
     #[command(flatten)]
     ui: ui::Flags,
     #[command(flatten)]
@@ -117,8 +117,10 @@ impl Args {
     /// # Errors
     /// As [`run`].
     pub fn check(&self) -> Result<(), Error> {
-        if self.every < Span::from_millis(10) {
-            return Err(Error::new(format!("every {} is less than 10 ms", self.every)).advice("--every 1s"));
+        if self.interval < Span::from_millis(10) {
+            return Err(
+                Error::new(format!("interval {} is less than 10 ms", self.interval)).advice("--interval 1s")
+            );
         }
         let Some(path) = &self.config else { return Ok(()) };
         Plan::new(&Config::load(path, self.mechanism.as_deref())?).map(drop)
@@ -159,7 +161,7 @@ pub fn describe(path: &Path, as_json: bool) -> Result<(), Error> {
 
 /// Takes over the tasks, manages them, and restores them.
 fn share(config: &Config, args: &Args, reload: Reload<'_>, reads: Vec<PathBuf>) -> Result<(), Error> {
-    let folder = args.journals.clone().unwrap_or_else(undo_log::folder);
+    let folder = args.state_dir.clone().unwrap_or_else(undo_log::folder);
     restore::leftovers(&folder)?.iter().for_each(|line| eprintln!("{line}"));
     let plan = Plan::new(config)?;
     let Plan { ours, cores, layout, choice, settings, board, policy, period, calm, sensor, sensor_why } =

@@ -20,9 +20,9 @@ pub struct Args {
     /// Journal to restore from [default: all journals of ended schedulers].
     #[arg(value_name = "JOURNAL")]
     journal: Option<PathBuf>,
-    /// Folder for journals [default: /run/greenwave, or the user's runtime folder].
-    #[arg(long, value_name = "FOLDER", conflicts_with = "journal")]
-    journals: Option<PathBuf>,
+    /// Folder for undo logs [default: /run/greenwave, or the user's runtime folder].
+    #[arg(long, value_name = "DIR", conflicts_with = "journal")]
+    state_dir: Option<PathBuf>,
     /// Wait until stdin ends.
     #[arg(long, hide = true, requires = "journal")]
     guard: bool,
@@ -34,7 +34,7 @@ pub struct Args {
 /// An undo log that cannot be read.
 pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let Some(path) = &args.journal else {
-        let lines = leftovers(&args.journals.clone().unwrap_or_else(undo_log::folder))?;
+        let lines = leftovers(&args.state_dir.clone().unwrap_or_else(undo_log::folder))?;
         lines.iter().for_each(|line| println!("{line}"));
         if lines.is_empty() {
             println!("nothing to restore");

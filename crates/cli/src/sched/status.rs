@@ -259,22 +259,22 @@ fn figures(
         }
     };
     by_task("greenwave_sched_cores", &|line| Some(f64::from(line.cores)));
-    by_task("greenwave_sched_cpu", &|line| Some(line.cpu));
+    by_task("greenwave_sched_cpu_cores", &|line| Some(line.cpu));
     // No turn, no wait.
     by_task("greenwave_sched_wait_seconds", &|line| line.wait.map(Span::as_secs_f64));
     by_task("greenwave_sched_wait_longest_seconds", &|line| Some(line.longest.as_secs_f64()));
     by_task("greenwave_sched_parked", &|line| Some(f64::from(u8::from(line.parked))));
     let totals = [
         ("greenwave_sched_rounds_total", status.rounds),
-        ("greenwave_sched_actions_total", status.actions),
-        ("greenwave_sched_conditions_total", status.raised),
+        ("greenwave_sched_reallocations_total", status.actions),
+        ("greenwave_sched_alarms_total", status.raised),
     ];
     figures.extend(totals.map(|(name, total)| Figure::new(name, Labels::none(), total as f64)));
     figures.extend(slowdown.map(|times| Figure::new("greenwave_sched_dram_slowdown", Labels::none(), times)));
     figures.extend(conditions.iter().map(|trouble| {
         let (what, place) = parts(*trouble, config);
         let labels = Labels::none().with("trouble", what).with("where", place);
-        Figure::new("greenwave_sched_condition", labels, 1.0)
+        Figure::new("greenwave_sched_alarm", labels, 1.0)
     }));
     figures
 }

@@ -88,7 +88,7 @@ impl<'a> Watched<'a> {
             recorded,
         });
         let labels = Labels::none().with("device", device);
-        let oldest = Spans { name: "greenwave_guard_oldest_seconds", labels, recorded: &sum.delay };
+        let oldest = Spans { name: "greenwave_guard_head_age_seconds", labels, recorded: &sum.delay };
         // An empty histogram is left out.
         let spans = waits.chain(left).chain([oldest]).filter(|spans| spans.recorded.count() > 0).collect();
         if let Some(ui) = self.ui {

@@ -47,16 +47,19 @@ fn policy(args: &Args, classifiers: Classifiers) -> Result<Policy, Error> {
 }
 
 fn steering(args: &Args, workers: usize) -> Result<Steering, Error> {
-    if args.steer.is_empty() {
+    if args.worker_affinity.is_empty() {
         return Ok(Steering::all(workers));
     }
     if args.workers == 0 {
-        return Err(Error::new("--steer needs workers, and --workers is 0").advice("--workers 2"));
+        return Err(Error::new("--worker-affinity needs workers, and --workers is 0").advice("--workers 2"));
     }
     if !args.mode.steers() {
-        let what = format!("in mode {} every worker serves all levels, so --steer has no effect", args.mode);
+        let what = format!(
+            "in mode {} every worker serves all levels, so --worker-affinity has no effect",
+            args.mode
+        );
         return Err(Error::new(what).advice("--mode learned"));
     }
-    let lists = args.steer.iter().map(|steer| (steer.levels.as_str(), steer.workers.as_slice()));
+    let lists = args.worker_affinity.iter().map(|steer| (steer.levels.as_str(), steer.workers.as_slice()));
     Steering::from_lists(workers, lists).map_err(|e| Error::new(e.to_string()))
 }

@@ -148,7 +148,7 @@ impl Server<'_> {
         let mut config = Config::new(stack, policy, workers);
         config.guard = self.args.guard.guard()?;
         config.slow = self.args.traces.kept(self.ui.is_some());
-        config.budget.receive_percent = self.args.guard.receive_percent();
+        config.budget.receive_percent = self.args.guard.rx_cpu_limit();
         config.rx_frames_max = self.held.map_or(config.rx_frames_max, |held| held.min(config.rx_frames_max));
         Ok(Shard::new(config, app.clone()))
     }
@@ -223,7 +223,7 @@ impl Server<'_> {
             Reads { arguments: self.arguments, policy: args.link.policy.is_some(), read: super::read };
         let mut reload = Reload::new(reads, self.observed.clone(), shards.len());
         let classifiers = reload.hatches();
-        let threads = Threads { workers, pin, spin: args.spin, hold: args.hold, snapshots, classifiers };
+        let threads = Threads { workers, pin, spin: args.busy_poll, hold: args.tx_coalesce, snapshots, classifiers };
         let (stop, clock_here) = (Arc::new(AtomicBool::new(false)), Monotonic::new());
         let stats = std::thread::scope(|scope| {
             let (stop_there, clock) = (stop.clone(), Arc::new(Monotonic::new()));

@@ -54,7 +54,7 @@ pub struct Args {
     pub workload: Workload,
     /// Load: mean share of a sending host's link (of every host in rounds),
     /// with 1500 bytes on the wire per segment, without acknowledgements
-    /// and retransmissions. Default 0.8; 1 and more only with --for.
+    /// and retransmissions. Default 0.8; 1 and more only with --duration.
     #[arg(verbatim_doc_comment, long, value_name = "SHARE", value_parser = load, allow_negative_numbers = true)]
     pub load: Option<f64>,
     /// Arrival process of flows: poisson (default), uniform or "burst SIZE"
@@ -73,17 +73,17 @@ pub struct Args {
     /// a random other host). Default all, with two hosts first.
     #[arg(verbatim_doc_comment, long, value_name = "WHO")]
     pub senders: Option<String>,
-    /// Flows per run [default: 1000; with --for, all that start].
+    /// Flows per run [default: 1000; with --duration, all that start].
     #[arg(long, value_name = "FLOWS", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     pub count: Option<u32>,
     /// End of the run, in virtual time; later completions count as
     /// unfinished.
-    #[arg(verbatim_doc_comment, long = "for", value_name = "SPAN")]
+    #[arg(verbatim_doc_comment, long, value_name = "SPAN")]
     pub duration: Option<Span>,
     /// File with flows, one per line: start_s src_host dst_host bytes;
     /// hosts count from 0.
     #[arg(verbatim_doc_comment, long, value_name = "FILE", conflicts_with_all = ["workload", "load", "arrivals", "senders", "count"])]
-    pub flows: Option<PathBuf>,
+    pub flow_trace: Option<PathBuf>,
     /// Seed, or seeds FIRST..LAST inclusive.
     #[arg(long, value_name = "SEEDS", default_value = "1")]
     pub seeds: Seeds,
@@ -94,15 +94,14 @@ pub struct Args {
     pub thresholds: Option<Vec<u64>>,
     /// Buffer of a port over all its queues, in packets.
     #[arg(long, value_name = "PACKETS", default_value = "240")]
-    pub room: String,
+    pub buffer_packets: String,
     /// ECN marking threshold of a port, in waiting packets; 0: never
     /// mark.
     #[arg(verbatim_doc_comment, long, value_name = "PACKETS", default_value = "65")]
-    pub mark: String,
-    /// Path selection: spray (round-robin per packet), or flow (one path
-    /// per flow).
-    #[arg(verbatim_doc_comment, long, default_value = "spray")]
-    pub ways: String,
+    pub ecn_threshold: String,
+    /// Path selection.
+    #[arg(long, value_enum, default_value = "spray")]
+    pub multipath: Multipath,
     /// Other setting of an experiment, such as transport.window=10.
     #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<String>,
@@ -122,5 +121,25 @@ pub struct Args {
     pub parquet: Option<PathBuf>,
     /// Write an HTML page with plots to this file.
     #[arg(long, value_name = "FILE")]
-    pub report: Option<PathBuf>,
+    pub out: Option<PathBuf>,
+}
+
+/// Path selection of a network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Multipath {
+    /// Per packet, round-robin over the shortest paths.
+    Spray,
+    /// Per flow: all packets of a flow take one of the shortest paths.
+    #[value(alias = "flow")]
+    Ecmp,
+}
+
+impl Multipath {
+    /// Value of the setting `ways` in an experiment's file.
+    pub fn setting(self) -> &'static str {
+        match self {
+            Self::Spray => "spray",
+            Self::Ecmp => "flow",
+        }
+    }
 }

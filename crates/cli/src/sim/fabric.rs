@@ -22,11 +22,10 @@ use crate::{parallel, progress};
 /// Invalid settings, before anything runs; files that cannot be written.
 pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let plan = Plan::new(args)?;
-    let files: Vec<_> = [&args.csv, &args.parquet, &args.report].into_iter().flatten().collect();
+    let files: Vec<_> = [&args.csv, &args.parquet, &args.out].into_iter().flatten().collect();
     for (index, path) in files.iter().enumerate() {
         if files[..index].contains(path) {
-            let what =
-                format!("{}: one file cannot hold two of --csv, --parquet and --report", path.display());
+            let what = format!("{}: one file cannot hold two of --csv, --parquet and --out", path.display());
             return Err(Error::new(what).advice("a file for each"));
         }
         Error::unless_writable(path)?;
@@ -42,7 +41,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let written = [
         args.csv.as_ref().map(|path| flows::write(path, runs())),
         args.parquet.as_ref().map(|path| parquet::write(path, runs())),
-        args.report.as_ref().map(|path| crate::report::whole(path, &shown.page())),
+        args.out.as_ref().map(|path| crate::report::whole(path, &shown.page())),
     ];
     // One failed file does not prevent the others.
     let mut failed = written.into_iter().flatten().filter_map(Result::err);

@@ -44,15 +44,15 @@ pub const BUILT_IN: [(&str, &str); 2] = [
 const OWN: [(&str, &str); 11] = [
     ("scheduler", "--scheduler fish"),
     ("thresholds", "--thresholds 909,1329,1648"),
-    ("room", "--room 240"),
-    ("mark", "--mark 65"),
-    ("ways", "--ways flow"),
+    ("room", "--buffer-packets 240"),
+    ("mark", "--ecn-threshold 65"),
+    ("ways", "--multipath ecmp"),
     ("flows", "--count 1000"),
     ("sizes", "--workload websearch"),
     ("arrivals", "--arrivals poisson"),
-    ("limit", "--for 20ms"),
+    ("limit", "--duration 20ms"),
     ("seed", "--seeds 1..10"),
-    ("occupancy", "--report FILE, which shows what waits where in any case"),
+    ("occupancy", "--out FILE, which shows what waits where in any case"),
 ];
 
 /// Default load for the choice of thresholds.
@@ -74,7 +74,7 @@ impl Plan {
     pub fn new(args: &Args) -> Result<Self, Error> {
         let mut shared = config(args, "fifo")?;
         let mut load = None;
-        let flows = match &args.flows {
+        let flows = match &args.flow_trace {
             Some(path) => {
                 let planned = read_flows(path, shared.topology.hosts())?;
                 shared.flows = planned.len() as u32;
@@ -118,9 +118,9 @@ fn config(args: &Args, scheduler: &str) -> Result<Config, Error> {
     let mut settings = Table::from_iter([
         ("topology".to_owned(), Value::Table(topology)),
         ("scheduler".to_owned(), scheduler.into()),
-        ("room".to_owned(), depth(&args.room)),
-        ("mark".to_owned(), depth(&args.mark)),
-        ("ways".to_owned(), args.ways.as_str().into()),
+        ("room".to_owned(), depth(&args.buffer_packets)),
+        ("mark".to_owned(), depth(&args.ecn_threshold)),
+        ("ways".to_owned(), args.multipath.setting().into()),
         ("flows".to_owned(), args.count.unwrap_or(if limit.is_some() { FLOWS_MAX } else { FLOWS }).into()),
         ("sizes".to_owned(), args.workload.sizes.as_str().into()),
         ("arrivals".to_owned(), "uniform 1".into()),
@@ -193,7 +193,7 @@ fn arrive(args: &Args, config: &mut Config) -> Result<f64, Error> {
     if load >= 1.0 && args.duration.is_none() {
         let load = (load * 1e3).round() / 1e3;
         let what = format!("load {load} is not below 1: links are overloaded and waits grow without bound");
-        return Err(Error::new(what).advice("--load 0.8, or --for 20ms to limit the run"));
+        return Err(Error::new(what).advice("--load 0.8, or --duration 20ms to limit the run"));
     }
     Ok(load)
 }
@@ -238,9 +238,9 @@ fn refused(args: &Args, what: &str) -> Error {
         ("threshold", "--thresholds 909,1329,1648 (segments, increasing), or greenwave sim thresholds"),
         ("scheduler", "--scheduler fifo,pias,fish"),
         ("incast", "--workload \"incast 8\", fewer than there are hosts"),
-        ("room", "--room 240"),
+        ("room", "--buffer-packets 240"),
         ("flows", "--count 1000"),
-        ("limit", "--for 20ms"),
+        ("limit", "--duration 20ms"),
     ];
     // Expected values would match unrelated advice.
     let said = what.split(", expected").next().unwrap_or(what);

@@ -230,8 +230,8 @@ impl<'a> Shown<'a> {
             "load": self.plan.load,
             "arrivals": config.planned.is_none().then(|| config.arrivals.to_string()),
             "thresholds_segments": self.plan.thresholds,
-            "room": self.args.room,
-            "mark": self.args.mark,
+            "room": self.args.buffer_packets,
+            "mark": self.args.ecn_threshold,
             "seeds": [self.args.seeds.0.start(), self.args.seeds.0.end()],
             "units": units,
             "figures": figures.collect::<Vec<_>>(),
@@ -270,7 +270,7 @@ impl<'a> Shown<'a> {
         let pairs = [
             ("world", "sim: virtual time, replays from the seed".to_owned()),
             ("thresholds", format!("{} segments", thresholds.join(", "))),
-            ("room, mark", format!("{}, {}", self.args.room, self.args.mark)),
+            ("room, mark", format!("{}, {}", self.args.buffer_packets, self.args.ecn_threshold)),
             ("found", self.closing()),
         ];
         let plots: String = self.plots().iter().map(Plot::html).collect();

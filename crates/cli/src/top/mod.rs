@@ -38,7 +38,7 @@ pub struct Args {
     window: u64,
     /// Refresh interval.
     #[arg(long, value_name = "SPAN", default_value = "1s")]
-    every: Span,
+    interval: Span,
     /// Print the tables once, 80 columns wide, and exit.
     #[arg(long)]
     once: bool,
@@ -58,11 +58,10 @@ const WINDOWS_S: [u64; 6] = [1, 5, 10, 20, 30, 60];
 /// No answer (`--once`), or no terminal.
 pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let bounds = Span::from_millis(100)..=Span::from_secs(60);
-    if !bounds.contains(&args.every) {
+    if !bounds.contains(&args.interval) {
         let (least, most) = (bounds.start(), bounds.end());
-        return Err(
-            Error::new(format!("every {} is outside {least}..={most}", args.every)).advice("--every 1s")
-        );
+        return Err(Error::new(format!("interval {} is outside {least}..={most}", args.interval))
+            .advice("--interval 1s"));
     }
     if args.once {
         return once(args);
@@ -109,7 +108,7 @@ type Answer = Result<Box<Snapshot>, String>;
 /// Fetches periodically, in a thread that ends with the process.
 fn ask(args: &Args, window_s: Arc<AtomicU64>) -> Receiver<Answer> {
     let (answers, taken) = sync_channel(1);
-    let (address, every) = (args.address, Duration::from(args.every));
+    let (address, every) = (args.address, Duration::from(args.interval));
     std::thread::spawn(move || {
         loop {
             let text = fetch::snapshot(address, window_s.load(Ordering::Relaxed));

@@ -79,7 +79,7 @@ pub fn sched() -> Live {
     let head = Head {
         command: "sched",
         about: "policy caladan on cores 0-1, 2 tasks".to_owned(),
-        rate: "greenwave_sched_actions_total",
+        rate: "greenwave_sched_reallocations_total",
     };
     let mut live = Live::new(head, at(0.0));
     let task = |name: &str, class: &str| Labels::none().with("task", name).with("class", class);
@@ -89,7 +89,7 @@ pub fn sched() -> Live {
             Figure::new("greenwave_sched_cores", task("<batch>", "BE"), 1.0),
             Figure::new("greenwave_sched_wait_seconds", task("memcached", "LC"), 12e-6),
             Figure::new("greenwave_sched_parked", task("<batch>", "BE"), 0.0),
-            Figure::new("greenwave_sched_actions_total", Labels::none(), f64::from(second) * 2.0),
+            Figure::new("greenwave_sched_reallocations_total", Labels::none(), f64::from(second) * 2.0),
         ];
         let owner = |core, task: &str, since_s| Owner {
             core,

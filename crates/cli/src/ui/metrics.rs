@@ -11,6 +11,7 @@ use queueing::{Histogram, Span};
 
 use super::labels::Labels;
 use super::snapshot::Figure;
+use crate::renames;
 
 /// Kinds of metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,13 +63,13 @@ const fn spans(name: &'static str, labels: &'static str, by: &'static str, help:
 }
 
 /// Waiting times of requests.
-pub const WAIT: &str = "greenwave_wait_seconds";
+pub const WAIT: &str = "greenwave_stage_wait_seconds";
 /// Remaining budgets.
-pub const LEFT: &str = "greenwave_budget_left_seconds";
+pub const LEFT: &str = "greenwave_deadline_slack_seconds";
 /// Shed connections.
 pub const SHED: &str = "greenwave_guard_shed_total";
 /// Connections seen by a guard.
-pub const CAME: &str = "greenwave_guard_seen_total";
+pub const CAME: &str = "greenwave_guard_offered_total";
 /// Resets, by side.
 pub const RESETS: &str = "greenwave_resets_total";
 /// Queue depths.
@@ -84,7 +85,7 @@ pub const METRICS: &[Metric] = &[
         "all",
         "Always 1; the labels hold the command and the version.",
     ),
-    gauge("greenwave_up_seconds", "", "all", "Seconds since the command started."),
+    gauge("greenwave_uptime_seconds", "", "all", "Seconds since the command started."),
     spans(
         WAIT,
         "class, stage",
@@ -116,7 +117,7 @@ pub const METRICS: &[Metric] = &[
     counter("greenwave_frames_total", "shard", STACK, "Frames received."),
     counter("greenwave_bytes_total", "shard, direction", "run", "Bytes read and written by the application."),
     counter(
-        "greenwave_opened_total",
+        "greenwave_connect_total",
         "shard, outcome",
         "run",
         "Outgoing connections of the application, by outcome.",
@@ -150,64 +151,69 @@ pub const METRICS: &[Metric] = &[
         "New connections dropped by the guard, by reason.",
     ),
     spans(
-        "greenwave_guard_oldest_seconds",
+        "greenwave_guard_head_age_seconds",
         "device",
         "serve",
         "Age of the oldest waiting connection, sampled in each control interval.",
     ),
     counter(
-        "greenwave_guard_passed_silent_total",
+        "greenwave_guard_failopen_total",
         "device",
         "guard",
         "Connections admitted because the guard's controller was stalled.",
     ),
     gauge(
-        "greenwave_guard_delay_seconds",
+        "greenwave_guard_accept_queue_age_seconds",
         "device",
         "guard",
         "Age of the oldest connection in the accept queues.",
     ),
-    gauge("greenwave_guard_waiting", "device", "guard", "Connections in the accept queues."),
-    gauge("greenwave_guard_room", "device", "guard", "Capacity of the accept queues, in connections."),
+    gauge("greenwave_guard_accept_queue_length", "device", "guard", "Connections in the accept queues."),
     gauge(
-        "greenwave_guard_unanswered",
+        "greenwave_guard_accept_queue_limit",
         "device",
         "guard",
-        "Connections without a first response byte; 0 unless attached with --until answer.",
+        "Capacity of the accept queues, in connections.",
     ),
     gauge(
-        "greenwave_guard_unanswered_delay_seconds",
+        "greenwave_guard_pending_response",
+        "device",
+        "guard",
+        "Connections without a first response byte; 0 unless attached with --measure first-byte.",
+    ),
+    gauge(
+        "greenwave_guard_pending_response_age_seconds",
         "device",
         "guard",
         "Age of the oldest connection without a first response byte.",
     ),
     gauge(
-        "greenwave_guard_services",
+        "greenwave_guard_reporters",
         "device",
         "guard",
         "Services configured to report their request queue to the guard.",
     ),
     gauge(
-        "greenwave_guard_services_telling",
+        "greenwave_guard_reporters_alive",
         "device",
         "guard",
         "Services currently reporting their request queue to the guard.",
     ),
     gauge(
-        "greenwave_guard_requests_waiting",
+        "greenwave_guard_app_queue_length",
         "device",
         "guard",
         "Requests waiting inside the reporting services.",
     ),
     gauge(
-        "greenwave_guard_requests_delay_seconds",
+        "greenwave_guard_app_queue_age_seconds",
         "device",
         "guard",
         "Age of the oldest request waiting inside the reporting services.",
     ),
-    counter("greenwave_guard_served_total", "device", "guard", "Connections accepted by the server."),
+    counter("greenwave_guard_accepted_total", "device", "guard", "Connections accepted by the server."),
     counter(
-        "greenwave_guard_phantoms_total",
+        "greenwave_guard_listen_overflows_total",
         "device",
         "guard",
         "Connections dropped by the kernel because the accept queue was full.",
@@ -218,9 +224,9 @@ pub const METRICS: &[Metric] = &[
         "guard",
         "Connections dropped by the kernel at listening sockets, for any reason.",
     ),
-    gauge("greenwave_guard_alive", "device", "guard", "1 if the guard's controller is running."),
+    gauge("greenwave_guard_controller_up", "device", "guard", "1 if the guard's controller is running."),
     gauge("greenwave_sched_cores", "task, class", "sched", "Cores assigned to a task."),
-    gauge("greenwave_sched_cpu", "task, class", "sched", "CPU time used by a task, in cores."),
+    gauge("greenwave_sched_cpu_cores", "task, class", "sched", "CPU time used by a task, in cores."),
     gauge(
         "greenwave_sched_wait_seconds",
         "task, class",
@@ -235,8 +241,8 @@ pub const METRICS: &[Metric] = &[
     ),
     gauge("greenwave_sched_parked", "task, class", "sched", "1 if the task is parked (has no core)."),
     counter("greenwave_sched_rounds_total", "", "sched", "Scheduling rounds."),
-    counter("greenwave_sched_actions_total", "", "sched", "Scheduling decisions carried out."),
-    counter("greenwave_sched_conditions_total", "", "sched", "Interference alarms raised."),
+    counter("greenwave_sched_reallocations_total", "", "sched", "Scheduling decisions carried out."),
+    counter("greenwave_sched_alarms_total", "", "sched", "Interference alarms raised."),
     spans("greenwave_sched_round_seconds", "", "sched", "Duration of a scheduling round."),
     gauge(
         "greenwave_sched_dram_slowdown",
@@ -245,7 +251,7 @@ pub const METRICS: &[Metric] = &[
         "DRAM load latency relative to an idle machine; 1: idle.",
     ),
     gauge(
-        "greenwave_sched_condition",
+        "greenwave_sched_alarm",
         "trouble, where",
         "sched",
         "1 while greenwave detects interference that it cannot remove.",
@@ -312,8 +318,9 @@ impl Buckets {
         self.sum_s += recorded.mean().as_secs_f64() * recorded.count() as f64;
     }
 
-    fn write(&self, text: &mut String) {
-        let (name, labels) = (self.name, &self.labels);
+    /// Writes the histogram under `name`.
+    fn write(&self, name: &str, text: &mut String) {
+        let labels = &self.labels;
         let mut below = 0;
         for (bound, count) in BOUNDS_NS.iter().zip(self.counts) {
             below += count;
@@ -331,18 +338,25 @@ fn line(text: &mut String, name: &str, labels: &Labels, value: f64) {
     let _ = writeln!(text, "{name}{labels} {value}");
 }
 
-/// Prometheus' text of `figures` and `sums`, in the table's order.
+/// Prometheus' text of `figures` and `sums`, in the table's order; a renamed metric follows once more
+/// under its old name.
 pub fn text(figures: &[Figure], sums: &[Buckets]) -> String {
     let mut text = String::new();
     for Metric { name, kind, help, .. } in METRICS {
-        let figures = || figures.iter().filter(|figure| figure.name == *name);
-        let sums = || sums.iter().filter(|sum| sum.name == *name);
-        if figures().next().is_none() && sums().next().is_none() {
+        let figures: Vec<_> = figures.iter().filter(|figure| figure.name == *name).collect();
+        let sums: Vec<_> = sums.iter().filter(|sum| sum.name == *name).collect();
+        if figures.is_empty() && sums.is_empty() {
             continue;
         }
-        let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {}", kind.name());
-        figures().for_each(|figure| line(&mut text, name, &figure.labels, figure.value));
-        sums().for_each(|sum| sum.write(&mut text));
+        let mut family = |name: &str, help: &str| {
+            let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {}", kind.name());
+            figures.iter().for_each(|figure| line(&mut text, name, &figure.labels, figure.value));
+            sums.iter().for_each(|sum| sum.write(name, &mut text));
+        };
+        family(name, help);
+        for (old, _) in renames::METRICS.iter().filter(|(_, new)| new == name) {
+            family(old, &format!("Renamed to {name}; removed in the next release."));
+        }
     }
     text
 }

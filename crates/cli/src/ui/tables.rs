@@ -75,7 +75,7 @@ pub fn up(seconds: f64) -> String {
     }
 }
 
-/// Readable name of a metric: `guard seen` for `greenwave_guard_seen_total`.
+/// Readable name of a metric: `guard seen` for `greenwave_guard_offered_total`.
 fn plain(name: &str) -> String {
     let name = name.strip_prefix("greenwave_").unwrap_or(name);
     let name = ["_total", "_seconds"].iter().find_map(|end| name.strip_suffix(end)).unwrap_or(name);
@@ -191,7 +191,7 @@ fn shed(snapshot: &Snapshot) -> Option<Table> {
 fn tasks(snapshot: &Snapshot) -> Option<Table> {
     const COLUMNS: [(&str, &str); 5] = [
         ("greenwave_sched_cores", "cores"),
-        ("greenwave_sched_cpu", "used"),
+        ("greenwave_sched_cpu_cores", "used"),
         ("greenwave_sched_wait_seconds", "wait, µs"),
         ("greenwave_sched_wait_longest_seconds", "longest"),
         ("greenwave_sched_parked", "parked"),

@@ -169,7 +169,7 @@ impl Live {
         let program =
             Labels::none().with("command", self.head.command).with("version", env!("CARGO_PKG_VERSION"));
         figures.push(Figure::new("greenwave_build_info", program, 1.0));
-        figures.push(Figure::new("greenwave_up_seconds", Labels::none(), self.seconds(now)));
+        figures.push(Figure::new("greenwave_uptime_seconds", Labels::none(), self.seconds(now)));
         (figures, self.sums.clone())
     }
 

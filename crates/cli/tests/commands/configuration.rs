@@ -45,7 +45,7 @@ fn one_file_is_for_all_commands_and_the_command_line_goes_before_it() {
     assert!(says(&run(&["serve"])).starts_with("error: --app http needs --proto tcp"));
     // A worker beyond the ten that exist.
     for tcp in [&["--proto=tcp"][..], &["--proto", "tcp"]] {
-        let said = says(&run(&[&["serve", "--steer", "high=11"], tcp].concat()));
+        let said = says(&run(&[&["serve", "--worker-affinity", "high=11"], tcp].concat()));
         assert!(said.starts_with("error: ") && said.contains("11") && !said.contains("udp"), "{said}");
     }
     let with_equals = format!("--config={}", file.path());
@@ -158,7 +158,7 @@ fn check_refuses_what_a_start_refuses_with_the_same_words() {
         ("guard = \"queue-delay\"\nproto = \"udp\"\napp = \"echo\"", "--guard needs --proto tcp"),
         ("proto = \"udp\"", "--app http needs --proto tcp"),
         ("dispatch = \"best\"", "dispatch "),
-        ("steer = \"high=0\"", "--steer needs workers"),
+        ("worker-affinity = \"high=0\"", "--worker-affinity needs workers"),
         ("workers = 1\nsteer = \"high=9\"", "9"),
         ("pcap = \"/no/such/folder/file\"", "/no/such/folder/file: No such file"),
         ("traces = \"/no/such/folder/file\"", "/no/such/folder/file: No such file"),
@@ -216,7 +216,7 @@ fn check_refuses_what_a_start_refuses_with_the_same_words() {
             &format!("fabric-{number}"),
             "fabric.attach",
             &text,
-            &["fabric", "attach", "da-none"],
+            &["egress", "attach", "da-none"],
             says,
         );
     }
@@ -276,8 +276,15 @@ fn check_of_tasks_refuses_what_sched_refuses_with_the_same_words() {
             &format!("alike-sched-{number}.toml"),
             &format!("[sched]\nconfig = \"{}\"\n", file.path()),
         );
-        let start =
-            ["sched", "--config", file.path(), "--for", "10ms", "--journals", journals.to_str().unwrap()];
+        let start = [
+            "sched",
+            "--config",
+            file.path(),
+            "--duration",
+            "10ms",
+            "--state-dir",
+            journals.to_str().unwrap(),
+        ];
         let outs =
             [greenwave(&start), greenwave(&["check", file.path()]), greenwave(&["check", named.path()])];
         let words = outs.each_ref().map(says_of);

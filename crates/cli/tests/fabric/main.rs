@@ -1,4 +1,4 @@
-//! `greenwave fabric` on veths between namespaces: the attached qdiscs level real traffic, and the
+//! `greenwave egress` on veths between namespaces: the attached qdiscs level real traffic, and the
 //! previous ones are restored, after any kind of end.
 
 mod order;
@@ -38,7 +38,7 @@ fn pair(test: &str) -> Option<[Namespace; 2]> {
 }
 
 fn fabric(namespace: &Namespace, args: &[&str]) -> Output {
-    namespace.command(GREENWAVE).arg("fabric").args(args).output().expect("the program starts")
+    namespace.command(GREENWAVE).arg("egress").args(args).output().expect("the program starts")
 }
 
 /// Runs a command that must succeed; returns its output.
@@ -223,7 +223,7 @@ fn what_cannot_be_put_back_is_not_taken_down() {
 }
 
 //~ egress: detach restores the previous qdiscs; a second attach is refused
-//~ faults: a second guard, scheduler, fabric attachment or view is refused and changes nothing
+//~ faults: a second guard, scheduler, egress attachment or view is refused and changes nothing
 #[test]
 fn a_second_attach_is_refused_and_changes_nothing() {
     let Some([a, _b]) = pair("a_second_attach_is_refused_and_changes_nothing") else { return };
@@ -253,7 +253,7 @@ impl FalseTc {
     fn fabric(&self, namespace: &Namespace, args: &[&str], number: usize) -> Output {
         let path = std::env::var("PATH").unwrap_or_default();
         let mut command = namespace.command(GREENWAVE);
-        command.arg("fabric").args(args).env("PATH", format!("{}:{path}", self.0.display()));
+        command.arg("egress").args(args).env("PATH", format!("{}:{path}", self.0.display()));
         command.env("NUMBER", number.to_string()).env("FOLDER", &self.0);
         command.output().expect("the program starts")
     }
@@ -337,7 +337,7 @@ fn an_attach_that_fails_half_way_leaves_nothing() {
 //~ egress: invalid policies and rates are refused with value and remedy
 #[test]
 fn what_cannot_be_attached_is_said_with_what_could() {
-    let here = |args: &[&str]| Command::new(GREENWAVE).arg("fabric").args(args).output().unwrap();
+    let here = |args: &[&str]| Command::new(GREENWAVE).arg("egress").args(args).output().unwrap();
     let check = |args: &[&str], says: &str| {
         let out = here(args);
         let said = String::from_utf8_lossy(&out.stderr);

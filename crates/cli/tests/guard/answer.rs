@@ -1,6 +1,6 @@
 //! A server that accepts at once, as threads do, guarded by its unanswered connections.
 
-//~ xdp-guard: `--until answer` protects a server whose threads accept at once
+//~ xdp-guard: `--measure first-byte` protects a server whose threads accept at once
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -23,7 +23,7 @@ impl Rig {
 fn who_is_accepted_and_not_answered_keeps_others_out() {
     let Some(rig) = Rig::new("who_is_accepted_and_not_answered_keeps_others_out") else { return };
     // Long enough that a late thread does not matter for quick steps.
-    let controller = rig.attach(&["--until", "answer", "--target-delay", "1s"]);
+    let controller = rig.attach(&["--measure", "first-byte", "--target-delay", "1s"]);
     let mut answered = rig.ask().expect("no unanswered connection");
     answered.1.write_all(b"!").unwrap();
     let idle = (rig.connect().expect("no unanswered connection"), rig.listener.accept().unwrap());
@@ -43,7 +43,7 @@ fn who_is_accepted_and_not_answered_keeps_others_out() {
         "{text}"
     );
     let metrics = String::from_utf8(rig.guard(&["status", "eth0", "--metrics"]).stdout).unwrap();
-    assert!(metrics.contains("greenwave_guard_unanswered{device=\"eth0\"} "), "{metrics}");
+    assert!(metrics.contains("greenwave_guard_pending_response{device=\"eth0\"} "), "{metrics}");
     for (_, server) in &mut waiting {
         server.write_all(b"!").unwrap();
     }

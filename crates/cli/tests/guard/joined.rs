@@ -1,6 +1,6 @@
 //! A service that accepts at once and queues internally, guarded by its queue report.
 
-//~ xdp-guard: `--joined` sheds SYNs by the service's queue; half a second of silence admits everything
+//~ xdp-guard: `--queue-report` sheds SYNs by the service's queue; half a second of silence admits everything
 
 use std::collections::VecDeque;
 use std::net::{TcpListener, TcpStream};
@@ -99,7 +99,8 @@ fn a_service_that_queues_by_itself_is_guarded_by_what_it_tells_while_it_tells() 
     let Some(rig) = Rig::new(test) else { return };
     let service = Service::new(rig.listener.try_clone().unwrap());
     // Long enough that a late thread does not matter for quick steps.
-    let controller = rig.attach(&["--target-delay", "500ms", "--joined", service.path.to_str().unwrap()]);
+    let controller =
+        rig.attach(&["--target-delay", "500ms", "--queue-report", service.path.to_str().unwrap()]);
     std::thread::scope(|scope| {
         scope.spawn(|| service.run());
         let _ends = Ends(&service);
@@ -124,7 +125,7 @@ fn a_service_that_queues_by_itself_is_guarded_by_what_it_tells_while_it_tells() 
     signal(&controller, Signal::INT);
     ended(controller);
     rig.refused(
-        &["attach", "eth0", "--port", "80", "--joined", "/no/such/file"],
+        &["attach", "eth0", "--port", "80", "--queue-report", "/no/such/file"],
         "/no/such/file: no service reports its queue in this file: No such file or directory",
     );
 }

@@ -114,7 +114,7 @@ fn units_give_up_what_they_do_not_need() {
             values(&text, "CapabilityBoundingSet").next().unwrap_or_else(|| panic!("{name} is not bound"));
         let may = ["CAP_BPF", "CAP_NET_ADMIN", "CAP_NET_RAW", "CAP_PERFMON"];
         let more: &[&str] = match &*name {
-            "greenwave-fabric@.service" => &["CAP_SYS_ADMIN"],
+            "greenwave-egress@.service" => &["CAP_SYS_ADMIN"],
             "greenwave-sched.service" => &["CAP_DAC_OVERRIDE", "CAP_KILL", "CAP_SYS_NICE"],
             _ => &[],
         };

@@ -10,7 +10,7 @@ use super::{pages, read};
 pub struct Help(BTreeMap<String, String>);
 
 /// Commands with subcommands.
-const GROUPS: [&str; 6] = ["bench", "exp", "explain", "fabric", "guard", "sim"];
+const GROUPS: [&str; 6] = ["bench", "exp", "egress", "explain", "guard", "sim"];
 
 impl Help {
     /// Checks the arguments of a `greenwave` command against its help; returns the number of flags.

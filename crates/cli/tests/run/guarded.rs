@@ -10,14 +10,14 @@ use queueing::Span;
 use super::servers::lighttpd;
 use super::*;
 
-//~ guard: `run --joined` sheds new clients by a program's own queue and keeps connected ones
+//~ guard: `run --queue-report` sheds new clients by a program's own queue and keeps connected ones
 #[test]
 fn new_clients_are_shed_while_a_program_leaves_others_unread() {
     let test = "new_clients_are_shed_while_a_program_leaves_others_unread";
     let Some(world) = World::new(test, "lighttpd") else { return };
     let mut config = String::new();
     let nobody = format!("{}/queue", world.folder());
-    let options = [&GUARD[..], &["--joined", &nobody]].concat();
+    let options = [&GUARD[..], &["--queue-report", &nobody]].concat();
     let server = world.start("packet:gw0", 80, &options, &lighttpd(&world, &mut config));
     let connect = || world.clients.enter(|| TcpStream::connect_timeout(&server.to, LIMIT));
     world.until("it takes connections", || connect().is_ok());
@@ -55,13 +55,13 @@ fn new_clients_are_shed_while_a_program_leaves_others_unread() {
     assert!(said.contains(&format!("no service reported its queue in {nobody}")), "{said}");
 }
 
-//~ guard: `run --joined` sheds new clients by a program's own queue and keeps connected ones
+//~ guard: `run --queue-report` sheds new clients by a program's own queue and keeps connected ones
 #[test]
 fn new_clients_are_shed_while_a_program_tells_of_a_long_queue() {
     let test = "new_clients_are_shed_while_a_program_tells_of_a_long_queue";
     let Some(world) = World::new(test, "lighttpd") else { return };
     let (mut config, queue) = (String::new(), format!("{}/queue", world.folder()));
-    let options = [&GUARD[..], &["--joined", &queue]].concat();
+    let options = [&GUARD[..], &["--queue-report", &queue]].concat();
     let server = world.start("packet:gw0", 80, &options, &lighttpd(&world, &mut config));
     let connect = || world.clients.enter(|| TcpStream::connect_timeout(&server.to, LIMIT));
     world.until("it takes connections", || connect().is_ok());
@@ -102,7 +102,7 @@ class Server(socketserver.ThreadingTCPServer):
 Server(("ADDRESS", 80), Handler).serve_forever()
 "#;
 
-//~ guard: `run --until answer` sheds by the time to the first response byte
+//~ guard: `run --measure first-byte` sheds by the time to the first response byte
 #[test]
 fn new_clients_are_shed_while_threads_have_answered_nobody() {
     let test = "new_clients_are_shed_while_threads_have_answered_nobody";
@@ -110,7 +110,7 @@ fn new_clients_are_shed_while_threads_have_answered_nobody() {
     let go = format!("{}/go", world.folder());
     let script = THREADS.replace("GO", &go).replace("ADDRESS", OURS);
     let script = world.write("threads.py", &script);
-    let options = [&GUARD[..], &["--until", "answer"]].concat();
+    let options = [&GUARD[..], &["--measure", "first-byte"]].concat();
     let server = world.start("packet:gw0", 80, &options, &["python3", &script]);
     let ask = || {
         let mut stream = world.clients.enter(|| TcpStream::connect_timeout(&server.to, LIMIT))?;
@@ -142,4 +142,4 @@ fn new_clients_are_shed_while_threads_have_answered_nobody() {
 }
 
 /// A wait of more than 5 ms sheds new connections.
-const GUARD: [&str; 6] = ["--guard", "queue-delay", "--target-delay", "5ms", "--guard-refusal", "reset"];
+const GUARD: [&str; 6] = ["--guard", "queue-delay", "--target-delay", "5ms", "--guard-reject", "reset"];

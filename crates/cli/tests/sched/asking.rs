@@ -25,8 +25,16 @@ fn who_is_behind_has_a_core_until_he_is_not_or_is_heard_no_more() {
         spins.0.id()
     );
     let file = Scratch::new("asking.toml", &config);
-    let args =
-        ["sched", "--config", file.path(), "--journals", &journals("asking"), "--json", "--every", "20ms"];
+    let args = [
+        "sched",
+        "--config",
+        file.path(),
+        "--state-dir",
+        &journals("asking"),
+        "--json",
+        "--interval",
+        "20ms",
+    ];
     let daemon = Command::new(GREENWAVE).args(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
     let mut daemon = Program(daemon.expect("greenwave starts"));
     let mut lines = BufReader::new(daemon.0.stdout.take().expect("it is piped")).lines();

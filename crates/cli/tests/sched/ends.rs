@@ -103,7 +103,7 @@ fn however_a_daemon_ends_all_is_as_before_and_what_it_started_has_ended() {
         );
         let file = Scratch::new(&format!("{name}.toml"), &config);
         let journals = journals(&name);
-        let args = ["sched", "--config", file.path(), "--journals", &journals];
+        let args = ["sched", "--config", file.path(), "--state-dir", &journals];
         // A shell ignores SIGQUIT in background jobs, and so would the daemon.
         let mut command = Command::new("env");
         command.args(["--default-signal=QUIT", GREENWAVE]).args(args);
@@ -135,7 +135,7 @@ fn restore_says_and_ends_what_a_killed_daemon_had_started() {
     );
     let file = Scratch::new("restore-ends.toml", &config);
     let journals = journals("restore-ends");
-    let args = ["sched", "--config", file.path(), "--journals", &journals];
+    let args = ["sched", "--config", file.path(), "--state-dir", &journals];
     // With its guardian in a group that is killed as a whole, as when a control group ends.
     let mut command = Command::new(GREENWAVE);
     command.args(args).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
@@ -149,12 +149,12 @@ fn restore_says_and_ends_what_a_killed_daemon_had_started() {
     kill_process_group(daemon.pid().unwrap(), Signal::KILL).unwrap();
     daemon.0.wait().unwrap();
     assert_eq!(marked(&mark), 2, "it heard nothing");
-    let out = greenwave(&["sched", "restore", "--journals", &journals]);
+    let out = greenwave(&["sched", "restore", "--state-dir", &journals]);
     let said = String::from_utf8_lossy(&out.stdout);
     assert!(out.status.success() && said.contains("; ended the programs it had started: "), "{said}");
     assert!(said.contains("sh (") && said.contains("sleep ("), "{said}");
     assert_eq!(marked(&mark), 0);
-    let again = greenwave(&["sched", "restore", "--journals", &journals]);
+    let again = greenwave(&["sched", "restore", "--state-dir", &journals]);
     assert_eq!(String::from_utf8_lossy(&again.stdout), "nothing to restore\n");
 }
 
@@ -173,7 +173,7 @@ fn a_zombie_daemon_has_ended() {
     }
     // Unreaped, it keeps its process id.
     until("it is a zombie", || proc::is_zombie(daemon.0.id()));
-    let out = greenwave(&["sched", "restore", "--journals", &journals("zombie")]);
+    let out = greenwave(&["sched", "restore", "--state-dir", &journals("zombie")]);
     let said = String::from_utf8_lossy(&out.stdout);
     assert!(said.contains(" has ended: "), "{said}");
     assert_eq!(program.scheduled(), before);
@@ -212,7 +212,7 @@ fn a_folder_of_journals_that_another_user_prepared_is_refused() {
     let public = shared.path().join("shared.toml");
     std::fs::copy(config.path(), &public).unwrap();
     permit(&public, 0o644);
-    let starts = ["sched", "--config", public.to_str().unwrap(), "--for", "100ms"];
+    let starts = ["sched", "--config", public.to_str().unwrap(), "--duration", "100ms"];
     if !as_other(&["--version"], &[]).status.success() {
         return skipped(test, "another user cannot run the program under test");
     }

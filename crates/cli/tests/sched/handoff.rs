@@ -23,7 +23,7 @@ fn handing_a_core_over_is_measured_within_its_bounds() {
     if let Some(why) = unavailable() {
         return skipped("handing_a_core_over_is_measured_within_its_bounds", why);
     }
-    let out = greenwave(&["bench", "sched", "--count", "10", "--limit", "100ms", "--json"]);
+    let out = greenwave(&["bench", "sched", "--count", "10", "--duration-max", "100ms", "--json"]);
     let said = String::from_utf8_lossy(&out.stderr);
     assert!(matches!(out.status.code(), Some(0 | 1)), "{said}");
     let json: Value = serde_json::from_slice(&out.stdout).expect("--json prints JSON");
@@ -65,7 +65,7 @@ fn a_measurement_that_is_interrupted_leaves_nothing() {
         return skipped(test, "there are no control groups that it would make");
     }
     let mut command = Command::new(GREENWAVE);
-    command.args(["bench", "sched", "--count", "3000", "--limit", "5s"]).stdin(Stdio::null());
+    command.args(["bench", "sched", "--count", "3000", "--duration-max", "5s"]).stdin(Stdio::null());
     let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("greenwave starts");
     let mut bench = Program(child);
     let its = format!("greenwave-sched-{}-", bench.0.id());

@@ -23,7 +23,7 @@ fn thresholds_are_read_again_and_the_rest_is_refused() {
     let log = File::options().append(true).open(said.path()).unwrap();
     // Names are unique per network namespace, which this test shares.
     let name = format!("sched-reload-{}", std::process::id());
-    let args = ["--config", all.path(), "sched", "--every", "20ms", "--journals", &journals("reload")];
+    let args = ["--config", all.path(), "sched", "--interval", "20ms", "--state-dir", &journals("reload")];
     let daemon = Command::new(GREENWAVE)
         .args(args)
         .args(["--control", &name])

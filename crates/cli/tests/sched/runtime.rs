@@ -46,8 +46,16 @@ impl Shared {
         );
         let (config, log) =
             (Scratch::new(&format!("{test}.toml"), &config), Scratch::new(&format!("{test}.log"), ""));
-        let args =
-            ["sched", "--config", config.path(), "--journals", &journals(test), "--json", "--every", "20ms"];
+        let args = [
+            "sched",
+            "--config",
+            config.path(),
+            "--state-dir",
+            &journals(test),
+            "--json",
+            "--interval",
+            "20ms",
+        ];
         let out = std::fs::File::create(log.path()).expect("a log");
         let daemon = Command::new(GREENWAVE).args(args).stdout(out).stderr(Stdio::inherit()).spawn();
         let daemon = Program(daemon.expect("greenwave starts"));
@@ -151,7 +159,7 @@ fn workers_go_on_by_themselves_when_scheduler_and_guardian_are_killed() {
     shared.kill(true);
     let ended = Monotonic::new().now();
     until("both go on", || shared.lanes().iter().all(|lane| goes_on_after(lane, ended)));
-    let out = greenwave(&["sched", "restore", "--journals", &journals(shared.test)]);
+    let out = greenwave(&["sched", "restore", "--state-dir", &journals(shared.test)]);
     let said = String::from_utf8_lossy(&out.stdout);
     assert!(said.contains("resumed the workers of 1 program\n"), "{said}");
     assert_eq!(shared.asked(), 0);

@@ -28,7 +28,7 @@ fn the_view_of_a_scheduler_gives_up_what_the_scheduler_needs() {
     let start = |test: &str, more: &[&str]| {
         let said = Scratch::new(&format!("{test}.log"), "");
         let log = File::options().append(true).open(said.path()).unwrap();
-        let args = ["sched", "--config", tasks.path(), "--ui", "127.0.0.1:0", "--journals", &journals(test)];
+        let args = ["sched", "--config", tasks.path(), "--ui", "127.0.0.1:0", "--state-dir", &journals(test)];
         let daemon = Command::new(GREENWAVE).args(args).args(more).stdout(Stdio::null()).stderr(log).spawn();
         (Program(daemon.expect("greenwave starts")), said)
     };

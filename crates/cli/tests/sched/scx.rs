@@ -39,7 +39,7 @@ fn state() -> String {
 fn daemon(test: &str, core: &str, text: &str) -> (Program, Scratch) {
     let config = format!("mechanism = \"scx\"\ncores = \"{core}\"\nsensor = \"none\"\n{text}");
     let file = Scratch::new(&format!("{test}.toml"), &config);
-    let args = ["sched", "--config", file.path(), "--journals", &journals(test)];
+    let args = ["sched", "--config", file.path(), "--state-dir", &journals(test)];
     let daemon = Command::new(GREENWAVE).args(args).stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
     let daemon = Program(daemon.expect("greenwave starts"));
     until("our scheduler", || state() == "enabled");
@@ -52,7 +52,7 @@ fn where_the_kernel_takes_no_scheduler_it_is_refused_with_what_would_help() {
     let task = format!("[[tasks]]\nname = \"a\"\nclass = \"LC\"\npid = {}\n", std::process::id());
     let file = Scratch::new("scx-refused.toml", &task);
     let journals = journals("scx-refused");
-    let out = greenwave(&["sched", "--config", file.path(), "--journals", &journals, "--mechanism", "scx"]);
+    let out = greenwave(&["sched", "--config", file.path(), "--state-dir", &journals, "--mechanism", "scx"]);
     let said = String::from_utf8_lossy(&out.stderr);
     assert_eq!(out.status.code(), Some(2), "{said}");
     assert!(said.starts_with(&format!("error: {e}\n  try: ")), "{said}");

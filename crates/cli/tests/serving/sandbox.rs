@@ -182,7 +182,7 @@ fn nothing_that_is_made_may_be_written_by_others_whatever_the_umask_allows() {
         let text = format!("sensor = \"none\"\n{task}output = {output:?}\n");
         std::fs::write(&config, text).expect("the folder is ours");
         let mut command = Command::new("sh");
-        generous(&mut command, &["sched", "--config", &config, "--journals", &journals]);
+        generous(&mut command, &["sched", "--config", &config, "--state-dir", &journals]);
         let scheduler = Scheduler(command.stdout(Stdio::null()).spawn().expect("sh starts"));
         // An undo log is removed with its scheduler; files made meanwhile stay.
         let written = || std::fs::read_dir(&journals).is_ok_and(|mut folder| folder.next().is_some());

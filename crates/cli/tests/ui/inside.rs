@@ -83,10 +83,10 @@ fn a_guard_is_shown_until_it_is_taken_off() {
     let mut command = server.command(GREENWAVE);
     command.args(["guard", "attach", "eth0", "--port", "80", "--target-delay", "10s", "--ui", "127.0.0.1:0"]);
     let shown = Shown::start(command, Some(&server));
-    counts(&shown, "greenwave_guard_alive{device=\"eth0\"}", 1.0);
+    counts(&shown, "greenwave_guard_controller_up{device=\"eth0\"}", 1.0);
     let waits = client.enter(|| TcpStream::connect("10.78.0.2:80").unwrap());
-    counts(&shown, "greenwave_guard_seen_total{device=\"eth0\",class=\"0\"}", 1.0);
-    counts(&shown, "greenwave_guard_waiting{device=\"eth0\"}", 1.0);
+    counts(&shown, "greenwave_guard_offered_total{device=\"eth0\",class=\"0\"}", 1.0);
+    counts(&shown, "greenwave_guard_accept_queue_length{device=\"eth0\"}", 1.0);
     is_shown_everywhere(&shown, &server, "guard", "queue-delay before port 80 on eth0");
     drop((waits, listener));
     shown.end();

@@ -67,15 +67,15 @@ impl FabricError {
             }
             Self::Interface(e) => return e.advice(),
             Self::Policy(BadPolicy::Outside { what: "rate", .. }) => "--rate 9.5gbit".to_owned(),
-            Self::Policy(_) => "greenwave fabric policy fish, for a valid one".to_owned(),
+            Self::Policy(_) => "greenwave egress policy fish, for a valid one".to_owned(),
             Self::NoTc(_) => "apt-get install iproute2".to_owned(),
             Self::NoPermission(_) => "run as root".to_owned(),
             Self::Lacks(kind) => {
                 format!("modprobe sch_{kind}, or a kernel with CONFIG_NET_SCH_{}", kind.to_uppercase())
             }
-            Self::Attached { device, .. } => format!("greenwave fabric detach {device}"),
+            Self::Attached { device, .. } => format!("greenwave egress detach {device}"),
             Self::NotAttached(device) => {
-                format!("greenwave fabric attach {device} --rate 9.5gbit --policy fish")
+                format!("greenwave egress attach {device} --rate 9.5gbit --policy fish")
             }
             Self::Unrestorable { device, .. } => {
                 format!("tc qdisc del dev {device} root, and attach again")

@@ -86,7 +86,7 @@ impl GuardError {
                 "apt-get install clang libelf-dev zlib1g-dev pkg-config make gcc, then make build".to_owned()
             }
             Self::NoBtf => "a kernel with CONFIG_DEBUG_INFO_BTF, Linux 5.12 or newer".to_owned(),
-            Self::NoAnswers => "--until accept, or Linux 6.3 or newer".to_owned(),
+            Self::NoAnswers => "--measure accept, or Linux 6.3 or newer".to_owned(),
             Self::NoPermission => "run as root".to_owned(),
             Self::Attached { device, .. } => format!("greenwave guard detach {device}"),
             Self::NotAttached(device) => format!("greenwave guard attach {device} --port 80"),

@@ -627,7 +627,7 @@ fn a_guard_measures_the_time_to_the_first_read() {
     assert_eq!(heard.look().0, 0);
 }
 
-//~ guard: `run --until answer` sheds by the time to the first response byte
+//~ guard: `run --measure first-byte` sheds by the time to the first response byte
 #[test]
 fn a_guard_measures_the_time_to_the_first_write() {
     let mut heard = Heard::asked(WaitEnd::Answer);

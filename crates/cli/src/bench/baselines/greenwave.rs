@@ -72,7 +72,7 @@ where
     shard.stack().listen(PORT, options).map_err(|e| Error::new(format!("port {PORT}: {e:?}")))?;
     ready();
     let never = Arc::new(AtomicBool::new(false));
-    let threads = Threads { spin: args.spin, hold: args.hold, ..Threads::new(Workers::Inline) };
+    let threads = Threads { spin: args.busy_poll, hold: args.tx_coalesce, ..Threads::new(Workers::Inline) };
     threads::serve(vec![(shard, device)], Arc::new(Monotonic::new()), never, threads);
     Ok(())
 }

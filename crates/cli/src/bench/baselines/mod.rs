@@ -49,11 +49,11 @@ pub struct Args {
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
     threads: u16,
     /// Busy-poll time of greenwave's server before it sleeps.
-    #[arg(long, default_value = "20us", value_parser = crate::options::spin)]
-    spin: Span,
+    #[arg(long, default_value = "20us", value_parser = crate::options::busy_poll)]
+    busy_poll: Span,
     /// Time for which it gathers responses while more requests wait.
-    #[arg(long, default_value = "30us", value_parser = crate::options::hold)]
-    hold: Span,
+    #[arg(long, default_value = "30us", value_parser = crate::options::tx_coalesce)]
+    tx_coalesce: Span,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]

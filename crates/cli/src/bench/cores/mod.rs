@@ -40,13 +40,13 @@ pub struct Args {
     common: Common,
     /// Duration of each server's measurement per round.
     #[arg(long, default_value = "1s")]
-    time: Span,
+    duration: Span,
     #[command(flatten)]
     ours: Ours,
     /// Busy-polling time of greenwave's idle stack before it sleeps
     /// [default: 20us; 0us if a program shares its cores].
-    #[arg(long, value_name = "SPAN", value_parser = crate::options::spin, verbatim_doc_comment)]
-    spin: Option<Span>,
+    #[arg(long, value_name = "SPAN", value_parser = crate::options::busy_poll, verbatim_doc_comment)]
+    busy_poll: Option<Span>,
 }
 
 /// Measures and prints the results.
@@ -64,7 +64,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let all: Vec<Cores> = all.collect::<Result<_, _>>()?;
     let lab = comparison::lab("bench cores")?;
     let (rounds, time, crowd) = match args.common.scale {
-        Scale::Full => (args.common.rounds, args.time, CROWD),
+        Scale::Full => (args.common.rounds, args.duration, CROWD),
         Scale::Smoke => (1, Span::from_millis(400), 4),
     };
     let servers = if args.servers.is_empty() { Server::ALL.to_vec() } else { args.servers.clone() };
@@ -81,7 +81,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
             let setting = setup::Setting {
                 cores: &row.cores,
                 device: &args.ours.device,
-                spin: args.spin,
+                busy_poll: args.busy_poll,
                 lib: args.ours.lib.as_deref(),
                 crowd,
                 time,

@@ -33,7 +33,7 @@ pub struct Setting<'a> {
     pub cores: &'a Cores,
     /// Device of greenwave's stack: xdp or packet.
     pub device: &'a str,
-    pub spin: Option<Span>,
+    pub busy_poll: Option<Span>,
     pub lib: Option<&'a Path>,
     /// Connections of each client.
     pub crowd: u32,
@@ -207,8 +207,8 @@ fn command(
     };
     command.args(["--device", &device, "--addr", &format!("{SERVER}/24"), "--shards", &count.to_string()]);
     command.args(["--pin", "--flow-hash", "rss"]);
-    let spin = setting.spin.unwrap_or(if program.is_some() { Span::ZERO } else { SPIN });
-    command.args(["--spin", &format!("{}ns", spin.as_nanos())]);
+    let busy_poll = setting.busy_poll.unwrap_or(if program.is_some() { Span::ZERO } else { SPIN });
+    command.args(["--busy-poll", &format!("{}ns", busy_poll.as_nanos())]);
     match program {
         None => drop(command.args(["--app", "echo", "--mode", "none"])),
         Some(words) => {

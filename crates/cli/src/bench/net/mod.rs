@@ -31,7 +31,7 @@ pub struct Args {
     common: Common,
     /// Duration of each case per server and round.
     #[arg(long, default_value = "500ms")]
-    time: Span,
+    duration: Span,
     /// Systems to run, such as kernel/veth,greenwave/xdp [default: all].
     #[arg(long, value_delimiter = ',', value_name = "SYSTEM/DEVICE")]
     systems: Vec<String>,
@@ -40,18 +40,18 @@ pub struct Args {
     cases: Vec<String>,
     /// Core of the receive processing of veth and TAP devices.
     #[arg(long, value_enum, default_value = "receiver")]
-    receive_on: ReceiveOn,
+    rx_core: RxCore,
     /// Busy-polling time of greenwave's idle server before it sleeps.
-    #[arg(long, value_name = "SPAN", default_value = "20us", value_parser = crate::options::spin)]
-    spin: Span,
+    #[arg(long, value_name = "SPAN", default_value = "20us", value_parser = crate::options::busy_poll)]
+    busy_poll: Span,
     /// Maximum time that greenwave's server batches responses.
-    #[arg(long, value_name = "SPAN", default_value = "30us", value_parser = crate::options::hold)]
-    hold: Span,
+    #[arg(long, value_name = "SPAN", default_value = "30us", value_parser = crate::options::tx_coalesce)]
+    tx_coalesce: Span,
 }
 
 /// Where the kernel works on what has come over a veth or TAP device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum ReceiveOn {
+enum RxCore {
     /// The receiver's core, by receive packet steering (RPS), as behind a NIC; costs
     /// an inter-processor interrupt.
     Receiver,
@@ -70,8 +70,9 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let systems = chosen(systems::SYSTEMS, &args.systems, |system, name| system.name() == *name)?;
     let all = if smoke { cases::smoke() } else { cases::full() };
     let cases = chosen(&all, &args.cases, |case, name| case.name.starts_with(name.as_str()))?;
-    let (rounds, time) = if smoke { (1, Span::from_millis(100)) } else { (args.common.rounds, args.time) };
-    let receive_on = args.receive_on;
+    let (rounds, time) =
+        if smoke { (1, Span::from_millis(100)) } else { (args.common.rounds, args.duration) };
+    let rx_core = args.rx_core;
     let cores = Cores::here()?;
     let gvisor = match systems.iter().any(|system| system.stack == systems::Stack::Gvisor) {
         true if !smoke => gvisor::build(),
@@ -90,9 +91,9 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
             let setting = setup::Setting {
                 cores,
                 time,
-                receive_on,
-                spin: args.spin,
-                hold: args.hold,
+                rx_core,
+                busy_poll: args.busy_poll,
+                tx_coalesce: args.tx_coalesce,
                 gvisor: &gvisor,
                 seed,
             };
@@ -106,9 +107,9 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     if args.common.json {
         println!("{:#}", report::json(&rows, &goals, rounds, time));
     } else {
-        let place = match receive_on {
-            ReceiveOn::Receiver => "its receiver's",
-            ReceiveOn::Sender => "its sender's",
+        let place = match rx_core {
+            RxCore::Receiver => "its receiver's",
+            RxCore::Sender => "its sender's",
         };
         println!(
             "{}, server on core {}, client on core {}, what comes is worked on by {place} core",

@@ -22,7 +22,7 @@ use queueing::{Clock, CoreId, Histogram, Span};
 use super::cases::Case;
 use super::gvisor::Program;
 use super::systems::{Device, Stack, System};
-use super::{Cores, ReceiveOn};
+use super::{Cores, RxCore};
 use crate::bench::baselines::{PORT, Serves, page};
 use crate::bench::comparison::kernel_address;
 use crate::load_client::{self, FRAMES, OPEN_WITHIN, xdp};
@@ -39,9 +39,9 @@ const THERE: &str = "gw1";
 pub struct Setting<'a> {
     pub cores: Cores,
     pub time: Span,
-    pub receive_on: ReceiveOn,
-    pub spin: Span,
-    pub hold: Span,
+    pub rx_core: RxCore,
+    pub busy_poll: Span,
+    pub tx_coalesce: Span,
     pub gvisor: &'a Program,
     pub seed: u64,
 }
@@ -135,7 +135,7 @@ impl Place<'_> {
 
     /// Steers frames received on `device` to `core`, if that is configured.
     fn steer(&self, namespace: &Namespace, device: &str, core: CoreId) -> Result<(), String> {
-        if self.setting.receive_on == ReceiveOn::Sender {
+        if self.setting.rx_core == RxCore::Sender {
             return Ok(());
         }
         namespace.steer_receive(device, core).map_err(|e| e.to_string())
@@ -157,7 +157,9 @@ impl Place<'_> {
             let connections = self.case.connections.to_string();
             command.args(["bench", "peer", "--system", self.system.stack.name(), "--device", device]);
             command.args(["--addr", &SERVER.to_string(), "--app", app, "--connections", &connections]);
-            for (option, span) in [("--spin", self.setting.spin), ("--hold", self.setting.hold)] {
+            for (option, span) in
+                [("--busy-poll", self.setting.busy_poll), ("--tx-coalesce", self.setting.tx_coalesce)]
+            {
                 command.args([option, &format!("{}ns", span.as_nanos())]);
             }
             command
@@ -239,11 +241,12 @@ fn run<D: net::Device>(
             return Err(client.connect_status());
         }
     }
-    let before = before.ok_or("the client did not get its core while it was to measure")?;
+    let before = before.ok_or("the client did not get its core during the measurement")?;
     let used = meter.used().map_err(|_| "the server ended")?.saturating_sub(before);
     let counters = client.stack().counters();
     let Outcome { span, kinds } = client.outcome().clone();
-    let Tally { answers, bytes, latency, broken, .. } = kinds.into_iter().next().ok_or("there is no kind")?;
+    let Tally { answers, bytes, latency, broken, .. } =
+        kinds.into_iter().next().ok_or("no such kind of device")?;
     let seconds = span.as_secs_f64();
     Ok(Measured {
         answers_per_s: answers as f64 / seconds,
@@ -261,5 +264,5 @@ fn run<D: net::Device>(
 fn packet_socket(device: &str) -> Result<(Packet, [u8; 6]), String> {
     let options = packet::Options { frames: FRAMES, ..packet::Options::default() };
     let (interface, mut sockets) = packet::open(device, &options).map_err(|e| e.to_string())?;
-    Ok((sockets.pop().ok_or("there is no packet socket")?, interface.mac))
+    Ok((sockets.pop().ok_or("there is no AF_PACKET socket")?, interface.mac))
 }

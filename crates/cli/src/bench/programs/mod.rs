@@ -30,13 +30,13 @@ pub struct Args {
     common: Common,
     /// Duration of each case in each round.
     #[arg(long, default_value = "1s")]
-    time: Span,
+    duration: Span,
     #[command(flatten)]
     ours: Ours,
     /// Busy-polling time of greenwave's idle stack before it sleeps. It shares
     /// a core with the server, which waits meanwhile.
-    #[arg(long, value_name = "SPAN", default_value = "0us", value_parser = crate::options::spin, verbatim_doc_comment)]
-    spin: Span,
+    #[arg(long, value_name = "SPAN", default_value = "0us", value_parser = crate::options::busy_poll, verbatim_doc_comment)]
+    busy_poll: Span,
 }
 
 fn program(name: &str) -> Result<Program, String> {
@@ -60,7 +60,7 @@ struct Crowd {
 pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let lab = comparison::lab("bench programs")?;
     let (rounds, time, crowd) = match args.common.scale {
-        Scale::Full => (args.common.rounds, args.time, Crowd { small: 50, bulk: 32 }),
+        Scale::Full => (args.common.rounds, args.duration, Crowd { small: 50, bulk: 32 }),
         Scale::Smoke => (1, Span::from_millis(50), Crowd { small: 4, bulk: 4 }),
     };
     let programs = if args.programs.is_empty() { Program::ALL.to_vec() } else { args.programs.clone() };
@@ -75,7 +75,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
                 receive: cores.receive,
                 server: cores.server,
                 device: &args.ours.device,
-                spin: args.spin,
+                busy_poll: args.busy_poll,
                 lib: args.ours.lib.as_deref(),
                 items: &[SMALL, BULK],
                 policy: &program.policy(),
@@ -111,7 +111,7 @@ fn measure(
     lab: &NetLab,
     program: Program,
     setting: &Setting<'_>,
-    time: Span,
+    duration: Span,
     crowd: Crowd,
     rows: &mut Rows,
 ) -> Result<(), String> {
@@ -131,7 +131,7 @@ fn measure(
     let mut slowest = f64::INFINITY;
     for (stack, rig) in &mut rigs[..2] {
         let kinds = vec![small(Pace::Closed { outstanding: 1 })];
-        let measured = rig.measure(vec![kinds], time / 2, time).map_err(on(*stack))?;
+        let measured = rig.measure(vec![kinds], duration / 2, duration).map_err(on(*stack))?;
         let figures = Figures::of(&measured, 0);
         slowest = slowest.min(figures.answers_per_s);
         rows.add(program, *stack, Case::Closed, figures);
@@ -139,7 +139,8 @@ fn measure(
     let at = |share: f64| Pace::poisson((slowest * share).max(1.0), setting.seed);
     for (case, share) in [(Case::Half, 0.5), (Case::Most, 0.9)] {
         for (stack, rig) in &mut rigs[..2] {
-            let measured = rig.measure(vec![vec![small(at(share))]], time / 2, time).map_err(on(*stack))?;
+            let measured =
+                rig.measure(vec![vec![small(at(share))]], duration / 2, duration).map_err(on(*stack))?;
             rows.add(program, *stack, case, Figures::of(&measured, 0));
         }
     }
@@ -148,7 +149,8 @@ fn measure(
         let (request, answer) = program.ask(BULK);
         let pace = Pace::Closed { outstanding: 1 };
         let bulk = Kind { connections: crowd.bulk, request, answer, pace };
-        let measured = rig.measure(vec![vec![small(at(0.05)), bulk]], time / 2, time).map_err(on(*stack))?;
+        let measured =
+            rig.measure(vec![vec![small(at(0.05)), bulk]], duration / 2, duration).map_err(on(*stack))?;
         rows.add(program, *stack, Case::MixedSmall, Figures::of(&measured, 0));
         rows.add(program, *stack, Case::MixedBulk, Figures::of(&measured, 1));
     }

@@ -33,7 +33,7 @@ pub struct Args {
     count: u32,
     /// Time limit per operation; a started measurement can take half a minute more.
     #[arg(long, value_name = "SPAN", default_value = "20s")]
-    limit: Span,
+    duration_max: Span,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -111,7 +111,7 @@ pub fn part(args: &PartArgs) -> Result<ExitCode, Error> {
 /// # Errors
 /// Fewer than two cores, or no permission to schedule processes.
 pub fn run(args: &Args) -> Result<ExitCode, Error> {
-    let bounds = Bounds { count: args.count, limit: args.limit };
+    let bounds = Bounds { count: args.count, limit: args.duration_max };
     let (operations, mut without) = core_handoff::measure(bounds)?;
     let empty = operations.iter().filter(|op| op.is_empty());
     without.extend(empty.map(|op| format!("{}: no sample in {} tries", op.name, op.samples.tries)));
@@ -134,7 +134,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
         }
         print!("{table}");
         goals.iter().for_each(|goal| println!("{goal}"));
-        println!("at most {} times and {} each, {}", args.count, args.limit, host::Machine::this());
+        println!("at most {} times and {} each, {}", args.count, args.duration_max, host::Machine::this());
     }
     Ok(ExitCode::from(u8::from(!holds(&operations, &goals))))
 }

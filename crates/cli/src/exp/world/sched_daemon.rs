@@ -35,7 +35,7 @@ impl Daemon {
         let config = folder.write("tasks.toml", tasks.as_bytes()).map_err(|e| failed(&e.to_string()))?;
         let this = std::env::current_exe().map_err(|e| failed(&e.to_string()))?;
         let mut command = place.command(&this.to_string_lossy());
-        command.args(["sched", "--config"]).arg(config).arg("--journals").arg(folder.path());
+        command.args(["sched", "--config"]).arg(config).arg("--state-dir").arg(folder.path());
         let log = folder.path().join("log");
         let stderr = File::create(&log).map_err(|e| Error::file(&log, &e))?;
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(stderr);

@@ -36,6 +36,18 @@ fn check(a: &[f64], b: &[f64], verdict: Verdict, differs: Option<bool>) {
 }
 
 #[test]
+fn a_claim_under_its_old_id_is_compared_with_the_new_one() {
+    let named = |id: &str| {
+        let mut result = result("fish/fig2", 1, &[3.0]);
+        result["claims"][0]["id"] = json!(id);
+        Run::read(&result).expect("a valid result")
+    };
+    let compared = compared(named("apart"), named("no-shared-path-control"));
+    let claims: Vec<_> = compared.claims.iter().map(|claim| (claim.id.as_str(), claim.verdict)).collect();
+    assert_eq!(claims, [("no-shared-path-control", Verdict::HoldsInBoth)]);
+}
+
+#[test]
 fn each_claim_has_a_verdict_and_whether_its_figure_moved() {
     check(&[3.0, 3.2, 3.1], &[3.1, 3.1, 3.2], Verdict::HoldsInBoth, Some(false));
     check(&[3.0, 3.2, 3.1], &[2.0, 2.2, 2.1], Verdict::HoldsInBoth, Some(true));

@@ -93,16 +93,43 @@ fn a_strict_reader_reads_the_text() {
     let serve = read(&exported(&serve(5), 5.0));
     let value = |name: &str| serve.iter().find(|sample| sample.name == name).map(|sample| sample.value);
     assert_eq!(value("greenwave_responses_total"), Some(5_000.0));
-    assert_eq!(value("greenwave_up_seconds"), Some(5.0));
+    assert_eq!(value("greenwave_uptime_seconds"), Some(5.0));
     let sched = read(&exported(&sched(), 2.0));
     let batch = sched.iter().find(|sample| sample.labels.get("task").is_some_and(|task| task == "<batch>"));
     assert!(batch.is_some(), "{sched:?}");
     for sample in serve.iter().chain(&sched) {
-        let metric = find(&sample.family).expect("it is in the table");
+        let renamed = renames::METRICS.iter().find(|(old, _)| *old == sample.family);
+        let metric = find(renamed.map_or(&*sample.family, |(_, new)| new)).expect("it is in the table");
         let documented: BTreeSet<&str> = metric.labels.split(", ").filter(|name| !name.is_empty()).collect();
         let there: BTreeSet<&str> =
             sample.labels.keys().map(String::as_str).filter(|name| *name != "le").collect();
         assert_eq!(documented, there, "{sample:?}");
+    }
+}
+
+/// A figure or a histogram of the metric `name`, without labels.
+fn exported_alone(Metric { name, kind, .. }: &Metric) -> String {
+    match kind {
+        Kind::Histogram => text(&[], &[Buckets::new(name, Labels::default())]),
+        Kind::Counter | Kind::Gauge => text(&[Figure::new(name, Labels::default(), 7.0)], &[]),
+    }
+}
+
+//~ views: a renamed metric is exported under its old name, too, for one release
+#[test]
+fn every_renamed_metric_is_exported_under_both_names() {
+    for (old, new) in renames::METRICS {
+        let metric = find(new).unwrap_or_else(|| panic!("{new} is not in the table"));
+        assert!(find(old).is_none(), "{old} names another metric");
+        let samples = read(&exported_alone(metric));
+        let of = |family: &str| -> Vec<_> {
+            let own = samples.iter().filter(|sample| sample.family == family);
+            own.map(|sample| (sample.name.replacen(family, "", 1), &sample.labels, sample.value)).collect()
+        };
+        assert!(!of(new).is_empty(), "{new}");
+        assert_eq!(of(old), of(new), "{old}");
+        let help = format!("# HELP {old} Renamed to {new}; removed in the next release.\n");
+        assert!(exported_alone(metric).contains(&help), "{old}");
     }
 }
 
@@ -113,15 +140,15 @@ fn buckets_grow_to_the_count_and_the_sum_is_the_sum() {
         let class = |sample: &&Sample| sample.labels.get("class").is_some_and(|class| class == "0");
         samples.iter().filter(|sample| sample.name == name).filter(class).collect()
     };
-    let buckets = of("greenwave_wait_seconds_bucket");
+    let buckets = of("greenwave_stage_wait_seconds_bucket");
     assert_eq!(buckets.len(), BOUNDS_NS.len() + 1);
     assert!(buckets.windows(2).all(|pair| pair[0].value <= pair[1].value));
     let below = |le: &str| buckets.iter().find(|bucket| bucket.labels["le"] == le).map(|bucket| bucket.value);
     // A value recorded at a bound may be stored a thousandth above it.
     assert!(below("0.00005").is_some_and(|count| (245.0..=250.0).contains(&count)));
     assert_eq!((below("0.0001"), below("+Inf")), (Some(500.0), Some(500.0)));
-    assert_eq!(of("greenwave_wait_seconds_count")[0].value, 500.0);
-    let sum = of("greenwave_wait_seconds_sum")[0].value;
+    assert_eq!(of("greenwave_stage_wait_seconds_count")[0].value, 500.0);
+    let sum = of("greenwave_stage_wait_seconds_sum")[0].value;
     assert!((sum - 500.0 * 50.5e-6).abs() < 1e-6, "{sum}");
 }
 

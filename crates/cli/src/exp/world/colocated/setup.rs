@@ -96,7 +96,7 @@ impl Rig {
             }
             Critical::Storage | Critical::Tpcc => {
                 let mut command = command(&workload(config.lc.program())?.display().to_string());
-                command.args(["--device", DEVICE, "--spin", "0ns"]);
+                command.args(["--device", DEVICE, "--busy-poll", "0ns"]);
                 let mut lc = host.spawn_on(SHARED_CORE, quiet(&mut command).stdout(Stdio::piped()))?;
                 let target = listens(&mut lc, config.lc.program())?;
                 // Frames from LC are received on the clients' core.

@@ -37,7 +37,7 @@ impl Guard {
         command.args(["guard", "attach", device, "--port", &PORT.to_string()]);
         // In driver mode it would run on the clients' core, which receives the frames of a veth.
         command.args(["--policy", policy, "--target-delay", &config.guard_target, "--mode", "skb"]);
-        command.args(["--until", &config.guard_until]);
+        command.args(["--measure", &config.guard_until]);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = host.spawn_on(core, &mut command).map_err(|e| failed(e.to_string()))?;
         let stderr = child.stderr.take().ok_or_else(|| failed("no stderr".to_owned()))?;

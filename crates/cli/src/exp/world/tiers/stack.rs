@@ -55,8 +55,8 @@ impl OurStack {
         if let Some((target, queue)) = door {
             // A shed client gets an immediate RST, as from the front's own shedding.
             let target = target.as_nanos().to_string() + "ns";
-            command.args(["--guard", "queue-delay", "--target-delay", &target, "--guard-refusal", "reset"]);
-            command.arg("--joined").arg(queue);
+            command.args(["--guard", "queue-delay", "--target-delay", &target, "--guard-reject", "reset"]);
+            command.arg("--queue-report").arg(queue);
         }
         command.arg("--").args(words);
         let log = self.folder.path().join(LOG);

@@ -133,7 +133,7 @@ fn run(config: &Config, stack: Stack) -> Result<RunResult, Error> {
         receive: client,
         server: core,
         device: "xdp",
-        spin: Span::ZERO,
+        busy_poll: Span::ZERO,
         lib: None,
         items: &[SMALL, page],
         policy: &policy,

@@ -1,0 +1,82 @@
+//! Every old spelling works, and the changelog lists it.
+
+use clap::{Arg, Command};
+
+use super::claims::CLAIMS;
+use super::*;
+
+fn command(name: &str) -> Command {
+    let mut command = crate::commands();
+    for word in name.split(' ') {
+        let next = command.find_subcommand(word).unwrap_or_else(|| panic!("no command {name}"));
+        command = next.clone();
+    }
+    command
+}
+
+fn argument(name: &str, argument: &str) -> Arg {
+    let command = command(name);
+    let is_it = |arg: &&Arg| arg.get_long() == Some(argument) || arg.get_id() == argument;
+    command.get_arguments().find(is_it).unwrap_or_else(|| panic!("{name} has no {argument}")).clone()
+}
+
+//~ cli: old spellings of commands, flags, values and claims work for one release, hidden, and the changelog lists them
+#[test]
+fn every_old_command_names_the_new_one() {
+    for (old, new) in COMMANDS {
+        assert_eq!(command(old).get_name(), *new);
+    }
+}
+
+//~ cli: old spellings of commands, flags, values and claims work for one release, hidden, and the changelog lists them
+#[test]
+fn every_old_flag_is_a_hidden_alias_of_the_new_one() {
+    for (name, old, new) in FLAGS {
+        let arg = argument(name, new);
+        assert!(arg.get_all_aliases().is_some_and(|all| all.contains(old)), "{name} --{old}");
+        assert_eq!(arg.get_visible_aliases(), None, "{name} --{old}");
+    }
+}
+
+//~ cli: old spellings of commands, flags, values and claims work for one release, hidden, and the changelog lists them
+#[test]
+fn every_old_value_is_a_hidden_alias_of_the_new_one() {
+    for (name, flag, old, new) in VALUES {
+        let values = argument(name, flag).get_possible_values();
+        let found = values.iter().find(|value| value.get_name() == *new);
+        assert!(found.is_some_and(|value| value.matches(old, false)), "{name} {flag} {old}");
+    }
+}
+
+//~ cli: old spellings of commands, flags, values and claims work for one release, hidden, and the changelog lists them
+#[test]
+fn every_old_claim_gives_one_that_its_experiment_has() {
+    for (experiment, old, new) in CLAIMS {
+        let claims = crate::exp::claims(experiment);
+        assert!(claims.iter().any(|id| id == new), "{experiment} has no claim {new}");
+        assert!(claims.iter().all(|id| id != old), "{experiment} still has the claim {old}");
+        assert_eq!(claim(experiment, old), *new);
+        assert_eq!(claim("another/experiment", old), *old);
+    }
+}
+
+//~ cli: old spellings of commands, flags, values and claims work for one release, hidden, and the changelog lists them
+#[test]
+fn the_changelog_lists_every_old_spelling() {
+    let text = include_str!("../../../../CHANGELOG.md");
+    let rows = COMMANDS.iter().map(|(old, new)| format!("| `{old}` | `{new}` |"));
+    let flags = FLAGS.iter().map(|(of, old, new)| format!("| `{of}` | `--{old}` | `--{new}` |"));
+    let values = VALUES.iter().map(|(of, flag, old, new)| {
+        let flag = if command(of).get_arguments().any(|arg| arg.get_long() == Some(flag)) {
+            format!("`{of} --{flag}`")
+        } else {
+            format!("`{of}`")
+        };
+        format!("| {flag} | `{old}` | `{new}` |")
+    });
+    let metrics = METRICS.iter().map(|(old, new)| format!("| `{old}` | `{new}` |"));
+    let claims = CLAIMS.iter().map(|(of, old, new)| format!("| `{of}` | `{old}` | `{new}` |"));
+    for row in rows.chain(flags).chain(values).chain(metrics).chain(claims) {
+        assert!(text.contains(&format!("\n{row}\n")), "CHANGELOG.md should have the line\n{row}");
+    }
+}
