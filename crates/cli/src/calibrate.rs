@@ -90,12 +90,12 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
         println!("{}", serde_json::to_string_pretty(&json).map_err(|e| Error::new(e.to_string()))?);
     } else {
         print!("{}", table(&model, &plain, &classified));
-        println!("fastest of {} slices, clock {clock} taken off each   ({machine})", args.slices);
+        println!("fastest of {} slices, less {clock} for reading the clock   ({machine})", args.slices);
     }
     if let Some(path) = &args.out {
         let text = model.to_toml(&machine.to_string(), &host::today(), &args.command());
         crate::report::whole(path, &text)?;
-        eprintln!("written to {}", path.display());
+        eprintln!("wrote {}", path.display());
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -110,7 +110,7 @@ impl Args {
         if self.requests != REQUESTS {
             command += &format!(" --requests {}", self.requests);
         }
-        command + "\n#          (per step the fastest slice's middle half: noise only adds)"
+        command + "\n#          (per step, the middle half of the fastest slice; noise only adds time)"
     }
 }
 
@@ -135,14 +135,14 @@ fn table(model: &CostModel, plain: &Costs, classified: &Costs) -> Table {
     let mut row = |step: &str, what: &str, ns: u64, cost: &Cost| {
         table.row(vec![step.to_owned(), what.to_owned(), ns.to_string(), cost.samples.to_string()]);
     };
-    row("driver", "a frame from the device to the receive buffer", model.driver_ns, &plain.driver);
-    row("classify", "the driver's classifier on it", model.classify_ns, &classified.driver);
-    row("shed", "a frame whose SYN the guard sheds", model.shed_ns, &plain.shed);
-    row("tcp rx", "a frame with payload through TCP/IP", model.tcp_rx_ns, &plain.payload);
-    row("tcp ack", "a frame without payload through TCP/IP", model.tcp_ack_ns, &plain.ack);
-    row("tcp tx", "building and sending a frame", model.tcp_tx_ns, &plain.transmit);
-    row("event", "an event through the event queue", model.event_ns, &plain.event);
-    row("dispatch", "taking a job and handing it back", model.dispatch_ns, &plain.dispatch);
+    row("driver", "moves a frame from the device to the receive buffer", model.driver_ns, &plain.driver);
+    row("classify", "classifies that frame", model.classify_ns, &classified.driver);
+    row("shed", "drops a SYN that the guard sheds", model.shed_ns, &plain.shed);
+    row("tcp rx", "passes a frame with payload through TCP/IP", model.tcp_rx_ns, &plain.payload);
+    row("tcp ack", "passes a frame without payload through TCP/IP", model.tcp_ack_ns, &plain.ack);
+    row("tcp tx", "builds and sends a frame", model.tcp_tx_ns, &plain.transmit);
+    row("event", "passes an event through the event queue", model.event_ns, &plain.event);
+    row("dispatch", "takes a job and returns it", model.dispatch_ns, &plain.dispatch);
     table
 }
 

@@ -113,7 +113,7 @@ mod tests {
         let findings = [
             finding("tap", Health::Absent, "not tested: no root", &["run as root"]),
             finding("packet", Health::Absent, "not tested: no root", &["run as root"]),
-            finding("xdp", Health::Works, "at once", &[]),
+            finding("xdp", Health::Works, "active max", &[]),
             finding("dpdk", Health::Limited, "slow", &[]),
         ];
         let expected = "  doctor serve: tap; packet: absent, not tested: no root\n    try: run as root\n  \

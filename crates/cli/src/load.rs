@@ -124,7 +124,7 @@ fn partial(is_partial: bool, took: Span, args: &Args) -> Result<ExitCode, Error>
     }
     let most = took.min(args.duration);
     let what = format!(
-        " after {most} of {}: the figures cover this part; a request in flight counts as unanswered",
+        " after {most} of {}: the figures cover this part; requests in flight count as unanswered",
         args.duration
     );
     Err(Error::interrupted(&what))

@@ -71,7 +71,7 @@ fn failed(e: &io::Error) {
     let what = format!("stdout: {}", plain(&e.to_string()));
     if GOES_ON.load(Ordering::Relaxed) {
         if !IS_SAID.swap(true, Ordering::Relaxed) {
-            failure::note(format!("{what}; it goes on"));
+            failure::note(format!("{what}; continuing"));
         }
         return;
     }

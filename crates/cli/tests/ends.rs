@@ -202,8 +202,8 @@ fn case(row: &Row, cause: Cause) -> Case {
     const ENDED: &str = "interrupted";
     match (cause, kind, command) {
         (OutputClosed | OutputFull, Daemon, "run") => Not("stdout is its program's"),
-        (OutputClosed, Daemon, _) => Ends(2, "error: stdout: Broken pipe; it goes on"),
-        (OutputFull, Daemon, _) => Ends(2, "error: stdout: No space left on device; it goes on"),
+        (OutputClosed, Daemon, _) => Ends(2, "error: stdout: Broken pipe; continuing"),
+        (OutputFull, Daemon, _) => Ends(2, "error: stdout: No space left on device; continuing"),
         (OutputClosed | OutputFull, ..) if let Err(why) = prints => Not(why),
         (OutputClosed, ..) => Ends(-13, ""),
         (OutputFull, ..) => Ends(2, "error: stdout: No space left on device"),
@@ -394,7 +394,7 @@ impl World {
 /// The status as in [`Ends`].
 fn code(status: ExitStatus) -> i32 {
     use std::os::unix::process::ExitStatusExt as _;
-    status.code().or_else(|| status.signal().map(|signal| -signal)).expect("it has ended")
+    status.code().or_else(|| status.signal().map(|signal| -signal)).expect("has exited")
 }
 
 #[test]

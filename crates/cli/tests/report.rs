@@ -83,7 +83,7 @@ fn a_result_is_a_page_that_needs_nothing_else() {
     for part in [
         title,
         "<svg role=\"img\"",
-        "run it again",
+        "repeat",
         "greenwave exp run overload/e3 --scale smoke --seed 1",
         "prefers-color-scheme",
         "<details>",
@@ -109,7 +109,7 @@ fn a_folder_is_one_page_that_leads_to_each_run_and_passes_over_what_is_not_ours(
     assert_eq!(code, Some(0), "{text}");
     assert!(text.contains("other.json: not a result of greenwave: it has no \"greenwave\""), "{text}");
     let page = read(&out);
-    for part in ["href=\"#run-1-", "id=\"run-1-", "id=\"run-2-doctor\"", "What the doctor found"] {
+    for part in ["href=\"#run-1-", "id=\"run-1-", "id=\"run-2-doctor\"", "Findings of the doctor"] {
         assert!(page.contains(part), "{part:?} is in the page");
     }
 }

@@ -236,7 +236,7 @@ fn a_scheduler_ends_when_no_task_is_left() {
 #[test]
 fn lc_that_waits_with_no_core_left_raises_a_condition_for_log_metric_and_hook() {
     let (told, metrics) = (Scratch::new("hook.txt", ""), Scratch::new("metrics.prom", ""));
-    // LC that overloads one core interferes with itself, and there is no task to stop for it.
+    // LC that overloads one core interferes with itself, and no task is given to stop for it.
     let one = cpulist::text(&host::affinity::cores().unwrap()[..1]);
     let config = format!(
         "cores = \"{one}\"\nsensor = \"none\"\ncondition_after = \"60ms\"\nmetrics = \"{}\"\n\

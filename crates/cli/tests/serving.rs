@@ -97,13 +97,13 @@ impl Server {
     fn ended(&mut self) -> (Option<i32>, String, String) {
         let end = Instant::now() + LIMIT;
         while self.child.try_wait().expect("it can be waited for").is_none() {
-            assert!(Instant::now() < end, "it does not end");
+            assert!(Instant::now() < end, "does not exit after ctrl-C");
             std::thread::park_timeout(Duration::from_millis(2));
         }
         let [mut printed, mut said] = [String::new(), String::new()];
         self.stdout.read_to_string(&mut printed).expect("it prints text");
         self.stderr.read_to_string(&mut said).expect("UTF-8 output");
-        (self.child.wait().expect("it has ended").code(), printed, said)
+        (self.child.wait().expect("has exited").code(), printed, said)
     }
 }
 

@@ -220,9 +220,9 @@ fn what_cannot_be_is_refused_with_its_value_before_anything_runs() {
     fabric(&["--buffer-packets", "0"], "room 0");
     fabric(&["--seeds", "3..1"], "3..1");
     fabric(&["--set", "transport.windw=3"], "windw");
-    fabric(&["--set", "room"], "there is no =");
+    fabric(&["--set", "room"], "no =");
     for own in ["scheduler=fifo", "seed=7", "flows=3", "room=9", "occupancy=false"] {
-        fabric(&["--set", own], "has an option of its own");
+        fabric(&["--set", own], "has its own flag");
     }
     fabric(&["--set", "limt=9"], "unknown field `limt`");
     fabric(&["--duration", "0s"], "limit 0 s is not above 0");
@@ -249,7 +249,7 @@ fn what_cannot_be_is_refused_with_its_value_before_anything_runs() {
     let flows = Scratch::new("flows-bad.txt", "0 0 1 1000\n0 0 16 1000\n");
     fabric(&["--flow-trace", flows.path()], "flows-bad.txt: line 2: host \"16\" is not in 0..=15");
     let none = Scratch::new("flows-none.txt", "# nothing\n");
-    fabric(&["--flow-trace", none.path()], "0 flows are not 1..=");
+    fabric(&["--flow-trace", none.path()], "0 flows are outside 1..=");
     fabric(&["--flow-trace", "no-such-flows"], "no-such-flows: No such file");
     fabric(&["--flow-trace", flows.path(), "--load", "0.5"], "cannot be used with");
     refused(&["sim", "thresholds", "--load", "1"], "load 1 is not below 1");

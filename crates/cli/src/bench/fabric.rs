@@ -186,12 +186,12 @@ fn fast(rows: &[Row], alike: bool, args: &Args) -> Vec<(bool, String)> {
     let ours = rows.iter().filter(|row| row.transport == "modern" && row.threads == 1);
     let slowest = ours.map(|row| row.hops_per_s).fold(f64::INFINITY, f64::min);
     let of_one = format!(
-        "M hops/s of one core with our TCP ≥ {}: {:.2} at worst   ({})",
+        "M hops/s on one core with greenwave's TCP ≥ {}: worst {:.2}   ({})",
         GOAL / 1e6,
         slowest / 1e6,
         how(args)
     );
-    let of_several = || (alike, "outcomes on one and on several threads are equal".to_owned());
+    let of_several = || (alike, "results on one thread and on several threads are equal".to_owned());
     [(slowest >= GOAL, of_one)].into_iter().chain(args.threads.map(|_| of_several())).collect()
 }
 
@@ -199,8 +199,10 @@ fn fast(rows: &[Row], alike: bool, args: &Args) -> Vec<(bool, String)> {
 fn ended(rows: &[Row], args: &Args) -> (bool, String) {
     let wall_s: f64 = rows.iter().map(|row| row.wall_s).sum();
     let left: usize = rows.iter().map(|row| row.unfinished).sum();
-    let text =
-        format!("s by the clock ≤ {GOAL_LARGE_S}, flows left 0: {wall_s:.0}, {left}   ({})", how(args));
+    let text = format!(
+        "wall-clock time ≤ {GOAL_LARGE_S} s and 0 unfinished flows: {wall_s:.0} s, {left}   ({})",
+        how(args)
+    );
     (wall_s <= GOAL_LARGE_S && left == 0, text)
 }
 
@@ -286,7 +288,7 @@ fn print(rows: &[Row]) {
         "transport",
         "threads",
         "flows",
-        "at once",
+        "active max",
         "M hops",
         "CPU s",
         "wall s",

@@ -52,7 +52,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
         println!("{}", as_json(&costs, shares, &goals));
     } else {
         print!("{}", table(&costs));
-        println!("controller, 100 intervals per second: {:.2} % of a core", shares.accept * 100.0);
+        println!("controller at 100 intervals per second: {:.2} % of a core", shares.accept * 100.0);
         match shares.answer {
             Some(share) => println!(
                 "with --measure first-byte and {WAITING} waiting connections: {:.2} % of a core",
@@ -138,7 +138,7 @@ fn controller(duration: Span, until: WaitEnd) -> Result<Result<f64, GuardError>,
             std::thread::sleep(Duration::from_millis(10));
             let now = clock.now();
             let look = guard.look(now).and_then(|signals| guard.hold(now, policy.tick(now, &signals)));
-            look.map_err(|e| Error::new(format!("a look: {e}")))?;
+            look.map_err(|e| Error::new(format!("control step: {e}")))?;
             looks += 1;
         }
         drop((listener, waiting));

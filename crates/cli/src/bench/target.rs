@@ -78,7 +78,7 @@ impl fmt::Display for Goal {
         match found {
             Some([(only, at), (_, best)]) if at == best => write!(f, ": {only:.2} ({at})"),
             Some([(worst, at_worst), (best, at_best)]) => {
-                write!(f, ": {worst:.2} at worst ({at_worst}), {best:.2} at best ({at_best})")
+                write!(f, ": worst {worst:.2} ({at_worst}), best {best:.2} ({at_best})")
             }
             None => Ok(()),
         }

@@ -67,7 +67,7 @@ pub fn name(text: &str) -> Result<String, String> {
     let is_good = |b: u8| b.is_ascii_alphanumeric() || b"-_.".contains(&b);
     match (1..=NAME_MAX).contains(&text.len()) && text.bytes().all(is_good) {
         true => Ok(text.to_owned()),
-        false => Err(format!("a name is 1 to {NAME_MAX} letters, digits, and any of - _ .")),
+        false => Err(format!("a name has 1 to {NAME_MAX} letters, digits, and any of - _ .")),
     }
 }
 
@@ -79,14 +79,14 @@ pub fn hear(bytes: &[u8], more: bool) -> Result<Option<Command>, Error> {
     let end = bytes.iter().position(|byte| *byte == b'\n');
     let line = &bytes[..end.unwrap_or(bytes.len())];
     if line.len() > LINE_MAX {
-        return Err(Error::new(format!("a line is {LINE_MAX} bytes at most")).advice(WORDS));
+        return Err(Error::new(format!("a line has at most {LINE_MAX} bytes")).advice(WORDS));
     }
     if end.is_none() && more {
         return Ok(None);
     }
     let word = String::from_utf8_lossy(line);
     let want = Command::from_str(word.trim(), false);
-    want.map(Some).map_err(|_| Error::new(format!("{:?} cannot be asked", word.trim())).advice(WORDS))
+    want.map(Some).map_err(|_| Error::new(format!("unknown command {:?}", word.trim())).advice(WORDS))
 }
 
 const WORDS: &str = "status, reload or stop";
@@ -102,7 +102,7 @@ pub fn may(user: u32, owners: &[u32], name: &str) -> Result<(), Error> {
     let mut owners: Vec<u32> = owners.iter().copied().filter(|owner| *owner != ROOT).collect();
     owners.dedup();
     let who = owners.iter().map(|owner| format!(" and user {owner}")).collect::<String>();
-    let what = format!("user {user} may not ask {name}: root{who} may");
+    let what = format!("user {user} may not control {name}; allowed: root{who}");
     Err(Error::new(what).advice(format!("sudo greenwave control {name}")))
 }
 
@@ -168,12 +168,12 @@ mod tests {
             let refused = hear(line, true).map_err(|e| e.to_string());
             assert_eq!(
                 refused,
-                Err("error: a line is 64 bytes at most\n  try: status, reload or stop".into())
+                Err("error: a line has at most 64 bytes\n  try: status, reload or stop".into())
             );
         }
         for (line, what) in [("\n", "\"\""), ("STOP\n", "\"STOP\""), ("stop now\n", "\"stop now\"")] {
             let refused = hear(line.as_bytes(), true).expect_err(line).to_string();
-            assert!(refused.starts_with(&format!("error: {what} cannot be asked\n")), "{refused}");
+            assert!(refused.starts_with(&format!("error: unknown command {what}\n")), "{refused}");
         }
         let escaped = hear(b"\x1b[2J\xff\n", true).expect_err("no word").to_string();
         assert!(escaped.chars().all(|c| c == '\n' || !c.is_control()), "{escaped}");

@@ -66,7 +66,7 @@ fn set_up(settings: &Settings) -> Section {
         n => format!("{n} threads"),
     };
     let pairs = [
-        ("world", "host: real frames over a memory wire, real clock".to_owned()),
+        ("world", "host: real frames over an in-memory link, real clock".to_owned()),
         ("machine", settings.machine.to_string()),
         ("seed", settings.seed.to_string()),
         ("duration", format!("{} per mode and round, without the first tenth (warm-up)", settings.duration)),

@@ -55,7 +55,7 @@ pub(super) fn look_through(path: &Path, ours: &[IpAddr]) -> Result<([u8; 6], u64
         return Err(damaged(path, e));
     }
     let nobody = || {
-        let error = Error::new(format!("{}: no frame is addressed to {}", path.display(), list(ours)));
+        let error = Error::new(format!("{}: no frame has the destination {}", path.display(), list(ours)));
         match other {
             Some(other) => {
                 let prefix = if other.is_ipv4() { 24 } else { 64 };

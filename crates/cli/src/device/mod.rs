@@ -69,7 +69,7 @@ impl Kind {
     pub fn open(&self, addresses: &Addresses, secret: [u8; 16]) -> Result<Open, Error> {
         let advice = match self.has_kernel_end() {
             true => "--addr in another subnet, such as 10.78.0.2/24",
-            false => "--addr with an address of the subnet that nobody has",
+            false => "--addr with an unused address of the subnet",
         };
         for addr in addresses.given().chain(addresses.kernel.iter().map(|end| end.addr)) {
             if self.is_live() {
@@ -118,7 +118,7 @@ impl Kind {
             address::take(name, addr).map_err(|e| match e.kind() {
                 ErrorKind::AddrInUse => {
                     Error::new(format!("address {addr} is in use: another greenwave has it on {name}"))
-                        .advice("--addr with an address of the subnet that nobody has")
+                        .advice("--addr with an unused address of the subnet")
                 }
                 _ => Error::new(format!("taking {addr} on {name}: {}", plain(&e.to_string()))),
             })

@@ -82,9 +82,10 @@ impl Figures {
     fn runs(&self, point: &str, mode: &str, class: &str, stat: &str) -> Result<(&[Vec<f64>], usize), String> {
         let index = self.world.stat(stat)?;
         let cell = Cell { point: point.to_owned(), mode: mode.to_owned(), class: class.to_owned() };
-        let runs = self.cells.get(&cell).ok_or_else(|| {
-            format!("nothing was measured for mode {mode:?}, class {class:?}, point {point:?}")
-        })?;
+        let runs = self
+            .cells
+            .get(&cell)
+            .ok_or_else(|| format!("no result for mode {mode:?}, class {class:?}, point {point:?}"))?;
         Ok((runs, index))
     }
 }

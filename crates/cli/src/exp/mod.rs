@@ -227,7 +227,7 @@ fn run_all(args: &RunArgs) -> Result<ExitCode, Error> {
     let mut ran_not = false;
     for source in &sources {
         if let Some(kept) = args.kept(source)? {
-            let on = kept["greenwave"]["date"].as_str().unwrap_or("an unknown day");
+            let on = kept["greenwave"]["date"].as_str().unwrap_or("an unknown date");
             eprintln!("note: {}: kept the result of {on}", source.name);
             if args.json {
                 println!("{kept}");

@@ -122,7 +122,7 @@ impl ExperimentResult {
         let _ = writeln!(text, "{}", self.figure_table());
         let _ = writeln!(text, "{}", self.claim_table());
         if self.of_seeds().next().is_some() {
-            let _ = writeln!(text, "what single seeds gave:\n{}", self.seed_table());
+            let _ = writeln!(text, "results of single seeds:\n{}", self.seed_table());
         }
         for id in &self.left_out {
             let _ = writeln!(
@@ -150,7 +150,7 @@ impl ExperimentResult {
 
     fn closing(&self) -> String {
         let noise = self.measured.noise.map(|Noise { late, beyond }| {
-            format!("; at worst {late} late to send, services {beyond} longer than planned")
+            format!("; worst: {late} late to send, service times {beyond} longer than planned")
         });
         let hold = self.claims.iter().filter(|c| c.holds()).count();
         format!(
@@ -189,8 +189,7 @@ impl ExperimentResult {
     }
 
     fn claim_table(&self) -> Table {
-        let mut table =
-            Table::new(1, &["claim", "paper", "ours", "±", "ours/paper", "must be", "holds", "at"]);
+        let mut table = Table::new(1, &["claim", "paper", "ours", "±", "ours/paper", "bound", "holds", "at"]);
         for claim in &self.claims {
             table.row(vec![
                 claim.id.clone(),

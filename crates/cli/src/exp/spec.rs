@@ -166,7 +166,9 @@ impl Experiment {
                 return Err(format!("scale {scale} is missing; [scale.smoke] and [scale.paper] are needed"));
             };
             if *runs == 0 || points.as_ref().is_some_and(Vec::is_empty) || self.modes.is_empty() {
-                return Err(format!("scale {scale} runs nothing; 1 run, 1 point and 1 mode are the least"));
+                return Err(format!(
+                    "scale {scale} runs nothing; at least 1 run, 1 point and 1 mode are needed"
+                ));
             }
         }
         if let Some(mode) = self.mode.keys().find(|m| !self.modes.contains(m)) {

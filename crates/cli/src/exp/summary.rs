@@ -175,7 +175,7 @@ impl Overview {
     pub fn markdown(&self, figures: Option<&str>) -> String {
         let mut text = format!("{HEAD}\n- {}\n{}\n", self.closing(), self.quotes());
         let _ = write!(text, "{}\n{}\n", self.table().markdown(), self.reasons("* "));
-        let mut origins = Table::new(3, &["experiment", "the paper's", "ran"]);
+        let mut origins = Table::new(3, &["experiment", "source in the paper", "ran"]);
         for stored in &self.results {
             origins.row(vec![stored.experiment.clone(), stored.source.clone(), stored.origin()]);
         }
@@ -244,7 +244,7 @@ impl Overview {
     }
 
     fn table(&self) -> Table {
-        let header = ["experiment", "claim", "paper", "ours", "±", "ours/paper", "must be", "holds"];
+        let header = ["experiment", "claim", "paper", "ours", "±", "ours/paper", "bound", "holds"];
         let mut table = Table::new(2, &header);
         for (stored, claim) in self.claims() {
             let figure = |value: Option<f64>| value.map_or("–".to_owned(), number);
@@ -285,7 +285,7 @@ impl Overview {
         let failed = failed.chunk_by(same).map(|claims| {
             let ids: Vec<&str> = claims.iter().map(|(_, claim)| claim.id.as_str()).collect();
             let (stored, claim) = claims[0];
-            let why = claim.why.as_deref().unwrap_or("cause not known");
+            let why = claim.why.as_deref().unwrap_or("cause unknown");
             format!("{before}{} {}: {why}\n", stored.experiment, ids.join(", "))
         });
         let missing = self.missing.iter().map(|(name, why)| format!("{before}{name} could not run: {why}\n"));

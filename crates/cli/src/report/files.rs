@@ -53,7 +53,7 @@ fn folder(path: &Path) -> Result<Vec<Run>, Error> {
 /// Results in one file, which may contain several in sequence; or the reason why it is not a result
 /// of greenwave.
 fn file(path: &Path) -> Result<Result<Vec<Run>, Unreadable>, Error> {
-    let text = std::fs::read(path).map_err(|e| Error::file(path, &e).advice("a file that --json filled"))?;
+    let text = std::fs::read(path).map_err(|e| Error::file(path, &e).advice("a file written with --json"))?;
     let mut runs = Vec::new();
     for value in Deserializer::from_slice(&text).into_iter::<Value>() {
         let read = value.map_err(|e| Unreadable::Foreign(e.to_string())).and_then(|value| Run::read(&value));
@@ -62,9 +62,9 @@ fn file(path: &Path) -> Result<Result<Vec<Run>, Unreadable>, Error> {
             Err(why @ Unreadable::Foreign(_)) => return Ok(Err(why)),
             Err(why @ Unreadable::Newer { .. }) => {
                 return Err(Error::new(format!("{}: {why}", path.display()))
-                    .advice("the greenwave that wrote it, or a later one"));
+                    .advice("the version of greenwave that wrote it, or a later one"));
             }
         }
     }
-    Ok(if runs.is_empty() { Err(Unreadable::Foreign("it is empty".to_owned())) } else { Ok(runs) })
+    Ok(if runs.is_empty() { Err(Unreadable::Foreign("empty file".to_owned())) } else { Ok(runs) })
 }

@@ -180,7 +180,7 @@ pub fn stacked_bars(title: &str, unit: &str, bars: &[(String, Vec<(String, f64)>
     let longest_label = bars.iter().map(|(label, _)| label.chars().count()).max().unwrap_or_default();
     let label = (16 + LETTER * longest_label as u32).clamp(120, WIDTH / 3);
     let x_title =
-        if as_shares { format!("share, %; the sum in {unit} stands behind") } else { unit.to_owned() };
+        if as_shares { format!("share, %; at the right: the sum in {unit}") } else { unit.to_owned() };
     draw(height, &parts, part_mark, |plot| {
         let rows = bars.len() as f64;
         let mut chart =

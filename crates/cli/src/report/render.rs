@@ -92,7 +92,7 @@ fn sections(run: &Run) -> Vec<Section> {
 
 /// Table of claims with their texts, and the reasons of failures.
 fn claims(run: &Run) -> String {
-    let header = ["claim", "paper", "ours", "±", "ours/paper", "must be", "holds", "at"];
+    let header = ["claim", "paper", "ours", "±", "ours/paper", "bound", "holds", "at"];
     let mut table = Table::new(1, &header);
     let figure = |value: Option<f64>| value.map_or("–".to_owned(), number);
     for claim in &run.claims {
@@ -109,7 +109,7 @@ fn claims(run: &Run) -> String {
     }
     let failed = run.claims.iter().filter(|claim| claim.holds == Some(false));
     let reason = |claim: &Claim| {
-        let why = claim.why.as_deref().unwrap_or("cause not known");
+        let why = claim.why.as_deref().unwrap_or("cause unknown");
         format!("<p><strong>{}</strong> does not hold: {}</p>\n", escape(&claim.id), escape(why))
     };
     let reasons: String = failed.map(reason).collect();
@@ -118,7 +118,7 @@ fn claims(run: &Run) -> String {
     let says: Vec<_> = run.claims.iter().filter(|c| !c.says.is_empty()).map(|c| (&c.id, &c.says)).collect();
     let says = match says.as_slice() {
         [] => String::new(),
-        says => folded("What the claims say", &Section::pairs("", says).body),
+        says => folded("Claims", &Section::pairs("", says).body),
     };
     format!("{reasons}{}{left_out}{says}", table.html())
 }
@@ -177,10 +177,10 @@ fn set_up(run: &Run) -> Section {
     let header = &run.header;
     let seed = header.seed.map_or("none".to_owned(), |seed| seed.to_string());
     let mut pairs = vec![
-        ("run it again".to_owned(), header.repeat()),
+        ("repeat".to_owned(), header.repeat()),
         ("world".to_owned(), header.world.clone()),
         ("seed".to_owned(), seed),
-        ("machine".to_owned(), header.machine.clone().unwrap_or("any: it is simulated".to_owned())),
+        ("machine".to_owned(), header.machine.clone().unwrap_or("any (simulated)".to_owned())),
         ("date".to_owned(), header.date.clone()),
         ("greenwave".to_owned(), header.version.clone()),
     ];
@@ -197,7 +197,7 @@ fn doctor(run: &Run) -> Section {
     }
     let works = run.header.doctor.iter().filter(|finding| finding.works()).count();
     let summary = format!("{works} of {} mechanisms work without limits", table.len());
-    Section::new("What the doctor found", folded(&summary, &table.html()))
+    Section::new("Findings of the doctor", folded(&summary, &table.html()))
 }
 
 fn shortened(text: &str) -> String {

@@ -88,7 +88,10 @@ impl std::fmt::Display for Unreadable {
             Self::Foreign(why) => write!(f, "not a result of greenwave: {why}"),
             Self::Newer { version, form } => {
                 let ours = env!("CARGO_PKG_VERSION");
-                write!(f, "written by greenwave {version} in form {form}; {ours} reads forms up to {FORM}")
+                write!(
+                    f,
+                    "written by greenwave {version} in form {form}; greenwave {ours} reads forms up to {FORM}"
+                )
             }
         }
     }
@@ -156,7 +159,7 @@ fn header(result: &Value) -> Result<Header, Unreadable> {
             machine: result["machine"].as_str().map(str::to_owned),
             doctor: Vec::new(),
         }),
-        None => Err(Unreadable::Foreign(format!("it has no {KEY:?} that says what it is"))),
+        None => Err(Unreadable::Foreign(format!("no key {KEY:?} with its kind"))),
     }
 }
 

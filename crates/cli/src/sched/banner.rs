@@ -54,7 +54,7 @@ fn limits(config: &Config, manager: &dyn Manager, choice: &Choice, is_first: boo
                 "{} cannot be parked: without a core {}",
                 task.name,
                 if choice.mechanism == Mechanism::Scx {
-                    "it gets short turns on one"
+                    "it gets short time slices on one"
                 } else {
                     "it stays on its cores, in the idle class"
                 }
@@ -86,7 +86,9 @@ fn limits(config: &Config, manager: &dyn Manager, choice: &Choice, is_first: boo
     }
     choice.limits(config, &mut limits);
     if !is_first {
-        limits.push("rounds may be late: no permission for real-time priority (CAP_SYS_NICE)".to_owned());
+        limits.push(
+            "scheduling rounds may be late: no permission for real-time priority (CAP_SYS_NICE)".to_owned(),
+        );
     }
     if !proc::may_schedule() {
         limits.push("only programs of greenwave's user can be scheduled (CAP_SYS_NICE)".to_owned());

@@ -123,7 +123,7 @@ impl Config {
     /// # Errors
     /// A file that cannot be read, or the mistake in it and what would be valid.
     pub fn load(path: &Path, mechanism: Option<&str>) -> Result<Self, Error> {
-        let start = "greenwave sched example >tasks.toml, to start from";
+        let start = "greenwave sched example >tasks.toml, for a template";
         let all = include::read(path).map_err(|e| if path.exists() { e } else { e.advice(start) })?;
         Self::of(&path.display().to_string(), &all.text, mechanism, |line| all.place(line))
     }
@@ -166,12 +166,12 @@ impl Config {
             return Err((what, "greenwave doctor sched, for what works here".to_owned()));
         }
         if named == Mechanism::Runtime && !self.has_pulses() {
-            let what = "mechanism runtime reads pulses, and no task has one".to_owned();
+            let what = "mechanism runtime reads worker signals, and no task has pulse = true".to_owned();
             let advice = "pulse = true for a task on greenwave's runtime, or mechanism = \"affinity\"";
             return Err((what, advice.to_owned()));
         }
         if self.policy == "elfen" && named != Mechanism::Scx {
-            let what = "policy elfen keeps LC to first lanes, and under affinity LC runs over BE on any";
+            let what = "policy elfen keeps LC on first hyperthreads; under affinity LC preempts BE on any hyperthread";
             return Err((what.to_owned(), "policy = \"caladan\", or mechanism = \"scx\"".to_owned()));
         }
         // Rounds that read /proc take hundreds of microseconds.
@@ -196,19 +196,19 @@ impl Config {
         }
         within("slack", self.slack, 0.0..=1.0).map_err(right)?;
         if self.tasks.is_empty() {
-            return bad("there is no task".to_owned());
+            return bad("no task is given".to_owned());
         }
         for (number, task) in self.tasks.iter().enumerate() {
             let before = &self.tasks[..number];
             if task.name.is_empty() || before.iter().any(|other| other.name == task.name) {
-                return bad(format!("task {:?} needs a name of its own", task.name));
+                return bad(format!("task name {:?} is not unique", task.name));
             }
             let same = |other: &&Task| {
                 (task.pid.is_some() && other.pid == task.pid)
                     || (task.cgroup.is_some() && other.cgroup == task.cgroup)
             };
             if let Some(other) = before.iter().find(same) {
-                return bad(format!("tasks {} and {} are the same programs", other.name, task.name));
+                return bad(format!("tasks {} and {} contain the same programs", other.name, task.name));
             }
             self.check_task(task)
                 .map_err(|(what, advice)| (format!("task {}: {what}", task.name), advice))?;

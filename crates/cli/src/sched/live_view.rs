@@ -95,8 +95,8 @@ fn holder(config: &Config, hold: CoreState) -> String {
 
 fn why(config: &Config, why: ReallocationReason) -> String {
     match why {
-        ReallocationReason::Yielded(task) => format!("{} gave it back", name(config, task)),
-        ReallocationReason::Waited { delay, .. } => format!("waited {delay}, too long"),
+        ReallocationReason::Yielded(task) => format!("{} returned it", name(config, task)),
+        ReallocationReason::Waited { delay, .. } => format!("waited {delay}, above its limit"),
         ReallocationReason::DeadlinePressure(_) => "a request was late".to_owned(),
         ReallocationReason::BelowGuarantee(_) => "had work and fewer cores than guaranteed".to_owned(),
         ReallocationReason::Work(_) => "had work for another core".to_owned(),

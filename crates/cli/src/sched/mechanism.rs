@@ -62,12 +62,12 @@ impl Choice {
                     .to_owned(),
             ),
             Mechanism::Runtime if config.tasks.iter().any(|task| !task.pulse) => {
-                limits.push("waits of tasks without a pulse are read from /proc every 2 ms".to_owned());
+                limits.push("waits of tasks without worker signals (pulse) are read from /proc every 2 ms".to_owned());
             }
             Mechanism::Runtime | Mechanism::Affinity => {}
         }
         if self.mechanism != Mechanism::Runtime && config.has_pulses() {
-            limits.push("pulses are not read; mechanism = \"runtime\" reads them".to_owned());
+            limits.push("worker signals (pulse) are not read; mechanism = \"runtime\" reads them".to_owned());
         }
     }
 }

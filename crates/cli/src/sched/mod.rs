@@ -212,7 +212,7 @@ fn share(config: &Config, args: &Args, reload: Reload<'_>, reads: Vec<PathBuf>) 
         let text = restored.as_ref().map_or_else(ToString::to_string, restore::text);
         status.end(clock.now(), config, &*manager, &text, args.json);
         restored.map_err(|e| {
-            Error::new(format!("the changes to tasks were not undone: {e}")).advice("greenwave sched restore")
+            Error::new(format!("changes to tasks could not be undone: {e}")).advice("greenwave sched restore")
         })?;
         status.lost.map_or(Ok(()), |why| {
             let what = format!(

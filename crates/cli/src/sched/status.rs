@@ -232,7 +232,7 @@ impl Status {
         }
         print!("{table}");
         println!(
-            "{seconds:.1} s; scheduler: {} rounds, {} µs each (p99 {} µs), {:.1} % of a core; {} actions; {} interference alarms; {restored}",
+            "{seconds:.1} s; scheduler: {} rounds, {} µs each (p99 {} µs), {:.1} % of a core; {} core moves; {} interference alarms; {restored}",
             self.rounds,
             micros(self.cost.quantile(0.5)),
             micros(self.cost.quantile(0.99)),

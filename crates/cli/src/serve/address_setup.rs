@@ -150,7 +150,7 @@ fn is_served(addr: IpAddr, wanted: &Addresses) -> bool {
 
 fn taken(cidr: Cidr) -> Error {
     let what = format!("address {} is in use by another host of the link", cidr.addr);
-    Error::new(what).advice("--addr with an address of the subnet that nobody has, or --addr slaac")
+    Error::new(what).advice("--addr with an unused address of the subnet, or --addr slaac")
 }
 
 fn silence(what: &Missing) -> Error {
@@ -160,7 +160,7 @@ fn silence(what: &Missing) -> Error {
                 .advice("--pcap FILE, to see whether the device sends")
         }
         Missing::Lease => Error::new(format!("no DHCP lease within {PATIENCE}"))
-            .advice("--addr with an address of the subnet that nobody has"),
+            .advice("--addr with an unused address of the subnet"),
         Missing::Advertisement => {
             Error::new(format!("no router advertisement with a prefix within {PATIENCE}"))
                 .advice("--addr with an address, such as fd00::2/64")
@@ -172,7 +172,7 @@ fn silence(what: &Missing) -> Error {
 fn say(stack: &Stack, wanted: &Addresses, now: Time, aside: bool) -> Result<(), Error> {
     let say = |line: String| if aside { eprintln!("{line}") } else { println!("{line}") };
     if let Some(lease) = stack.lease() {
-        not_the_kernels(lease.addr.into(), "--addr with an address of the subnet that nobody has")?;
+        not_the_kernels(lease.addr.into(), "--addr with an unused address of the subnet")?;
         let way = lease.router.map_or("no gateway".to_owned(), |router| format!("gateway {router}"));
         let span = match lease.until {
             Time::MAX => "without expiry".to_owned(),

@@ -43,7 +43,7 @@ pub(super) fn print(stats: &Stats, proto: Proto, guarded: bool) {
 fn waits(stats: &Stats) -> Table {
     let [p50, p99, p999] = SHOWN.map(|(_, name)| name);
     let mut table =
-        Table::new(2, &["priority", "stage", "count", p50, p99, p999]).groups(&[("", 3), ("waited, µs", 3)]);
+        Table::new(2, &["priority", "stage", "count", p50, p99, p999]).groups(&[("", 3), ("wait, µs", 3)]);
     for (class, stage, histogram) in stats.stages.iter().filter(|(.., histogram)| histogram.count() > 0) {
         let spans = SHOWN.map(|(q, _)| micros(histogram.quantile(q)));
         let words = [class.to_owned(), stage.to_owned(), histogram.count().to_string()];

@@ -52,7 +52,7 @@ const OWN: [(&str, &str); 11] = [
     ("arrivals", "--arrivals poisson"),
     ("limit", "--duration 20ms"),
     ("seed", "--seeds 1..10"),
-    ("occupancy", "--out FILE, which shows what waits where in any case"),
+    ("occupancy", "--out FILE, which shows the queue lengths"),
 ];
 
 /// Default load for the choice of thresholds.
@@ -133,13 +133,13 @@ fn config(args: &Args, scheduler: &str) -> Result<Config, Error> {
         let bad = |why: &str| {
             Error::new(format!("--set {set:?}: {why}")).advice("--set KEY=VALUE, such as transport.window=10")
         };
-        let (key, value) = set.split_once('=').ok_or_else(|| bad("there is no ="))?;
+        let (key, value) = set.split_once('=').ok_or_else(|| bad("no ="))?;
         let read: Option<Value> = toml::from_str(&format!("value = {value}"))
             .ok()
             .and_then(|mut table: Table| table.remove("value"));
         let value = read.unwrap_or_else(|| value.into());
         if let Some((_, option)) = OWN.iter().find(|(own, _)| *own == key) {
-            return Err(Error::new(format!("--set {set:?}: {key} has an option of its own")).advice(*option));
+            return Err(Error::new(format!("--set {set:?}: {key} has its own flag")).advice(*option));
         }
         let steps: Vec<&str> = key.split('.').collect();
         exp::lay(&mut settings, &steps, &value).map_err(|e| bad(&e))?;
@@ -208,7 +208,7 @@ fn read_flows(path: &Path, hosts: u32) -> Result<Arc<[TraceFlow]>, Error> {
         std::fs::read_to_string(path).map_err(|e| bad(crate::error::plain(&e.to_string()).to_owned()))?;
     let flows = TraceFlow::list(&text, hosts).map_err(|e| bad(e.to_string()))?;
     if !(1..=FLOWS_MAX as usize).contains(&flows.len()) {
-        return Err(bad(format!("{} flows are not 1..={FLOWS_MAX}", flows.len())));
+        return Err(bad(format!("{} flows are outside 1..={FLOWS_MAX}", flows.len())));
     }
     Ok(flows.into())
 }

@@ -131,7 +131,7 @@ impl<'a> Shown<'a> {
             "most",
         ];
         // In the order of PLACES.
-        let groups = [("", 5), ("waiting: out of, into hosts, core", 6)];
+        let groups = [("", 5), ("port queues: host egress, to hosts, core", 6)];
         let mut table = Table::new(1, &header).groups(&groups);
         for (index, scheduler) in self.args.scheduler.iter().enumerate() {
             let outcomes = self.outcomes_of(index);
@@ -270,7 +270,10 @@ impl<'a> Shown<'a> {
         let pairs = [
             ("world", "sim: virtual time, replays from the seed".to_owned()),
             ("thresholds", format!("{} segments", thresholds.join(", "))),
-            ("room, mark", format!("{}, {}", self.args.buffer_packets, self.args.ecn_threshold)),
+            (
+                "buffer, ECN threshold (packets)",
+                format!("{}, {}", self.args.buffer_packets, self.args.ecn_threshold),
+            ),
             ("found", self.closing()),
         ];
         let plots: String = self.plots().iter().map(Plot::html).collect();

@@ -56,7 +56,8 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let sizes: sim::fabric::Sizes = args.workload.sizes.parse().expect("sizes were validated");
     let demand = sizes.demand();
     let best = feedback::thresholds_best(&demand, args.load, args.levels.into()).ok_or_else(|| {
-        Error::new(format!("load {} is not below 1: no mean is finite", args.load)).advice("--load 0.8")
+        Error::new(format!("load {} is not below 1: mean completion times are infinite", args.load))
+            .advice("--load 0.8")
     })?;
     let published = PUBLISHED
         .iter()
@@ -81,7 +82,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     }
     if best.is_empty() {
         println!(
-            "one level: no threshold reduces the mean completion time of these flows   ({} at load {})",
+            "one level: thresholds do not reduce the mean completion time of these flows   ({} at load {})",
             args.workload.text,
             number(args.load)
         );

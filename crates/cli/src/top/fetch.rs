@@ -36,9 +36,9 @@ pub fn snapshot(address: SocketAddr, window_s: u64) -> Result<String, String> {
 fn body(bytes: &[u8]) -> Result<String, String> {
     let mut headers = [httparse::EMPTY_HEADER; 32];
     let mut head = httparse::Response::new(&mut headers);
-    let no_http = |_| "the server does not speak HTTP".to_owned();
+    let no_http = |_| "not an HTTP server".to_owned();
     let httparse::Status::Complete(begin) = head.parse(bytes).map_err(no_http)? else {
-        return Err("the answer ended too soon".to_owned());
+        return Err("incomplete answer".to_owned());
     };
     match head.code {
         Some(200) => {}
@@ -48,7 +48,7 @@ fn body(bytes: &[u8]) -> Result<String, String> {
     let length = length.and_then(|header| std::str::from_utf8(header.value).ok()?.parse::<usize>().ok());
     let body = &bytes[begin..];
     if length.is_some_and(|length| length != body.len()) {
-        return Err("the answer ended too soon".to_owned());
+        return Err("incomplete answer".to_owned());
     }
     String::from_utf8(body.to_vec()).map_err(|_| "the answer is not UTF-8".to_owned())
 }
@@ -67,9 +67,9 @@ mod tests {
             );
         };
         check("HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\n{}", Ok("{}"));
-        check("HTTP/1.0 200 OK\r\nContent-Length: 3\r\n\r\n{}", Err("the answer ended too soon"));
-        check("HTTP/1.0 200 OK\r\nContent-Le", Err("the answer ended too soon"));
+        check("HTTP/1.0 200 OK\r\nContent-Length: 3\r\n\r\n{}", Err("incomplete answer"));
+        check("HTTP/1.0 200 OK\r\nContent-Le", Err("incomplete answer"));
         check("HTTP/1.0 404 Not Found\r\n\r\n", Err("the server has no snapshot (HTTP 404)"));
-        check("SSH-2.0-OpenSSH\r\n\r\n", Err("the server does not speak HTTP"));
+        check("SSH-2.0-OpenSSH\r\n\r\n", Err("not an HTTP server"));
     }
 }

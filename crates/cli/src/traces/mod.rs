@@ -159,7 +159,9 @@ fn said(path: &Path, done: &Done, dropped: u64, left_out: u64) -> String {
         line += &format!("; {dropped} dropped because the writer could not keep up");
     }
     if left_out > 0 {
-        line += &format!("; {left_out} left out because others of their second were slower");
+        line += &format!(
+            "; {left_out} left out because more than the allowed number of slower requests came in the same second"
+        );
     }
     line
 }

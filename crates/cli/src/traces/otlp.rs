@@ -117,9 +117,9 @@ fn trouble(slow: &Slow) -> Option<&'static str> {
     match slow.end {
         RequestEnd::Answered => None,
         RequestEnd::Gone if slow.side != Side::Served => {
-            Some("the connection was gone before an answer came")
+            Some("the connection closed before the response")
         }
-        RequestEnd::Gone => Some("the connection was gone before the response was out"),
+        RequestEnd::Gone => Some("the connection closed before the response was sent"),
         RequestEnd::Failed => Some("the application panicked"),
     }
 }

@@ -194,7 +194,8 @@ fn a_file_takes_whole_lines_up_to_its_limit_and_the_rest_is_counted() {
     let limited = ten_into(&path, whole.len() as u64 - 1);
     let short = std::fs::read_to_string(&path).expect("it is there");
     std::fs::remove_file(&path).expect("it is ours");
-    let left_out = "2 left out because others of their second were slower";
+    let left_out =
+        "2 left out because more than the allowed number of slower requests came in the same second";
     let place = path.display();
     assert_eq!(said, format!("traces: 10 slow requests in {place}, {} bytes; {left_out}", whole.len()));
     assert_eq!(whole.split_inclusive('\n').map(|line| spans(line).len()).sum::<usize>(), 60);

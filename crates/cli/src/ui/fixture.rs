@@ -108,8 +108,8 @@ pub fn sched() -> Live {
         let moves = match second {
             1 => Vec::new(),
             _ => vec![
-                moved(1.5, "<batch>", "memcached", "waited 11.0 µs, too long"),
-                moved(1.75, "memcached", "<batch>", "memcached gave it back"),
+                moved(1.5, "<batch>", "memcached", "waited 11.0 µs, above its limit"),
+                moved(1.75, "memcached", "<batch>", "memcached returned it"),
             ],
         };
         live.tell(at(second.into()), MetricsSample { figures, owners, moves, ..MetricsSample::default() });

@@ -69,9 +69,9 @@ impl Flags {
     pub fn check(&self) -> Result<(), Error> {
         let Some(place) = self.ui else { return Ok(()) };
         if !place.ip().is_loopback() && !self.ui_remote {
-            let what = format!("--ui {place}: other machines could look; 127.0.0.1 and ::1 are for this one");
+            let what = format!("--ui {place}: reachable from other machines; 127.0.0.1 and ::1 are local");
             let here = SocketAddr::new([127, 0, 0, 1].into(), place.port());
-            return Err(Error::new(what).advice(format!("--ui {here}, or --ui-remote if they may")));
+            return Err(Error::new(what).advice(format!("--ui {here}, or --ui-remote to allow that")));
         }
         Ok(())
     }

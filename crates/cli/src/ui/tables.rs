@@ -52,7 +52,7 @@ pub fn headline(snapshot: &Snapshot) -> String {
 /// Warning before the figures: they are old, or few.
 pub fn caution(snapshot: &Snapshot) -> Option<String> {
     let silent = format!("{} has sent no update for {:.0} s", snapshot.command, snapshot.silent_s);
-    snapshot.is_stale().then(|| format!("{silent}: it is busy or hangs"))
+    snapshot.is_stale().then(|| format!("{silent}: busy or stuck"))
 }
 
 /// The throughput over the window as text.
@@ -238,7 +238,7 @@ fn queues(snapshot: &Snapshot) -> Option<Table> {
     for figure in snapshot.figures(DEPTH) {
         depths.entry(figure.labels.get("queue").unwrap_or("–")).or_default().push(figure.value);
     }
-    table(1, &["queue", "waiting", "max at a shard"], depths, |(queue, values)| {
+    table(1, &["queue", "waiting", "max of a shard"], depths, |(queue, values)| {
         let most = values.iter().copied().fold(0.0, f64::max);
         vec![queue.to_owned(), count(values.iter().sum()), count(most)]
     })

@@ -267,7 +267,7 @@ fn check_of_tasks_refuses_what_sched_refuses_with_the_same_words() {
         (format!("{task}pid = 2147483647\n"), "no process 2147483647"),
         (format!("{task}cgroup = \"/no/such\"\n"), "/no/such"),
         (format!("{task}{here}guaranteed = 5000\n"), "5000 cores are guaranteed"),
-        ("policy = \"caladan\"\ntasks = []\n".to_owned(), "there is no task"),
+        ("policy = \"caladan\"\ntasks = []\n".to_owned(), "no task is given"),
     ];
     let journals = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("journals-alike");
     for (number, (text, says)) in cases.iter().enumerate() {

@@ -21,7 +21,7 @@ fn the_benchmark_of_programs_runs_small_on_every_stack() {
     let missing = json["missing"].as_array().expect("a list");
     for missing in missing {
         let why = missing["not_run"].as_str().expect("a reason");
-        assert!(why.contains("is not there"), "{missing}");
+        assert!(why.contains("is not installed"), "{missing}");
         skipped(test, &format!("its part with {}: {why}", missing["program"]));
     }
     // A server without answers has no rows. A busy machine may starve it in a very short case.
@@ -57,7 +57,7 @@ fn the_benchmark_of_cores_runs_small_on_two_of_them() {
     for row in rows {
         match row["not_run"].as_str() {
             Some(why) => {
-                assert!(why == "the program is not there" && row["server"] != "echo-64", "{row}");
+                assert!(why == "the program is not installed" && row["server"] != "echo-64", "{row}");
                 skipped(test, &format!("its part with {}: {why}", row["server"]));
             }
             None => assert_eq!((&row["cores"], &row["broken"]), (&2.into(), &0.0.into()), "{row}"),

@@ -33,7 +33,7 @@ fn handing_a_core_over_is_measured_within_its_bounds() {
     let without = json["not_measured"].to_string();
     let operations = json["operations"].as_array().expect("a list");
     for name in
-        ["bare preempt", "bare give back", "preempt", "park", "migrate", "runtime park", "runtime go on"]
+        ["bare preempt", "bare give back", "preempt", "park", "migrate", "runtime park", "runtime resume"]
     {
         let Some(found) = operations.iter().find(|op| op["operation"] == name) else {
             assert!(without.contains(name), "{name} is neither measured nor said: {json}");

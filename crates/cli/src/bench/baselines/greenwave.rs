@@ -42,10 +42,10 @@ pub fn serve(args: &Args) -> Result<(), Error> {
             let options = packet::Options { frames: FRAMES, ..packet::Options::default() };
             let opened = packet::open(name, &options).map_err(|e| Error::new(e.to_string()))?;
             let (interface, mut devices) = opened;
-            let device = devices.pop().ok_or_else(|| Error::new("no packet socket"))?;
+            let device = devices.pop().ok_or_else(|| Error::new("no AF_PACKET socket"))?;
             on(args, device, interface.mac)
         }
-        _ => Err(Error::new(format!("device {:?} is none of those served here", args.device))),
+        _ => Err(Error::new(format!("device {:?} is not tap:, packet:, xdp: or xdp-native:", args.device))),
     }
 }
 

@@ -44,10 +44,12 @@ impl Cores {
             return Ok(Self::shared(there, count));
         }
         let here = there.len();
-        let what = format!("--cores {count} takes {needed}, half of them the clients', and there are {here}");
+        let what = format!(
+            "--cores {count} needs {needed} cores, half of them for the clients; {here} are available"
+        );
         Err(Error::new(what).advice(match fit {
-            0 => "--scale smoke, which measures nothing".to_owned(),
-            _ => format!("--cores {fit}, or --scale smoke, which measures nothing"),
+            0 => "--scale smoke, whose figures mean nothing".to_owned(),
+            _ => format!("--cores {fit}, or --scale smoke, whose figures mean nothing"),
         }))
     }
 
@@ -115,15 +117,20 @@ mod tests {
         check(
             2,
             2,
-            "--cores 2 takes 4, half of them the clients', and there are 2",
+            "--cores 2 needs 4 cores, half of them for the clients; 2 are available",
             "--cores 1, or --scale smoke",
         );
         check(
             9,
             7,
-            "--cores 7 takes 14, half of them the clients', and there are 9",
+            "--cores 7 needs 14 cores, half of them for the clients; 9 are available",
             "--cores 4, or --scale smoke",
         );
-        check(1, 1, "--cores 1 takes 2, half of them the clients', and there are 1", "--scale smoke");
+        check(
+            1,
+            1,
+            "--cores 1 needs 2 cores, half of them for the clients; 1 are available",
+            "--scale smoke",
+        );
     }
 }

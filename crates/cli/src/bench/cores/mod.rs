@@ -97,7 +97,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     if args.common.json {
         println!("{:#}", report::json(&rows, &goals, crowd, rounds, time));
     } else {
-        println!("{}, {crowd} connections for each core of the server's", host::Machine::this());
+        println!("{}; {crowd} connections per server core", host::Machine::this());
         all.iter().for_each(|cores| println!("{cores}"));
         println!("medians of {rounds} rounds of {time} each\n");
         report::print(&rows, &goals);

@@ -48,10 +48,10 @@ pub fn print(rows: &[Row], goals: &[Goal]) {
     if any {
         println!("{table}");
     }
-    println!("used: cores that the server's threads, our stack's among them, and softirq threads ran on");
-    println!("busiest client: its time with something to do; near 100 % the clients are what was measured");
+    println!("used: CPU time of the server, its stack and softirq threads, in cores");
+    println!("busiest client: CPU utilisation; near 100 %, the clients are the bottleneck");
     if broken > 0 {
-        println!("{broken} connections did not live to the end");
+        println!("{broken} connections broke before the end");
     }
     for row in rows {
         if let Err(why) = row.figures() {

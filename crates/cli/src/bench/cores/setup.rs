@@ -61,7 +61,7 @@ pub fn measure(
     setting: &Setting<'_>,
 ) -> Result<Measured, String> {
     if server.program().is_some_and(|program| !is_installed(program.name())) {
-        return Err("the program is not there".to_owned());
+        return Err("the program is not installed".to_owned());
     }
     let mut place = Place::new(lab, server, stack, setting)?;
     place.first()?;

@@ -148,8 +148,8 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
 
 fn print(report: &Report, args: &Args) {
     let Report { connections, active, clients, bytes, .. } = report;
-    let time = if args.cpu_time { ", in its own time" } else { "" };
-    println!("{connections} connections established, from {clients} client addresses, one thread{time}");
+    let time = if args.cpu_time { ", in the thread's CPU time" } else { "" };
+    println!("{connections} connections established from {clients} client addresses by one thread{time}");
     println!("opened in {:.2} s, {:.0}/s", report.open_s, report.opened_per_s);
     let mut memory = Table::new(1, &["bytes per connection", ""]);
     for (name, bytes) in [
@@ -165,8 +165,8 @@ fn print(report: &Report, args: &Args) {
         .groups(&[("", 2), ("latency, µs", 3)]);
     let idle = connections - active;
     for (name, latency) in [
-        (format!("{active} alone"), &report.alone),
-        (format!("{active} among {idle} idle"), &report.among_idle),
+        (format!("{active}, no idle ones"), &report.alone),
+        (format!("{active}, with {idle} idle"), &report.among_idle),
     ] {
         let spans = [latency.p50_ns, latency.p99_ns, latency.p999_ns].map(|ns| micros(Span::from_nanos(ns)));
         table.row([vec![name, latency.requests.to_string()], spans.to_vec()].concat());
@@ -174,7 +174,7 @@ fn print(report: &Report, args: &Args) {
     print!("{table}");
     let ratio = report.among_idle.p99_ns as f64 / report.alone.p99_ns.max(1) as f64;
     println!(
-        "idle connections make p99 {ratio:.1}× that of the active alone   (seed {}, {:.0} requests/s, {})",
+        "p99 with idle connections: {ratio:.1}× the p99 without them   (seed {}, {:.0} requests/s, {})",
         args.seed, args.rate, report.machine
     );
 }

@@ -36,6 +36,6 @@ pub fn few_descriptors(program: Program, world: &World<'_>) -> Result<Came, Stri
     // Some are refused, by the program or by the stack, as expected.
     let streams: Vec<_> = (0..TOO_MANY).map(|_| server.connections(1)).collect();
     drop(streams);
-    until("it serves again", || server.connect().is_ok_and(|mut stream| program.ask(&mut stream).is_ok()))?;
+    until("serves again", || server.connect().is_ok_and(|mut stream| program.ask(&mut stream).is_ok()))?;
     server.stop().map(|()| Came::Works)
 }

@@ -53,36 +53,35 @@ impl Feature {
     pub const fn about(self) -> &'static str {
         match self {
             Self::Serves => {
-                "a few bytes are asked for and come, and ctrl-C ends all of it; of a client, that it gets them"
+                "a small request is answered, and ctrl-C ends all its processes; a client receives a small response"
             }
-            Self::KeepAlive => "a hundred requests on one connection; of curl, two",
-            Self::Crowd => "1,000 connections are open at once, and each is answered, twice",
-            Self::Download => "64 MB come from it, every byte as it is: to one client, then to four at once",
-            Self::Upload => "64 MB go to it, and come back, or their SHA-256 does",
+            Self::KeepAlive => "100 requests on one connection; for curl, two",
+            Self::Crowd => "1,000 connections are open at once, and each is answered twice",
+            Self::Download => "64 MB are downloaded unchanged, by one client and then by four at once",
+            Self::Upload => "64 MB are uploaded and returned unchanged, or their SHA-256 is returned",
             Self::Load => {
-                "load generators find no error: wrk, ab (with and without keep-alive) and h2load of web servers, \
-                 redis-benchmark (alone and in pipelines of 16), memcslap; of clients, 200 downloads or 16 streams at once"
+                "load generators report no error: wrk, ab (with and without keep-alive) and h2load for web servers, \
+                 redis-benchmark (single requests and pipelines of 16), memcslap; for clients, 200 downloads or 16 streams at once"
             }
             Self::Restart => {
-                "SIGTERM while ten connections are open ends them and it, and started again at the same address, on the \
-                 same stack, it serves"
+                "SIGTERM with ten open connections ends them and the program; restarted at the same address on the same \
+                 stack, it serves again"
             }
             Self::Reload => {
-                "told to read its configuration anew while 64 MB are under way, it ends those as they are, and what it \
-                 serves then is what the new configuration says"
+                "a reload of its configuration during a transfer of 64 MB completes the transfer unchanged; afterwards the \
+                 new configuration is in force"
             }
             Self::Kill => {
-                "`kill -9` of its workers, or of it where it has none, ends their connections, and the next of them \
-                 serve"
+                "`kill -9` of its workers, or of the program if it has none, ends their connections; new workers serve"
             }
             Self::Descriptors => {
-                "150 clients come to a program that may have 64 descriptors, and when they have gone it serves"
+                "150 clients connect to a program limited to 64 descriptors; after they leave serves again"
             }
             Self::Suite => {
-                "its own tests, from Debian's source package, on our stack and on the kernel's: redis's for servers \
-                 that are there already (`runtest --host`, less those tagged slow, and less `CONFIG SET rollback on apply \
-                 error`, which takes a port of the machine that it runs on, and not of the server's), memcached's `t/` \
-                 with the servers that it starts put on the stack. What fails is run once more by itself, and that counts"
+                "the program's own tests from Debian's source package, on greenwave's stack and on the kernel's: redis's tests of a \
+                 running server (`runtest --host`, without those tagged slow and without `CONFIG SET rollback on apply \
+                 error`, which takes a port of its own machine instead of the server's), memcached's `t/` with its \
+                 servers on the stack. A failed test is repeated alone, and that result counts"
             }
         }
     }
@@ -91,18 +90,18 @@ impl Feature {
     pub const fn is_without(self, program: Program) -> Option<&'static str> {
         use Program as P;
         match (self, program) {
-            (Self::KeepAlive, P::Iperf3) => Some("it makes no requests"),
+            (Self::KeepAlive, P::Iperf3) => Some("makes no requests"),
             (
                 Self::Serves | Self::KeepAlive | Self::Download | Self::Upload | Self::Load,
                 P::Curl | P::Iperf3,
             ) => None,
-            (_, P::Curl | P::Iperf3) => Some("it is a client"),
-            (Self::Upload, P::HttpServer) => Some("it takes none"),
+            (_, P::Curl | P::Iperf3) => Some("is a client"),
+            (Self::Upload, P::HttpServer) => Some("accepts no uploads"),
             (Self::Reload, P::Redis | P::Memcached | P::HttpServer | P::Asyncio | P::Node | P::Java) => {
-                Some("it has no reload")
+                Some("has no reload")
             }
             (Self::Suite, P::Redis | P::Memcached) => None,
-            (Self::Suite, _) => Some("it has none that could be told an address"),
+            (Self::Suite, _) => Some("has no tests that accept a server's address"),
             _ => None,
         }
     }

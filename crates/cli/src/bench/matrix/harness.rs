@@ -107,7 +107,7 @@ impl<'a> World<'a> {
     /// It does not; with its output.
     pub fn serve(&self, program: &[String], port: u16) -> Result<Server<'_>, String> {
         let mut server = self.start(program, port)?;
-        server.wait_until("it takes no connection", |server| server.connect().is_ok())?;
+        server.wait_until("accepts no connection", |server| server.connect().is_ok())?;
         Ok(server)
     }
 
@@ -225,7 +225,7 @@ impl Server<'_> {
         let end = Instant::now() + LIMIT;
         while !is(self) {
             if let Some(status) = self.child.try_wait().map_err(because("its status"))? {
-                return Err(format!("it ends at once, {status}: {}", self.world.said()));
+                return Err(format!("exits at once, {status}: {}", self.world.said()));
             }
             if Instant::now() > end {
                 return Err(format!("{otherwise}: {}", self.world.said()));
@@ -263,8 +263,8 @@ impl Server<'_> {
     pub fn stop(mut self) -> Result<(), String> {
         match self.end()? {
             Some(status) if self.world.stack == Stack::Kernel || status.success() => Ok(()),
-            Some(status) => Err(format!("after ctrl-C it ends with {status}: {}", self.world.said())),
-            None => Err("it does not end".to_owned()),
+            Some(status) => Err(format!("exits with {status} after ctrl-C: {}", self.world.said())),
+            None => Err("does not exit after ctrl-C".to_owned()),
         }
     }
 

@@ -73,13 +73,13 @@ pub fn upload(program: Program, world: &World<'_>) -> Result<Came, String> {
     if program == Program::Nginx {
         let came = std::fs::read(world.folder().join("up")).map_err(because("what came"))?;
         if came != big {
-            return Err(format!("{} bytes came, or others", came.len()));
+            return Err(format!("{} bytes received, or different ones", came.len()));
         }
     } else {
         let sums = world.peer_client(&["sha256sum", &path])?;
         let sum = sums.split(' ').next().unwrap_or_default();
         if !said.starts_with(sum) {
-            return Err(format!("it says the SHA-256 is {said}, and it is {sum}"));
+            return Err(format!("returns the SHA-256 {said}; correct is {sum}"));
         }
     }
     server.stop().map(|()| Came::Works)
@@ -112,11 +112,11 @@ fn curl(feature: Feature, world: &World<'_>) -> Result<Came, String> {
     let [small, large, up] = ["small", "big", "came"].map(|name| format!("http://{at}/{name}"));
     let whole = || match std::fs::read(&there).map_err(because("what came"))? == big {
         true => Ok(Came::Works),
-        false => Err("other bytes came".to_owned()),
+        false => Err("the received bytes differ".to_owned()),
     };
     let same = |said: String, times: usize| match said == SMALL.repeat(times) {
         true => Ok(Came::Works),
-        false => Err(format!("{} bytes came, or others", said.len())),
+        false => Err(format!("{} bytes received, or different ones", said.len())),
     };
     match feature {
         Feature::Download => {
@@ -133,7 +133,7 @@ fn curl(feature: Feature, world: &World<'_>) -> Result<Came, String> {
                 world.client(&[&curl[..], &["--write-out", "%{num_connects}", &small, &small]].concat())?;
             match said == format!("{SMALL}1{SMALL}0") {
                 true => Ok(Came::Works),
-                false => Err(format!("it opens another connection, or gets others: {said:?}")),
+                false => Err(format!("opens another connection, or receives different bytes: {said:?}")),
             }
         }
         Feature::Load => {
@@ -163,9 +163,9 @@ fn iperf3(feature: Feature, world: &World<'_>) -> Result<Came, String> {
     let said = world.client(&[&client, how].concat())?;
     match (said.contains("iperf Done"), feature) {
         (true, Feature::Download | Feature::Upload) => {
-            Ok(Came::Noted("256 MB; it counts them and compares none".to_owned()))
+            Ok(Came::Noted("256 MB, counted and not compared".to_owned()))
         }
         (true, _) => Ok(Came::Works),
-        (false, _) => Err(format!("it is not done: {said}")),
+        (false, _) => Err(format!("did not finish: {said}")),
     }
 }

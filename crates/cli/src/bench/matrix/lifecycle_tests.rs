@@ -35,7 +35,7 @@ fn all_end(streams: Vec<TcpStream>) -> Result<(), String> {
         if let Err(e) = stream.read_to_end(&mut Vec::new())
             && matches!(e.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut)
         {
-            return Err("a connection outlives who had it".to_owned());
+            return Err("a connection outlives its process".to_owned());
         }
     }
     Ok(())

@@ -29,8 +29,8 @@ pub fn load(program: Program, world: &World<'_>) -> Result<Came, String> {
     server.stop()?;
     Ok(match missing.len() {
         0 => Came::Works,
-        n if n == generators.len() => Came::Skipped(format!("{} is not there", missing.join(", "))),
-        _ => Came::Limited(format!("tried without {}, which is not there", missing.join(", "))),
+        n if n == generators.len() => Came::Skipped(format!("{} is not installed", missing.join(", "))),
+        _ => Came::Limited(format!("tried without {}, which is not installed", missing.join(", "))),
     })
 }
 

@@ -134,13 +134,13 @@ impl Program {
     pub fn is_missing(self) -> Option<String> {
         let file = self.file();
         if !netlab::is_installed(file) {
-            return Some(format!("the program {file} is not there"));
+            return Some(format!("the program {file} is not installed"));
         }
         if self == Self::Java && !netlab::is_installed("javac") {
-            return Some("there is no JDK: the program javac is not there".to_owned());
+            return Some("no JDK: the program javac is not installed".to_owned());
         }
         let modules = self == Self::Apache && !Path::new(MODULES).exists();
-        modules.then(|| format!("Apache's modules are not in {MODULES}"))
+        modules.then(|| format!("no Apache modules in {MODULES}"))
     }
 
     /// Version that it prints.

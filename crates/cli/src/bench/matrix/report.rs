@@ -104,7 +104,7 @@ fn files(program: &str, results: &Results) -> String {
         }
     }
     alike.sort_by_key(|(_, files)| std::cmp::Reverse(files.len()));
-    let mut table = Table::new(4, &["on our stack", "on the kernel's TCP", "files", "which"]);
+    let mut table = Table::new(4, &["on greenwave's stack", "on the kernel's TCP", "files", "which"]);
     for ([ours, kernel], files) in alike {
         let [ours, kernel] = [ours, kernel].map(|cell| cell.replace('<', "\\<"));
         table.row(vec![ours, kernel, files.len().to_string(), files.join(", ")]);

@@ -68,7 +68,7 @@ impl Said {
             count(&File::passes),
             self.failed().len(),
             count(&|file| file.skipped.is_some() && file.failed.is_empty()),
-            if self.whole { "" } else { ", and it does not come to its end" },
+            if self.whole { "" } else { ", and does not finish" },
         )
     }
 }
@@ -120,7 +120,7 @@ impl Results {
             false => format!("{source}: {}; on the kernel's TCP: {}", ours.sums(), kernel.sums()),
         };
         if !names.is_empty() {
-            summary = format!("{summary}; on our stack only: {names}");
+            summary = format!("{summary}; only on greenwave's stack: {names}");
         }
         Self { source: source.to_owned(), verdict, summary, ours, kernel }
     }
@@ -175,19 +175,19 @@ mod tests {
             "a b!",
             "a b",
             Verdict::Fails,
-            &format!("{here}, 1 fail, 0 are skipped; {there}; on our stack only: b (fail: 2)"),
+            &format!("{here}, 1 fail, 0 are skipped; {there}; only on greenwave's stack: b (fail: 2)"),
         );
         check(
             "a b?",
             "a b",
             Verdict::Fails,
-            &format!("{here}, 0 fail, 1 are skipped; {there}; on our stack only: b (skipped: no)"),
+            &format!("{here}, 0 fail, 1 are skipped; {there}; only on greenwave's stack: b (skipped: no)"),
         );
         check(
             "a",
             "a b",
             Verdict::Fails,
-            &format!("{here}, 0 fail, 0 are skipped; {there}; on our stack only: b (not run)"),
+            &format!("{here}, 0 fail, 0 are skipped; {there}; only on greenwave's stack: b (not run)"),
         );
     }
 

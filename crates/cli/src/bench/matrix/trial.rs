@@ -19,14 +19,14 @@ pub fn tried(place: &Place<'_>, program: Program, feature: Feature) -> Came {
         let world = World::new(place, stack)?;
         run(feature, program, &world).map_err(|why| match world.said() {
             said if said.is_empty() || why.contains(&said) => why,
-            said => format!("{why}; it said: {said}"),
+            said => format!("{why}; its output: {said}"),
         })
     };
     match on(Stack::None) {
         Ok(came) => came,
         Err(why) => match on(Stack::Kernel) {
             Ok(_) => Came::Fails(why),
-            Err(there) => Came::Limited(format!("{why}. On the kernel's TCP it goes wrong, too: {there}")),
+            Err(there) => Came::Limited(format!("{why}. Also fails on the kernel's TCP: {there}")),
         },
     }
 }

@@ -25,12 +25,12 @@ pub fn built() -> Program {
 pub fn build() -> Program {
     let source = source_dir::path("bench/gvisor");
     if !source.exists() {
-        return Err(format!("its source {} is not there", source.display()));
+        return Err(format!("source {} is missing", source.display()));
     }
     if !is_installed("go") {
-        return built().map_err(|_| "go is not there to build it".to_owned());
+        return built().map_err(|_| "go is missing, and builds it".to_owned());
     }
-    eprintln!("building gVisor's netstack with go (the first time it is downloaded)");
+    eprintln!("building gVisor's netstack with go (downloads it the first time)");
     let out = Command::new("go").args(["build", "-o"]).arg(path()).arg(".").current_dir(source).output();
     match out {
         Ok(out) if out.status.success() => Ok(path()),

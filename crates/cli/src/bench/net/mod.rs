@@ -108,11 +108,11 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
         println!("{:#}", report::json(&rows, &goals, rounds, time));
     } else {
         let place = match rx_core {
-            RxCore::Receiver => "its receiver's",
-            RxCore::Sender => "its sender's",
+            RxCore::Receiver => "receiver's",
+            RxCore::Sender => "sender's",
         };
         println!(
-            "{}, server on core {}, client on core {}, what comes is worked on by {place} core",
+            "{}; server on core {}, client on core {}; receive processing on the {place} core",
             host::Machine::this(),
             cores.server.0,
             cores.client.0

@@ -59,19 +59,16 @@ pub fn print(rows: &[Row], goals: &[Goal]) {
             seen.push(system.name());
         }
     }
-    println!(
-        "cores: the run time of the server's threads, the softirqs that interrupt them and the \
-         softirq thread of their core"
-    );
+    println!("cores: CPU time of the server's threads and of the softirqs on their core, in cores");
     if any_broken {
-        println!("broken: connections that did not live to the end, over all rounds");
+        println!("broken: connections that broke before the end, over all rounds");
     }
     for row in rows {
         if let Ok(Figures { resent, .. }) = row.figures()
             && resent >= RESENT_MIN
         {
             let (name, case, percent) = (row.system.name(), &row.case.name, resent * 100.0);
-            println!("{name} {case}: {percent:.1} % of the client's segments were sent again");
+            println!("{name} {case}: the client retransmitted {percent:.1} % of its segments");
         }
     }
     for (name, why) in missing {

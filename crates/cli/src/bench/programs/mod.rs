@@ -93,7 +93,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
         println!("{:#}", report::json(&rows, &goals, rounds, time));
     } else {
         println!(
-            "{}, server and stack on core {}, client on core {}, which core {} receives for",
+            "{}; server and stack on core {}, client on core {}, the client's receive processing on core {}",
             host::Machine::this(),
             cores.server.0,
             cores.client.0,
@@ -116,7 +116,7 @@ fn measure(
     rows: &mut Rows,
 ) -> Result<(), String> {
     if !is_installed(program.name()) {
-        return Err("the program is not there".to_owned());
+        return Err("the program is not installed".to_owned());
     }
     let on = |stack: Stack| move |why: String| format!("{}: {why}", stack.name());
     let mut rigs = Vec::new();

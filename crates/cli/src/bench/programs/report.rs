@@ -73,16 +73,16 @@ pub fn print(rows: &Rows, goals: &[Goal]) {
         println!("{table}");
     }
     println!(
-        "at 50 % and 90 %: of what the slower stack serves in a closed loop; latency from when a request was due"
+        "50 % and 90 %: load relative to the slower stack's closed-loop throughput; latency from the scheduled send time"
     );
+    println!("mixed: small requests at 5 % of that throughput, beside a closed loop of 32 KiB requests");
     println!(
-        "mixed: small requests at 5 % of that, beside 32 KiB each on connections that ask again at once"
+        "cores: CPU time of the server, greenwave's process and the softirq thread of their core, in cores"
     );
-    println!("cores: run time of the server, of our stack's process and of the softirq thread of their core");
-    println!("client: its time with something to do; near 100 % answers waited for it, too, on every stack");
+    println!("client: CPU utilisation; near 100 %, the client adds latency on every stack");
     let broken: u64 = rows.rows.iter().map(|row| row.figures().broken).sum();
     if broken > 0 {
-        println!("{broken} connections did not live to the end");
+        println!("{broken} connections broke before the end");
     }
     for (program, why) in &rows.missing {
         println!("{}: not run: {why}", program.name());

@@ -60,7 +60,7 @@ impl Managed {
     fn end(mut self) -> Result<(), Error> {
         self.is_back = true;
         let back = self.manager.put_back();
-        back.map(drop).map_err(|e| Error::new(format!("the changes to tasks were not undone: {e}")))
+        back.map(drop).map_err(|e| Error::new(format!("changes to tasks could not be undone: {e}")))
     }
 }
 
@@ -106,8 +106,7 @@ impl Rig {
         match (0..BEGIN_LOOKS).find_map(|_| rig.page.beat_after(queueing::Time::ZERO)) {
             Some(_) => Ok(rig),
             None => {
-                Err(Error::new("the process that computes has not begun in 20 s")
-                    .advice("a machine less busy"))
+                Err(Error::new("the computing process did not start within 20 s").advice("an idle machine"))
             }
         }
     }
@@ -175,10 +174,9 @@ impl Drop for Pinned {
 pub fn measure(bounds: Bounds) -> Result<(Vec<Operation>, Vec<String>), Error> {
     let ours = affinity::cores().map_err(|e| Error::new(format!("cannot read the allowed cores: {e}")))?;
     let (Some(&own), Some(&theirs)) = (ours.first(), ours.get(1)) else {
-        return Err(Error::new("one core has nobody to hand it over from another")
-            .advice("a machine of 2 cores or more"));
+        return Err(Error::new("a handoff needs a second core").advice("a machine of 2 cores or more"));
     };
-    let failed = |e: std::io::Error| Error::new(format!("scheduling our own processes: {e}"));
+    let failed = |e: std::io::Error| Error::new(format!("scheduling the benchmark's processes: {e}"));
     affinity::pin(own).map_err(failed)?;
     let _pinned = Pinned(ours.clone());
     goes_on()?;
@@ -223,11 +221,11 @@ pub fn measure(bounds: Bounds) -> Result<(Vec<Operation>, Vec<String>), Error> {
             manager.act(start, &[run]);
             go_on.add(rig.page.beat_after(start).map(|beat| beat.since(start)));
         }
-        found.push(Operation { name: "wake", what: "decision to LC, on an idle core", samples: wake });
-        found.push(Operation { name: "park", what: "decision to BE's last instruction", samples: park });
-        found.push(Operation { name: "go on", what: "decision to BE's next instruction", samples: go_on });
+        found.push(Operation { name: "wake", what: "decision → LC runs on an idle core", samples: wake });
+        found.push(Operation { name: "park", what: "decision → BE's last instruction", samples: park });
+        found.push(Operation { name: "resume", what: "decision → BE's next instruction", samples: go_on });
     } else {
-        without.push("wake, park, go on: there is no freezer to park a program in".to_owned());
+        without.push("wake, park, resume: no cgroup freezer is mounted".to_owned());
     }
     manager.end()?;
     goes_on()?;
@@ -268,7 +266,7 @@ fn in_runtime(rig: &Rig, bounds: Bounds, core: CoreId, found: &mut Vec<Operation
     let _stopped = rig.be.stopped()?;
     // Moved before it starts workers, which inherit its affinity.
     let part = Part::start("tasks", None)?;
-    let failed = |e: rustix::io::Errno| Error::new(format!("scheduling our own processes: {e}"));
+    let failed = |e: rustix::io::Errno| Error::new(format!("scheduling the benchmark's processes: {e}"));
     sched_setaffinity(Some(Pid::from_child(&part.0)), &cpulist::set_of([core])).map_err(failed)?;
     // Waits until it computes; fails after a time far beyond normal.
     let within = |done: &mut dyn FnMut() -> bool| {
@@ -276,8 +274,8 @@ fn in_runtime(rig: &Rig, bounds: Bounds, core: CoreId, found: &mut Vec<Operation
         while !done() {
             goes_on()?;
             if clock.now().since(since) > Span::from_secs(20) {
-                return Err(Error::new("the process with tasks has done nothing in 20 s")
-                    .advice("a machine less busy"));
+                return Err(Error::new("the process with tasks made no progress within 20 s")
+                    .advice("an idle machine"));
             }
             std::hint::spin_loop();
         }
@@ -309,8 +307,8 @@ fn in_runtime(rig: &Rig, bounds: Bounds, core: CoreId, found: &mut Vec<Operation
         std::thread::sleep(PAUSE);
     }
     for (name, what, samples) in [
-        ("runtime go on", "decision to a parked worker's next turn", wake),
-        ("runtime park", "decision to all workers parked, turns of 20 µs", park),
+        ("runtime resume", "decision → a parked worker's next iteration", wake),
+        ("runtime park", "decision → all workers parked, iterations of 20 µs", park),
     ] {
         found.push(Operation { name, what, samples });
     }
@@ -350,10 +348,10 @@ fn in_kernel(rig: &Rig, bounds: Bounds, core: CoreId, found: &mut Vec<Operation>
         go_on.add(rig.page.beat_after(start).map(|beat| beat.since(start)));
     }
     for (name, what, samples) in [
-        ("scx preempt", "decision to LC, over BE", preempt),
-        ("scx wake", "decision to LC, on an idle core", wake),
-        ("scx park", "decision to BE's last instruction", park),
-        ("scx go on", "decision to BE's next instruction", go_on),
+        ("scx preempt", "decision → LC runs, preempting BE", preempt),
+        ("scx wake", "decision → LC runs on an idle core", wake),
+        ("scx park", "decision → BE's last instruction", park),
+        ("scx resume", "decision → BE's next instruction", go_on),
     ] {
         found.push(Operation { name, what, samples });
     }
@@ -376,8 +374,8 @@ fn handoffs(
         there.add(woken);
         back.add(resumed);
     }
-    found.push(Operation { name: names[0], what: "decision to LC, over BE", samples: there });
-    found.push(Operation { name: names[1], what: "LC sleeps to BE", samples: back });
+    found.push(Operation { name: names[0], what: "decision → LC runs, preempting BE", samples: there });
+    found.push(Operation { name: names[1], what: "LC sleeps → BE runs", samples: back });
 }
 
 /// Moves BE to the other core and back.
@@ -399,5 +397,5 @@ fn migrate(rig: &Rig, bounds: Bounds, both: [CoreId; 2], mechanism: Mechanism) -
     }
     manager.end()?;
     let name = if mechanism == Mechanism::Scx { "scx migrate" } else { "migrate" };
-    Ok(Operation { name, what: "decision to BE on another core", samples })
+    Ok(Operation { name, what: "decision → BE runs on another core", samples })
 }

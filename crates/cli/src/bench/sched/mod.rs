@@ -120,7 +120,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     if args.json {
         println!("{}", as_json(bounds, &operations, &loops, &goals, &without));
     } else {
-        let mut table = Table::new(2, &["operation", "from … to", "p50, ns", "p99, ns", "samples"]);
+        let mut table = Table::new(2, &["operation", "from → to", "p50, ns", "p99, ns", "samples"]);
         for op in &operations {
             let at = |q| op.at(q).map_or("–".to_owned(), |ns| ns.to_string());
             let samples = format!("{} of {}", op.samples.spans.count(), op.samples.tries);
@@ -134,7 +134,12 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
         }
         print!("{table}");
         goals.iter().for_each(|goal| println!("{goal}"));
-        println!("at most {} times and {} each, {}", args.count, args.duration_max, host::Machine::this());
+        println!(
+            "at most {} times and {} per operation; {}",
+            args.count,
+            args.duration_max,
+            host::Machine::this()
+        );
     }
     Ok(ExitCode::from(u8::from(!holds(&operations, &goals))))
 }
@@ -237,7 +242,7 @@ impl Part {
     fn stopped(&self) -> Result<Stopped, Error> {
         let pid = Pid::from_child(&self.0);
         kill_process(pid, Signal::STOP)
-            .map_err(|e| Error::new(format!("stopping a process of our own: {e}")))?;
+            .map_err(|e| Error::new(format!("stopping a process of the benchmark: {e}")))?;
         Ok(Stopped(pid))
     }
 }
@@ -269,7 +274,7 @@ mod tests {
             let mut samples = Samples::default();
             ns.iter().for_each(|ns| samples.add(Some(Span::from_nanos(*ns))));
             samples.add(None);
-            Operation { name, what: "from … to", samples }
+            Operation { name, what: "from → to", samples }
         };
         let loops = [(24, Span::from_nanos(900)), (96, Span::from_micros(9))];
         let check = |preempt: &[u64], holds: Option<bool>| {

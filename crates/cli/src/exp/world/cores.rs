@@ -12,7 +12,7 @@ use super::{Kind, Row, Run, RunResult, World, checked, kept, micros_if, points, 
 pub const WORLD: World = World {
     name: "cores",
     kind: Kind::Sim,
-    note: "latencies in µs, who was never answered included; peak: the worst p99.9 of any 100 ms; work: done by so many lanes of a machine of its own",
+    note: "latency in µs, unanswered requests included; peak: the highest p99.9 of any 100 ms; work: in hyperthreads of a machine of its own",
     stats: &[
         shown("answered", "1/s", "answered/s"),
         shown("unanswered", "1", "never"),

@@ -11,7 +11,7 @@ use super::{Kind, Row, Run, RunResult, World, checked, kept, shown};
 pub const WORLD: World = World {
     name: "fabric",
     kind: Kind::Sim,
-    note: "flow completion times in µs; small up to 100 KB, medium up to 10 MB, large above; p99 is one flow's",
+    note: "flow completion times in µs; small up to 100 KB, medium up to 10 MB, large above; p99: of single flows",
     stats: &[
         shown("flows", "1", "flows"),
         shown("unfinished", "%", "unfin. %"),

@@ -10,7 +10,7 @@ use super::{Kind, Row, Run, RunResult, World, checked, kept, micros_if, points, 
 pub const WORLD: World = World {
     name: "overload",
     kind: Kind::Sim,
-    note: "goodput: served while the client waited; model: what the closed form serves",
+    note: "goodput: served before the client timed out; model: throughput by the closed form",
     stats: &[
         shown("offered", "1/s", "offered"),
         shown("served", "1/s", "served"),

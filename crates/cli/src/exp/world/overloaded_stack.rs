@@ -13,7 +13,7 @@ use crate::error::Error;
 pub const WORLD: World = World {
     name: "callers",
     kind: Kind::Sim,
-    note: "goodput: answered while the caller waited; delay: the longest wait when the guard looked",
+    note: "goodput: answered before the client timed out; delay: the longest wait in a control interval",
     stats: &[
         shown("offered", "1/s", "offered"),
         shown("served", "1/s", "served"),

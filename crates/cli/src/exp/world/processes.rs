@@ -113,10 +113,8 @@ impl Corpus {
         }
         let corpus = source_dir::path("target/corpora/text/tag");
         if !corpus.exists() {
-            let what = format!("{}: the corpus is not fetched", corpus.display());
-            return Err(
-                Error::new(what).advice("experiments/d2p/corpus, from the project's folder, fetches it")
-            );
+            let what = format!("{}: the corpus is missing", corpus.display());
+            return Err(Error::new(what).advice("run experiments/d2p/corpus in the project's folder"));
         }
         command.arg(corpus).arg(source_dir::path("experiments/d2p/search-times.csv"));
         Ok(command)
@@ -135,11 +133,14 @@ fn prepare(runner: Runner, mut settings: Table, unit: bool) -> Result<Run, Strin
         _ => return Err(format!("on {on} is none of \"host\", \"sim\"")),
     }
     if config.expects != Expects::Rest {
-        return Err("expects \"own\" is the simulator's alone; real services look ahead".to_owned());
+        return Err(
+            "expects \"own\" works only in the simulator; real services count their downstream services"
+                .to_owned(),
+        );
     }
     let mut services = config.stages.iter().skip(usize::from(unit));
     if let Some(unit) = services.find(|stage| stage.parts > 1) {
-        return Err(format!("stage {}: parts {} is not 1 there", unit.name, unit.parts));
+        return Err(format!("stage {}: parts {} is not 1", unit.name, unit.parts));
     }
     Ok(Box::new(move || converse(runner(&config)?, &config)))
 }

@@ -51,7 +51,7 @@ impl ProgressLines {
             }
             let gone = child.try_wait().is_ok_and(|status| status.is_some());
             if gone || Instant::now() > end {
-                let why = if gone { "it has ended" } else { "it says nothing" };
+                let why = if gone { "has exited" } else { "prints nothing" };
                 return Err(Error::new(format!("{name}: {why}")));
             }
             thread::sleep(NAP);
@@ -73,7 +73,7 @@ impl ProgressLines {
 /// # Errors
 /// It does not exist.
 pub fn workload(name: &str) -> Result<PathBuf, Error> {
-    let here = std::env::current_exe().map_err(|e| Error::new(format!("where this program lies: {e}")))?;
+    let here = std::env::current_exe().map_err(|e| Error::new(format!("the path of this program: {e}")))?;
     let program = here.with_file_name(name);
     match program.exists() {
         true => Ok(program),

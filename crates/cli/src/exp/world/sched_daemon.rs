@@ -53,7 +53,7 @@ impl Daemon {
             return Ok(Self { child, _folder: folder });
         }
         let said = std::fs::read_to_string(&log).unwrap_or_default();
-        let line = said.lines().next().unwrap_or("it says nothing");
+        let line = said.lines().next().unwrap_or("prints nothing");
         Err(failed(line.trim_start_matches("error: ")))
     }
 

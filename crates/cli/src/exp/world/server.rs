@@ -9,7 +9,7 @@ use super::{Kind, Row, Run, RunResult, World, checked, kept, micros_if, points, 
 pub const WORLD: World = World {
     name: "server",
     kind: Kind::Sim,
-    note: "times in µs; lost: sent and not answered",
+    note: "times in µs; lost: unanswered",
     stats: &[
         shown("requests", "1", "reqs"),
         shown("never_sent", "1", "never"),

@@ -12,7 +12,7 @@ use super::{Kind, Row, Run, RunResult, World, kept, line, micros_if, points, sho
 pub const WORLD: World = World {
     name: "services",
     kind: Kind::Sim,
-    note: "times in µs since birth, a stage's at its end",
+    note: "times in µs since the request's start; of a stage, at its end",
     stats: &[
         kept("requests", "1"),
         shown("miss", "%", "miss %"),

@@ -12,7 +12,7 @@ use super::{Kind, Row, Run, RunResult, World, checked, kept, points, shown};
 pub const WORLD: World = World {
     name: "web",
     kind: Kind::Sim,
-    note: "pages that came in the measured time; QoE is worked out from the response time alone; busy: the program's core, the stack's",
+    note: "pages loaded in the measured time; QoE: computed from the response time alone; busy: the program's core and the stack's",
     stats: &[
         shown("pages", "1/s", "pages/s"),
         shown("p50", "µs", "p50"),

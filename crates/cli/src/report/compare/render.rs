@@ -96,7 +96,7 @@ fn origin(run: &Run) -> String {
 
 /// Table of claims; a page has space for whole names and for bounds.
 fn claims(compared: &Comparison, for_page: bool) -> Table {
-    let (width, bound) = if for_page { (usize::MAX, &["must be"][..]) } else { (CLAIM_WIDTH, &[][..]) };
+    let (width, bound) = if for_page { (usize::MAX, &["bound"][..]) } else { (CLAIM_WIDTH, &[][..]) };
     let columns = ["A", "B", "B/A", "±", "differs", "verdict"];
     let mut table = Table::new(1, &[&["claim"][..], bound, &columns].concat());
     for claim in &compared.claims {

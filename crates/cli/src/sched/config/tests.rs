@@ -51,7 +51,7 @@ fn what_is_wrong_is_said_with_the_value_and_a_remedy() {
         assert!(error.starts_with("error: t.toml:") && error.contains(says), "{says:?} is not in {error:?}");
         assert!(error.contains("\n  try: ") && error.lines().count() == 2, "{error}");
     };
-    check("", "there is no task");
+    check("", "no task is given");
     check("polcy = 1", ":1: unknown field `polcy`");
     check("period = \"10us\"", "period 10.0 µs is outside 1.00 ms..=1.00 s");
     check("period = \"soon\"", "span \"soon\"");
@@ -63,8 +63,8 @@ fn what_is_wrong_is_said_with_the_value_and_a_remedy() {
     check("[[tasks]]\nname = \"a\"\nclass = \"LC\"", "0 of command, pid and cgroup");
     check("[[tasks]]\nname = \"a\"\nclass = \"LC\"\ncommand = []", "the command is empty");
     check("[[tasks]]\nname = \"a\"\nclass = \"XX\"\npid = 1", "unknown variant `XX`");
-    check(&format!("{lc}{lc}"), "task \"a\" needs a name of its own");
-    check(&format!("{lc}{}", be.replace('2', "1")), "tasks a and b are the same programs");
+    check(&format!("{lc}{lc}"), "task name \"a\" is not unique");
+    check(&format!("{lc}{}", be.replace('2', "1")), "tasks a and b contain the same programs");
     check(&format!("{lc}burstable = 0"), "0 guaranteed and 0 burstable cores: the task would have no cores");
     check(&format!("{lc}output = \"x\""), "output needs a command");
     check(&format!("{be}joined = [\"x\"]"), "task b: BE with joined = …");
@@ -76,7 +76,10 @@ fn what_is_wrong_is_said_with_the_value_and_a_remedy() {
     check("mechanism = \"scx\"\nperiod = \"9us\"", "period 9.00 µs is outside 10.0 µs..=1.00 s");
     let scx = Config::parse("t.toml", &format!("mechanism = \"scx\"\npolicy = \"elfen\"\n{lc}")).unwrap();
     assert_eq!(scx.tempo(Mechanism::Scx), (Span::from_micros(50), Span::from_micros(100)));
-    check(&format!("mechanism = \"runtime\"\n{lc}"), "mechanism runtime reads pulses, and no task has one");
+    check(
+        &format!("mechanism = \"runtime\"\n{lc}"),
+        "mechanism runtime reads worker signals, and no task has pulse = true",
+    );
     let pulse = format!("{lc}pulse = true\n");
     check(
         &format!("mechanism = \"runtime\"\npolicy = \"elfen\"\n{pulse}"),

@@ -32,7 +32,7 @@ fn a_scheduler_s_tables_say_who_has_which_core_and_why() {
     assert_eq!(titles(&snapshot), ["Tasks", "Cores", "Core moves", "Counters"]);
     let text = text(&snapshot);
     let first = text.lines().skip_while(|line| !line.starts_with("s ago")).nth(1).expect("a move");
-    assert_eq!(first, "0.25   1     memcached  <batch>    memcached gave it back", "{text}");
+    assert_eq!(first, "0.25   1     memcached  <batch>    memcached returned it", "{text}");
 }
 
 #[test]

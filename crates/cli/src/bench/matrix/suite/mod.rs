@@ -26,7 +26,7 @@ pub fn suite(program: Program, world: &World<'_>) -> Result<Came, String> {
     let is_redis = program == Program::Redis;
     let needs: &[&str] = if is_redis { &["tclsh", "redis-cli"] } else { &["prove", "nsenter"] };
     if let Some(tool) = needs.iter().find(|tool| !netlab::is_installed(tool)) {
-        return Ok(Came::Skipped(format!("{tool} is not there")));
+        return Ok(Came::Skipped(format!("{tool} is not installed")));
     }
     let run = if is_redis { redis::run } else { memcached::run };
     let on = |world: &World<'_>| -> Result<Said, String> {

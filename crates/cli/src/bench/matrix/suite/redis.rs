@@ -64,7 +64,7 @@ fn end(all: &mut Said, unit: &str, mut file: File, why: Option<String>) {
         return;
     }
     if file.passed == 0 && file.failed.is_empty() {
-        file.skipped = Some(why.unwrap_or_else(|| "nothing in it for such a server".to_owned()));
+        file.skipped = Some(why.unwrap_or_else(|| "no tests for such a server".to_owned()));
     }
     all.files.insert(unit.to_owned(), file);
 }
@@ -88,7 +88,7 @@ mod tests {
         let a = File { passed: 2, failed: names(&["SET it"]), left_out: names(&["PUT"]), skipped: None };
         assert_eq!(here.files["unit/a"], a);
         assert_eq!(here.files["unit/b"].skipped.as_deref(), Some("Not supported"));
-        assert_eq!(here.files["unit/c"].skipped.as_deref(), Some("nothing in it for such a server"));
+        assert_eq!(here.files["unit/c"].skipped.as_deref(), Some("no tests for such a server"));
         assert_eq!(here.files.len(), 3);
     }
 

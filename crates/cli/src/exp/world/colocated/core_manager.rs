@@ -87,7 +87,7 @@ impl Manager {
         // The lease lasts from round to round; on a busy machine a round may be late.
         while !pulse.page().is_leased(clock.now()) {
             if Instant::now() > end || signals::is_set() {
-                return Err(Error::new("greenwave sched does not listen to what LC tells"));
+                return Err(Error::new("greenwave sched does not read the worker signals of LC"));
             }
             signals::sleep_until(Instant::now() + LOOK);
         }

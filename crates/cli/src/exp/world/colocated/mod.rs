@@ -139,7 +139,7 @@ impl Config {
         if self.sharing == Sharing::CaladanRuntime && !self.lc.tells() {
             let lc = self.lc.program();
             return Err(format!(
-                "sharing caladan-runtime needs lc = storage or tpcc: {lc} is not on our runtime"
+                "sharing caladan-runtime needs lc = storage or tpcc: {lc} does not run on greenwave's runtime"
             ));
         }
         for (name, span) in

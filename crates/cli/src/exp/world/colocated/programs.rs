@@ -154,7 +154,7 @@ impl BestEffort {
                 words(&["env", &preload, &program, "--every", EVERY, "--keep-mib", &keep, "--seed", &seed])
             }
             Self::X264 if !netlab::is_installed("x264") => {
-                return Err(Error::new("world colocated: x264: it is not there")
+                return Err(Error::new("world colocated: x264 is not installed")
                     .advice("apt-get install x264, or another be"));
             }
             _ => {
@@ -173,8 +173,8 @@ fn source(name: &str) -> Result<PathBuf, Error> {
     let path = source_dir::path("workloads").join(name);
     match path.exists() {
         true => Ok(path),
-        false => Err(Error::new(format!("world colocated: {} is not there", path.display()))
-            .advice("another be, or the tree that greenwave was built from")),
+        false => Err(Error::new(format!("world colocated: {} is missing", path.display()))
+            .advice("another be, or the source tree of this greenwave")),
     }
 }
 
@@ -182,7 +182,7 @@ fn build(command: &mut Command, advice: &str) -> Result<(), Error> {
     let program = command.get_program().to_string_lossy().into_owned();
     let failed = |why: &str| Error::new(format!("world colocated: {program}: {why}")).advice(advice);
     if !netlab::is_installed(&program) {
-        return Err(failed("it is not there"));
+        return Err(failed("is missing"));
     }
     let out = command.output().map_err(|e| failed(&e.to_string()))?;
     let said = String::from_utf8_lossy(&out.stderr);

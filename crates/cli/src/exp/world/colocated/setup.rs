@@ -188,10 +188,10 @@ fn listens(lc: &mut Child, program: &str) -> Result<SocketAddr, Error> {
         let _ = lines.next().map(|line| tell.send(line));
         lines.for_each(drop);
     });
-    let line = told.recv_timeout(START).map_err(|_| failed("it does not say where it listens"))?;
+    let line = told.recv_timeout(START).map_err(|_| failed("does not report its address"))?;
     let said: Value = serde_json::from_str(&line).map_err(|e| failed(&e.to_string()))?;
     let at = said["listens"].as_str().and_then(|at| at.parse().ok());
-    at.ok_or_else(|| failed(&format!("{line:?} does not say where it listens")))
+    at.ok_or_else(|| failed(&format!("{line:?} does not report an address")))
 }
 
 /// Stores a value for every key in memcached, once it answers.
@@ -217,7 +217,7 @@ fn fill(target: SocketAddr) -> Result<(), Error> {
         let mut answers = vec![0; keys.len() * STORED.len()];
         stream.read_exact(&mut answers).map_err(failed)?;
         if answers.chunks(STORED.len()).any(|answer| answer != STORED) {
-            return Err(Error::new(format!("memcached at {target} does not keep what it is given")));
+            return Err(Error::new(format!("memcached at {target} does not store values")));
         }
     }
     Ok(())

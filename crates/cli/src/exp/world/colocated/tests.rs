@@ -42,9 +42,11 @@ fn a_mode_is_a_way_to_share_and_every_plan_is_valid() {
     }
     assert!(prepare("numa", text.clone()).is_err());
     // Only a program on greenwave's runtime publishes its queueing delay.
-    for (lc, refused) in
-        [("storage", None), ("tpcc", None), ("memcached", Some("memcached is not on our runtime"))]
-    {
+    for (lc, refused) in [
+        ("storage", None),
+        ("tpcc", None),
+        ("memcached", Some("memcached does not run on greenwave's runtime")),
+    ] {
         let mut text = text.clone();
         text.insert("lc".to_owned(), Value::String(lc.to_owned()));
         let error = prepare("caladan-runtime", text).err();

@@ -51,7 +51,7 @@ impl Best {
         let per_s = said.per_s(from, Instant::now());
         match per_s > 0.0 {
             true => Ok(per_s),
-            false => Err(Error::new(format!("{} does nothing by itself", config.be.program()))),
+            false => Err(Error::new(format!("{} does nothing on its own", config.be.program()))),
         }
     }
 }

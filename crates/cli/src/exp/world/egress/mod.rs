@@ -23,7 +23,7 @@ use crate::error::Error;
 pub const WORLD: World = World {
     name: "egress",
     kind: Kind::host(1),
-    note: "flow completion times in µs; utilisation is what left over what the rate allows",
+    note: "flow completion times in µs; utilisation: bytes sent over bytes possible at the rate",
     stats: &[
         shown("flows", "1", "flows"),
         shown("mean", "µs", "mean"),

@@ -48,7 +48,7 @@ impl Guard {
                 let _ = tell.send(line);
             }
         });
-        let line = told.recv_timeout(PATIENCE).unwrap_or_else(|_| "it says nothing".to_owned());
+        let line = told.recv_timeout(PATIENCE).unwrap_or_else(|_| "prints nothing".to_owned());
         match line.contains(" guarded by ") {
             true => Ok(Self(child)),
             false => Err(failed(line.trim_start_matches("error: ").to_owned())),

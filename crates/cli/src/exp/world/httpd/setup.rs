@@ -56,7 +56,7 @@ impl Rig {
         let server = config.setup.server;
         unless_possible("httpd", "overload/e1", "server and visitors")?;
         if !server.is_there() {
-            let what = format!("world httpd: the program {} is not there", server.program());
+            let what = format!("world httpd: the program {} is not installed", server.program());
             return Err(Error::new(what).advice(format!("apt-get install {}", server.package())));
         }
         let rig = Self::made(config)?;

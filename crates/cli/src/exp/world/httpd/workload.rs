@@ -47,7 +47,7 @@ impl Rig {
     pub fn drive(&self, visits: ShortConnections) -> Result<Driven, Error> {
         let options = packet::Options { frames: FRAMES, ..packet::Options::default() };
         let (interface, mut devices) = self.client.enter(|| packet::open(THERE, &options))?;
-        let mut device = devices.pop().ok_or_else(|| Error::new("there is no packet socket"))?;
+        let mut device = devices.pop().ok_or_else(|| Error::new("there is no AF_PACKET socket"))?;
         let stacks = (0..ADDRESSES).map(|n| stack(interface.mac, n, &visits)).collect();
         let (warmup, duration) = (Duration::from(visits.warmup), Duration::from(visits.duration));
         let mut visitors = ClientPopulation::new(visits, stacks, SocketAddr::from((SERVER, PORT)));

@@ -85,7 +85,7 @@ impl Conversation {
         let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let child = piped.spawn().map_err(|e| {
             Error::new(format!("{name}: {}", plain(&e.to_string())))
-                .advice("make testbed, which says what is missing")
+                .advice("make testbed, which reports what is missing")
         })?;
         let mut runner = Running(child);
         let failed = |what: String| Error::new(format!("{name}: {what}"));
@@ -168,9 +168,10 @@ fn why(name: &str, status: &str, complaint: &str) -> Error {
     match (said, advice) {
         (Some(said), Some(advice)) => Error::new(format!("{name}: {said}")).advice(advice),
         (Some(said), None) => Error::new(format!("{name}: {said}")),
-        _ => {
-            Error::new(format!("{name}: {status}: {}", complaint.lines().last().unwrap_or("no word of why")))
-        }
+        _ => Error::new(format!(
+            "{name}: {status}: {}",
+            complaint.lines().last().unwrap_or("without a message")
+        )),
     }
 }
 

@@ -45,7 +45,7 @@ impl<'a> Tally<'a> {
             ["late", ns] => span(ns).map(|late| self.late = Some(late)),
             _ => None,
         };
-        taken.ok_or_else(|| format!("{line:?} is not what spec/testbed.md has a runner say"))
+        taken.ok_or_else(|| format!("{line:?} is not a runner's line by spec/testbed.md"))
     }
 
     fn stage(&mut self, at: [&str; 3], how: &str, spent: [&str; 3]) -> Option<()> {
@@ -97,9 +97,9 @@ impl<'a> Tally<'a> {
     /// Lines are missing.
     pub fn finish(self) -> Result<(Outcome, Noise, u64), Error> {
         if let Some(request) = self.ended.iter().position(|ended| !ended) {
-            return Err(Error::new(format!("request {request} of {} never ended", self.ended.len())));
+            return Err(Error::new(format!("request {request} of {} never completed", self.ended.len())));
         }
-        let late = self.late.ok_or_else(|| Error::new("the runner did not say how late it was"))?;
+        let late = self.late.ok_or_else(|| Error::new("the runner did not report its delay"))?;
         let (beyond, served) = self.beyond;
         let beyond = Span::from_nanos(beyond.as_nanos().checked_div(served).unwrap_or(0));
         Ok((self.outcome, Noise { late, beyond }, self.lines))

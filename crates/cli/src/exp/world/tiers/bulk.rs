@@ -77,7 +77,7 @@ impl Bulk {
             }
             if Instant::now() > end {
                 let came = self.came();
-                return Err(Error::new(format!("bulk flows brought {came} bytes in {PATIENCE:?}")));
+                return Err(Error::new(format!("bulk flows transferred only {came} bytes in {PATIENCE:?}")));
             }
             thread::sleep(LOOK);
         }

@@ -129,7 +129,7 @@ fn prepare(_mode: &str, mut settings: Table) -> Result<Run, String> {
     let on = settings.remove("mechanisms").ok_or("mechanisms is missing, such as \"all\"")?;
     let on = on.as_str().ok_or(format!("mechanisms {on} is not a text, such as \"all\""))?;
     let on: Mechanisms = on.parse().map_err(|e| line(&e))?;
-    let host = settings.remove("host").ok_or("host is missing: what is around the services")?;
+    let host = settings.remove("host").ok_or("host is missing: the setting of the services")?;
     let host: Host = host.try_into().map_err(|e: toml::de::Error| line(&e))?;
     for (name, value) in [
         ("order", if on.events { "edf" } else { "fifo" }),
@@ -188,11 +188,14 @@ impl Plan {
             stack::levels(dscp)?;
         }
         let [front, workers] = &self.config.stages[..] else {
-            return Err(format!("{} stages are not 2: a front and its workers", self.config.stages.len()));
+            return Err(format!(
+                "{} stages instead of 2: a front end and its workers",
+                self.config.stages.len()
+            ));
         };
         if front.parts != 1 || workers.partial || workers.reserve > Span::ZERO {
             let what = format!("stages {} and {}", front.name, workers.name);
-            return Err(format!("{what} are not a front of one part and workers that it waits for"));
+            return Err(format!("{what} are not a front end of one part and workers that it waits for"));
         }
         within(&format!("stage {}: parts", workers.name), workers.parts, 1..=PARTS_MAX)
     }

@@ -91,7 +91,7 @@ impl Rig {
         unless_possible("tiers", "platform/host", "users and services")?;
         if !netlab::is_installed("tc") {
             return Err(
-                Error::new("world tiers: the program tc is not there").advice("apt-get install iproute2")
+                Error::new("world tiers: the program tc is not installed").advice("apt-get install iproute2")
             );
         }
         let testbed = processes::program()?;
@@ -277,7 +277,7 @@ pub fn on_core<R: Send>(core: CoreId, start: impl FnOnce() -> Result<R, Error> +
             affinity::pin(core).map_err(|e| Error::new(format!("core {}: {e}", core.0)))?;
             start()
         });
-        work.join().map_err(|_| Error::new("what was pinned panicked"))?
+        work.join().map_err(|_| Error::new("a pinned thread panicked"))?
     })
 }
 

@@ -77,7 +77,7 @@ pub fn levels(dscp: &[u8]) -> Result<Vec<usize>, String> {
     let known = StackConfig::DSCP;
     let level = |dscp: &u8| known.iter().position(|known| known == dscp);
     dscp.iter().map(level).collect::<Option<_>>().ok_or_else(|| {
-        format!("host.dscp {dscp:?} is not among those that our stack sends with, which are {known:?}")
+        format!("host.dscp {dscp:?} is not among the DSCPs that greenwave's stack sends: {known:?}")
     })
 }
 

@@ -92,7 +92,7 @@ impl Rig {
         self.worked()?;
         let (outcome, mut noise, events) = tally.finish()?;
         let (Some(first), Some(last)) = (first, last) else {
-            return Err(Error::new("the users said nothing"));
+            return Err(Error::new("the clients reported nothing"));
         };
         let be_per_s = self.around.best.said.per_s(first.at, last.at);
         let services = told(plan, self.end())?;
@@ -143,7 +143,7 @@ fn told(plan: &Plan, said: Vec<Option<String>>) -> Result<Vec<(String, Told)>, E
         .zip(said)
         .map(|(name, said)| {
             let told = said.as_deref().and_then(|line| serde_json::from_str(line).ok());
-            let told = told.ok_or_else(|| Error::new(format!("service {name} did not say what it did")))?;
+            let told = told.ok_or_else(|| Error::new(format!("service {name} reported no counts")))?;
             Ok((name, told))
         })
         .collect()

@@ -28,7 +28,7 @@ use crate::settings::{text, text_or_none, within};
 pub const WORLD: World = World {
     name: "pages",
     kind: Kind::host(1),
-    note: "pages that came in the measured time; QoE is worked out from the response time alone",
+    note: "pages loaded in the measured time; QoE: computed from the response time alone",
     stats: &[
         shown("pages", "1/s", "pages/s"),
         shown("p50", "µs", "p50"),
@@ -122,7 +122,7 @@ fn run(config: &Config, stack: Stack) -> Result<RunResult, Error> {
         return Err(Error::new(format!("world pages: {why}")).advice(advice));
     }
     if !is_installed(server.name()) {
-        let what = format!("world pages: the program {} is not there", server.name());
+        let what = format!("world pages: the program {} is not installed", server.name());
         return Err(Error::new(what).advice(format!("apt-get install {}", server.name())));
     }
     let cores = affinity::cores().map_err(|e| Error::new(e.to_string()))?;
