@@ -87,15 +87,15 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let machine = host::Machine::this();
     if args.json {
         let json = serde_json::json!({ "world": "host", "machine": machine.to_string(), "cost": model });
-        println!("{}", serde_json::to_string_pretty(&json).map_err(|e| Error::new(e.to_string()))?);
+        outln!("{}", serde_json::to_string_pretty(&json).map_err(|e| Error::new(e.to_string()))?);
     } else {
-        print!("{}", table(&model, &plain, &classified));
-        println!("fastest of {} slices, less {clock} for reading the clock   ({machine})", args.slices);
+        out!("{}", table(&model, &plain, &classified));
+        outln!("fastest of {} slices, less {clock} for reading the clock   ({machine})", args.slices);
     }
     if let Some(path) = &args.out {
         let text = model.to_toml(&machine.to_string(), &host::today(), &args.command());
         crate::report::whole(path, &text)?;
-        eprintln!("wrote {}", path.display());
+        errln!("wrote {}", path.display());
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -57,13 +57,13 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     }
     let (policy, when) = policy(&args.file)?;
     if args.json {
-        println!("{:#}", as_json(&policy, &when));
+        outln!("{:#}", as_json(&policy, &when));
         return Ok(ExitCode::SUCCESS);
     }
-    print!("{}", table(&policy, &when));
+    out!("{}", table(&policy, &when));
     let default =
         policy.default_level().map_or("priority 7 (lowest)".to_owned(), |l| format!("priority {l}"));
-    println!("default for packets that match no rule: {default}");
+    outln!("default for packets that match no rule: {default}");
     Ok(ExitCode::SUCCESS)
 }
 

@@ -43,9 +43,9 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     };
     let findings = doctor::examine(&asked);
     if args.json {
-        println!("{}", as_json(&findings));
+        outln!("{}", as_json(&findings));
     } else {
-        print!("{}", as_text(&findings));
+        out!("{}", as_text(&findings));
     }
     Ok(if asked.iter().all(|area| serves(area, &findings)) { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }

@@ -10,7 +10,7 @@ static ANY: AtomicBool = AtomicBool::new(false);
 /// Reports `what` in a line on stderr; the exit status will be 2.
 pub fn note(what: impl Display) {
     ANY.store(true, Ordering::Relaxed);
-    eprintln!("error: {what}");
+    errln!("error: {what}");
 }
 
 /// `code`, or 2 if there was a failure.

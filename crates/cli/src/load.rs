@@ -101,12 +101,12 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     };
     report.machine = Some(host::Machine::this().to_string());
     if args.json {
-        println!("{:#}", as_json(&report, args.seed, is_partial)?);
+        outln!("{:#}", as_json(&report, args.seed, is_partial)?);
         return partial(is_partial, took, args);
     }
-    print!("{}", load_row::latency_table(&report));
+    out!("{}", load_row::latency_table(&report));
     let answered = report.answered() as f64 / report.requests().max(1) as f64;
-    println!(
+    outln!(
         "{} of {} answered ({:.3} %), {} reconnects   (seed {}, target {target})",
         report.answered(),
         report.requests(),

@@ -4,6 +4,8 @@
 //! Exit 0: done; 1: a claim failed; 2: could not run, or a file is incomplete; 130: a measurement
 //! was interrupted.
 #![forbid(unsafe_code)]
+// Text goes through `output`, which survives a closed or full stream.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -14,25 +16,25 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use config_file::Arguments;
 use error::Error;
 
-/// As `std::print`, by [`output`].
-macro_rules! print {
+/// Prints on stdout, by [`output`].
+macro_rules! out {
     ($($text:tt)*) => { $crate::output::print(format_args!($($text)*)) };
 }
 
-/// As `std::println`, by [`output`].
-macro_rules! println {
+/// Prints a line on stdout, by [`output`].
+macro_rules! outln {
     () => { $crate::output::line(format_args!("")) };
     ($($text:tt)*) => { $crate::output::line(format_args!($($text)*)) };
 }
 
-/// As `std::eprint`, by [`output`].
-macro_rules! eprint {
-    ($($text:tt)*) => { $crate::output::say(format_args!($($text)*)) };
+/// Prints on stderr, by [`output`].
+macro_rules! err {
+    ($($text:tt)*) => { $crate::output::print_error(format_args!($($text)*)) };
 }
 
-/// As `std::eprintln`, by [`output`].
-macro_rules! eprintln {
-    ($($text:tt)*) => { $crate::output::say(format_args!("{}\n", format_args!($($text)*))) };
+/// Prints a line on stderr, by [`output`].
+macro_rules! errln {
+    ($($text:tt)*) => { $crate::output::print_error(format_args!("{}\n", format_args!($($text)*))) };
 }
 
 mod address;
@@ -229,11 +231,11 @@ impl Kind {
     /// Sets up signals and print failures for this kind.
     fn prepare(self) {
         match self {
-            Self::Daemon => output::go_on(),
+            Self::Daemon => output::survive_failures(),
             Self::Measurement => {
                 // On failure, signals end it as they end other programs.
                 let _ = host::signals::watch(|| {
-                    eprintln!("{}", Error::interrupted(" before its results were complete"));
+                    errln!("{}", Error::interrupted(" before its results were complete"));
                     output::end(error::INTERRUPTED)
                 });
             }
@@ -290,14 +292,14 @@ fn start() -> ExitCode {
     done.map(failure::or).unwrap_or_else(|e| {
         let code = refused(&e);
         if let Some(area) = area.filter(|_| e.is_machines()) {
-            eprint!("{}", doctor::of_refused(area));
+            err!("{}", doctor::of_refused(area));
         }
         code
     })
 }
 
 fn refused(e: &Error) -> ExitCode {
-    eprintln!("{e}");
+    errln!("{e}");
     e.code()
 }
 
@@ -327,11 +329,11 @@ fn parse<W: Into<OsString> + Clone>(words: impl IntoIterator<Item = W>) -> Resul
 /// mistake.
 fn usage(e: &clap::Error, place: Option<&str>) -> ExitCode {
     if matches!(e.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
-        print!("{e}");
+        out!("{e}");
         return ExitCode::SUCCESS;
     }
     if e.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
-        eprint!("{e}");
+        err!("{e}");
         return ExitCode::from(2);
     }
     refused(&refusal(e, place))

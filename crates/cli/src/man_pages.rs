@@ -33,7 +33,7 @@ pub fn man(args: &ManArgs, command: Command) -> Result<ExitCode, Error> {
     let mut command = command.disable_help_subcommand(true);
     command.build();
     pages(command, &args.folder)?;
-    println!("read one: man {}", args.folder.join("greenwave.1").display());
+    outln!("read one: man {}", args.folder.join("greenwave.1").display());
     Ok(ExitCode::SUCCESS)
 }
 
@@ -54,6 +54,6 @@ fn pages(command: Command, folder: &Path) -> Result<(), Error> {
 pub fn completions(args: &CompletionsArgs, mut command: Command) -> Result<ExitCode, Error> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut command, "greenwave", &mut script);
-    print!("{}", String::from_utf8_lossy(&script));
+    out!("{}", String::from_utf8_lossy(&script));
     Ok(ExitCode::SUCCESS)
 }

@@ -1,5 +1,5 @@
-//! Output on stdout and stderr: [`println!`] and its kin write through here, and a failed write
-//! does not panic.
+//! Output on stdout and stderr: [`out!`], [`outln!`], [`err!`] and [`errln!`] write through here. A
+//! failed write does not panic.
 //!
 //! A daemon continues: it reports the failure once, and by the exit status at the end, as for any
 //! other of its files. Any other command runs for its output, and ends: silently, as by SIGPIPE,
@@ -17,13 +17,13 @@ use crate::error::{Error, plain};
 use crate::failure;
 
 /// True in a daemon.
-static GOES_ON: AtomicBool = AtomicBool::new(false);
+static IS_DAEMON: AtomicBool = AtomicBool::new(false);
 /// True once the failure of a daemon's stdout was reported.
-static IS_SAID: AtomicBool = AtomicBool::new(false);
+static IS_REPORTED: AtomicBool = AtomicBool::new(false);
 
 /// Makes failed writes non-fatal to this process from now on.
-pub fn go_on() {
-    GOES_ON.store(true, Ordering::Relaxed);
+pub fn survive_failures() {
+    IS_DAEMON.store(true, Ordering::Relaxed);
 }
 
 /// Suppresses all output from now on, for tests that do not look at it.
@@ -51,7 +51,7 @@ pub fn line(text: fmt::Arguments<'_>) {
 }
 
 /// Prints `text` on stderr.
-pub fn say(text: fmt::Arguments<'_>) {
+pub fn print_error(text: fmt::Arguments<'_>) {
     // There is no other channel for this failure.
     let _ = io::stderr().lock().write_fmt(text);
 }
@@ -69,8 +69,8 @@ pub fn end(code: u8) -> ! {
 
 fn failed(e: &io::Error) {
     let what = format!("stdout: {}", plain(&e.to_string()));
-    if GOES_ON.load(Ordering::Relaxed) {
-        if !IS_SAID.swap(true, Ordering::Relaxed) {
+    if IS_DAEMON.load(Ordering::Relaxed) {
+        if !IS_REPORTED.swap(true, Ordering::Relaxed) {
             failure::note(format!("{what}; continuing"));
         }
         return;
@@ -80,6 +80,6 @@ fn failed(e: &io::Error) {
         host::signals::restore_sigpipe();
         let _ = kill_process(getpid(), Signal::PIPE);
     }
-    say(format_args!("{}\n", Error::new(what)));
+    print_error(format_args!("{}\n", Error::new(what)));
     end(2)
 }

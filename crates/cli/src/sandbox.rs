@@ -44,7 +44,7 @@ impl Kept {
     /// The kernel's.
     pub fn confine_view(&self, ui: &Ui) -> Result<(), Error> {
         if self.no_sandbox {
-            eprintln!(
+            errln!(
                 "note: no sandbox (--no-sandbox): the --ui thread keeps its capabilities and all system calls"
             );
             return Ok(());
@@ -96,7 +96,7 @@ impl Sandbox {
         match self.kept {
             Some(why) => {
                 let kept = if self.user.is_some() { "" } else { "capabilities and " };
-                eprintln!("note: no sandbox, the process keeps {kept}all system calls: {why}");
+                errln!("note: no sandbox, the process keeps {kept}all system calls: {why}");
             }
             None => {
                 ui.map_or(Ok(()), |ui| ui.confine(host::sandbox::drop_capabilities))?;

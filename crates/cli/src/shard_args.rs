@@ -37,6 +37,6 @@ impl FlowHash {
 /// refused.
 pub fn pin(core: CoreId) {
     if let Err(e) = host::affinity::pin_nth(core) {
-        eprintln!("note: --pin: core {} is not available: {e}", core.0);
+        errln!("note: --pin: core {} is not available: {e}", core.0);
     }
 }

@@ -62,7 +62,7 @@ impl Cores {
     pub fn here() -> Result<Self, Error> {
         let there = host::affinity::cores().map_err(|e| Error::new(e.to_string()))?;
         if there.len() == 1 {
-            eprintln!("note: client and server share the only core");
+            errln!("note: client and server share the only core");
         }
         let receive = if there.len() > 2 { there[1] } else { there[0] };
         Ok(Self { client: there[0], receive, server: there[there.len() - 1] })

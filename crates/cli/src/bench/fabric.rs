@@ -122,11 +122,11 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let Found { rows, alike } = if args.large { once(large, args)? } else { compared(small, args)? };
     let verdicts = if args.large { vec![ended(&rows, args)] } else { fast(&rows, alike, args) };
     if args.json {
-        println!("{:#}", as_json(&rows, &verdicts, args.seed));
+        outln!("{:#}", as_json(&rows, &verdicts, args.seed));
     } else {
         print(&rows);
         for (holds, text) in &verdicts {
-            println!("{}: {text}", if *holds { "pass" } else { "FAIL" });
+            outln!("{}: {text}", if *holds { "pass" } else { "FAIL" });
         }
     }
     Ok(if verdicts.iter().all(|(holds, _)| *holds) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -314,5 +314,5 @@ fn print(rows: &[Row]) {
             format!("{:.1}", row.bytes_per_active_flow / 1024.0),
         ]);
     }
-    print!("{table}");
+    out!("{table}");
 }

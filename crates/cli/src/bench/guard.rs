@@ -49,18 +49,18 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let shares = Shares { accept, answer };
     let goals = goals(&costs, shares);
     if args.json {
-        println!("{}", as_json(&costs, shares, &goals));
+        outln!("{}", as_json(&costs, shares, &goals));
     } else {
-        print!("{}", table(&costs));
-        println!("controller at 100 intervals per second: {:.2} % of a core", shares.accept * 100.0);
+        out!("{}", table(&costs));
+        outln!("controller at 100 intervals per second: {:.2} % of a core", shares.accept * 100.0);
         match shares.answer {
-            Some(share) => println!(
+            Some(share) => outln!(
                 "with --measure first-byte and {WAITING} waiting connections: {:.2} % of a core",
                 share * 100.0
             ),
-            None => println!("with --measure first-byte: not run, {}", GuardError::NoAnswers),
+            None => outln!("with --measure first-byte: not run, {}", GuardError::NoAnswers),
         }
-        goals.iter().for_each(|goal| println!("{goal}"));
+        goals.iter().for_each(|goal| outln!("{goal}"));
     }
     Ok(ExitCode::from(u8::from(!target::none_missed(&goals))))
 }

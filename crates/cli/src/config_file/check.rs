@@ -24,7 +24,7 @@ pub fn describe(path: &Path, as_json: bool) -> Result<(), Error> {
             (section.command.join(" "), serde_json::Value::Object(settings.collect()))
         };
         let all: serde_json::Map<_, _> = file.sections.iter().map(of).collect();
-        println!("{:#}", json!({ "commands": all }));
+        outln!("{:#}", json!({ "commands": all }));
         return Ok(());
     }
     let mut table = Table::new(3, &["command", "flag", "value"]);
@@ -33,8 +33,8 @@ pub fn describe(path: &Path, as_json: bool) -> Result<(), Error> {
             table.row(vec![section.command.join(" "), format!("--{key}"), values.join(", ")]);
         }
     }
-    print!("{table}");
-    println!("Flags on the command line override this file: greenwave --config {} COMMAND", path.display());
+    out!("{table}");
+    outln!("Flags on the command line override this file: greenwave --config {} COMMAND", path.display());
     Ok(())
 }
 

@@ -58,9 +58,9 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
         return Err(answer.advice.into_iter().fold(refused, Error::advice));
     }
     match (answer.status, answer.said) {
-        _ if args.json => println!("{}", text.trim_end()),
-        (Some(status), _) => print!("{}", shown(&args.name, &status)),
-        (None, said) => println!("{}", said.unwrap_or_default()),
+        _ if args.json => outln!("{}", text.trim_end()),
+        (Some(status), _) => out!("{}", shown(&args.name, &status)),
+        (None, said) => outln!("{}", said.unwrap_or_default()),
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -78,8 +78,8 @@ fn taken(name: &str) -> Error {
 /// Reports the outcome of a reload: on stderr, and to the client of `control` that requested it.
 pub fn tell(control: Option<&mut Control>, now: Time, outcome: &Result<String, Error>) {
     match outcome {
-        Ok(said) => eprintln!("{said}"),
-        Err(e) => eprintln!("{e}"),
+        Ok(said) => errln!("{said}"),
+        Err(e) => errln!("{e}"),
     }
     if let Some(control) = control {
         control.on_outcome(now, outcome);
@@ -239,7 +239,7 @@ impl Client {
             Command::Reload => (self.state, self.until) = (State::Waits, now + OUTCOME_MAX),
             Command::Stop => {
                 let who = self.peer.who;
-                eprintln!("stopped by process {} of user {}", who.process, who.user);
+                errln!("stopped by process {} of user {}", who.process, who.user);
                 self.answer(now, &Answer::done("stopping"));
                 host::signals::flag().store(true, Ordering::Relaxed);
             }

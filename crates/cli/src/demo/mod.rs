@@ -248,25 +248,25 @@ fn print(args: &Args, settings: &Settings, results: &[(Mode, Report)], is_partia
         if is_partial {
             all["partial"] = true.into();
         }
-        println!("{:#}", Header::of_host("demo", Some(args.seed)).stamp(all));
+        outln!("{:#}", Header::of_host("demo", Some(args.seed)).stamp(all));
         return;
     }
-    println!("times in µs; LS = latency-sensitive; report in {}", args.out.display());
+    outln!("times in µs; LS = latency-sensitive; report in {}", args.out.display());
     if settings.rounds > 1 {
-        println!("each mode ran {} times; the run with the median LS p99 is shown", settings.rounds);
+        outln!("each mode ran {} times; the run with the median LS p99 is shown", settings.rounds);
     }
     if settings.machine.cores < CORES_WANTED {
-        println!(
+        outln!(
             "note: {} cores, fewer than {CORES_WANTED}: the stack's thread also serves requests,",
             settings.machine.cores
         );
-        println!("and other work on this machine raises the tail latency");
+        outln!("and other work on this machine raises the tail latency");
     }
     if let Some(share) = late(results).filter(|&share| share > LATE_MAX) {
-        println!("note: the load generator sent {:.1} % of the requests late; do not trust", share * 100.0);
-        println!("p99 and p99.9 of this run; repeat on an idle machine or with a smaller --burst");
+        outln!("note: the load generator sent {:.1} % of the requests late; do not trust", share * 100.0);
+        outln!("p99 and p99.9 of this run; repeat on an idle machine or with a smaller --burst");
     }
-    println!("\n{}\n{}", table(results), last_line(settings, results));
+    outln!("\n{}\n{}", table(results), last_line(settings, results));
 }
 
 /// One row per mode and class: counts, latency, and breakdown of the p99.

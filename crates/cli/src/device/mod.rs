@@ -142,7 +142,7 @@ impl Kind {
             Self::Packet { name, options } => {
                 let (interface, sockets) = packet::open(name, options)?;
                 if address::forwards() {
-                    eprintln!(
+                    errln!(
                         "note: this machine forwards packets (net.ipv4.ip_forward=1) and will send on what is for us; xdp:{name} keeps it from that"
                     );
                 }

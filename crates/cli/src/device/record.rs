@@ -73,7 +73,7 @@ impl Write for Recording {
         if size + more as u64 > self.size_max {
             self.flush()?;
             let (path, most, frames) = (self.path.display(), self.size_max, self.frames);
-            eprintln!(
+            errln!(
                 "note: {path}: {frames} frames written; the limit of {most} bytes (--pcap-max) is reached"
             );
             return Err(self.end());

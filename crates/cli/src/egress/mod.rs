@@ -78,14 +78,10 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
         Command::Attach { device, rate, policy } => attach(device, *rate, policy)?,
         Command::Status { device, json } => {
             let status = egress::status(device)?;
-            if *json {
-                println!("{}", as_json(device, &status))
-            } else {
-                print!("{}", as_text(device, &status))
-            }
+            if *json { outln!("{}", as_json(device, &status)) } else { out!("{}", as_text(device, &status)) }
         }
-        Command::Detach { device } => println!("{device}: restored: {}", egress::detach(device)?),
-        Command::Policy { name } => print!("{}", policy::text(name)?),
+        Command::Detach { device } => outln!("{device}: restored: {}", egress::detach(device)?),
+        Command::Policy { name } => out!("{}", policy::text(name)?),
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -99,9 +95,9 @@ pub fn describe(path: &std::path::Path, as_json: bool) -> Result<(), Error> {
     let (levels, queues) = (policy.levels(), policy.buckets);
     match as_json {
         true => {
-            println!("{}", json!({ "levels": levels, "queues": queues, "thresholds": policy.thresholds }))
+            outln!("{}", json!({ "levels": levels, "queues": queues, "thresholds": policy.thresholds }))
         }
-        false => println!(
+        false => outln!(
             "valid: {levels} levels of {queues} queues; attach it: greenwave egress attach DEVICE --policy {}",
             path.display()
         ),
@@ -113,14 +109,14 @@ fn attach(device: &str, rate: Rate, name: &str) -> Result<(), Error> {
     let policy = named(name)?;
     let seed = u64::from_ne_bytes(*crate::options::secret()?.first_chunk().expect("it has 16 bytes"));
     let Choice { shape, missing } = egress::attach(device, rate, &policy, seed)?;
-    println!("{device}: {} at {rate}: {}", policy.name, layout(&policy, shape));
+    outln!("{device}: {} at {rate}: {}", policy.name, layout(&policy, shape));
     if !missing.is_empty() {
-        println!("  this kernel has no qdisc {}; used instead: {}", missing.join(", "), shape.name());
+        outln!("  this kernel has no qdisc {}; used instead: {}", missing.join(", "), shape.name());
     }
     if policy.guaranteed > 0.0 && shape != Shape::Classes {
-        println!("  levels are strict: guaranteed {} has no effect", policy.guaranteed);
+        outln!("  levels are strict: guaranteed {} has no effect", policy.guaranteed);
     }
-    println!("  undo: greenwave egress detach {device}");
+    outln!("  undo: greenwave egress detach {device}");
     Ok(())
 }
 

@@ -67,7 +67,7 @@ pub fn run(
     let left = tasks.iter().filter(|task| !journal.is_some_and(|journal| journal.knows(&task.key()))).count();
     if left < tasks.len() {
         let (there, all) = (tasks.len() - left, tasks.len());
-        eprintln!("note: {name}: {there} of {all} runs resumed from an interrupted run");
+        errln!("note: {name}: {there} of {all} runs resumed from an interrupted run");
     }
     let awake = world.kind.keep_awake()?;
     let bar = crate::progress::bar(left as u64);

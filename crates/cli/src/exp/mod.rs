@@ -153,9 +153,9 @@ pub fn run(args: Args) -> Result<ExitCode, Error> {
         Command::Table { folders, markdown, out } => {
             let overview = Overview::from_folders(&folders)?;
             match out {
-                Some(out) => println!("{} files in {}", overview.write(&out)?, out.display()),
-                None if markdown => print!("{}", overview.markdown(None)),
-                None => print!("{}", overview.text()),
+                Some(out) => outln!("{} files in {}", overview.write(&out)?, out.display()),
+                None if markdown => out!("{}", overview.markdown(None)),
+                None => out!("{}", overview.text()),
             }
             Ok(ExitCode::SUCCESS)
         }
@@ -190,7 +190,7 @@ fn list(json: bool) -> Result<ExitCode, Error> {
             Ok(serde_json::json!({"name": s.name, "title": experiment.title, "world": world}))
         });
         let rows: Vec<_> = rows.collect::<Result<_, Error>>()?;
-        println!("{}", serde_json::json!({ "experiments": rows }));
+        outln!("{}", serde_json::json!({ "experiments": rows }));
         return Ok(ExitCode::SUCCESS);
     }
     let mut table = crate::table::Table::new(3, &["experiment", "world", "title"]);
@@ -199,8 +199,8 @@ fn list(json: bool) -> Result<ExitCode, Error> {
         let world = experiment.world().map_err(Error::new)?.kind.name();
         table.row(vec![source.name.clone(), world.to_owned(), experiment.title]);
     }
-    print!("{table}");
-    println!("run one: greenwave exp run {}", sources.first().map_or("NAME", |s| &s.name));
+    out!("{table}");
+    outln!("run one: greenwave exp run {}", sources.first().map_or("NAME", |s| &s.name));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -228,9 +228,9 @@ fn run_all(args: &RunArgs) -> Result<ExitCode, Error> {
     for source in &sources {
         if let Some(kept) = args.kept(source)? {
             let on = kept["greenwave"]["date"].as_str().unwrap_or("an unknown date");
-            eprintln!("note: {}: kept the result of {on}", source.name);
+            errln!("note: {}: kept the result of {on}", source.name);
             if args.json {
-                println!("{kept}");
+                outln!("{kept}");
             }
             overview.add(kept).map_err(Error::new)?;
             continue;
@@ -239,7 +239,7 @@ fn run_all(args: &RunArgs) -> Result<ExitCode, Error> {
             Ok(done) => done,
             // An experiment that cannot run here does not stop the others; ctrl-C does.
             Err(e) if sources.len() > 1 && !signals::is_set() => {
-                eprintln!("{e}");
+                errln!("{e}");
                 overview.add_missing(&source.name, &e);
                 ran_not = true;
                 continue;
@@ -247,19 +247,19 @@ fn run_all(args: &RunArgs) -> Result<ExitCode, Error> {
             Err(e) => return Err(e),
         };
         if args.json {
-            println!("{}", result.json());
+            outln!("{}", result.json());
         } else {
-            print!("{}", result.text());
+            out!("{}", result.text());
         }
         if let Some(folder) = &args.out {
             let written = result.write(folder)?;
-            eprintln!("wrote {} and .html", written.display());
+            errln!("wrote {} and .html", written.display());
         }
         journal.into_iter().for_each(Journal::end);
         overview.add(result.json()).map_err(Error::new)?;
     }
     if overview.len() > 1 && !args.json {
-        print!("{}", overview.text());
+        out!("{}", overview.text());
     }
     Ok(ExitCode::from(if ran_not { 2 } else { u8::from(!overview.all_hold()) }))
 }

@@ -51,8 +51,8 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let explained = policy.explain(&packet.frame, packet.flow, packet.service);
     let answer = Answer { policy: &policy, when: &when, packet: &packet };
     match json {
-        true => println!("{:#}", explained.iter().map(|e| answer.json(e)).collect::<serde_json::Value>()),
-        false => print!("{}", explained.iter().map(|e| answer.text(e)).collect::<Vec<_>>().join("\n")),
+        true => outln!("{:#}", explained.iter().map(|e| answer.json(e)).collect::<serde_json::Value>()),
+        false => out!("{}", explained.iter().map(|e| answer.text(e)).collect::<Vec<_>>().join("\n")),
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -175,7 +175,7 @@ pub fn run(args: &Args, arguments: &Arguments) -> Result<ExitCode, Error> {
     let mut control = args.control.open(ui.as_ref(), reads)?;
     let mut guard = hostbpf::guard::attach(&args.device, &options)?;
     sandbox.enter(ui.as_ref())?;
-    eprintln!("{}", greeting(args));
+    errln!("{}", greeting(args));
     let (clock, used) = (Monotonic::new(), ThreadTime);
     let (start, used_before) = (clock.now(), used.now());
     let mut due = start;
@@ -211,7 +211,7 @@ pub fn run(args: &Args, arguments: &Arguments) -> Result<ExitCode, Error> {
         Some(End::Removed | End::NoInterface) => "no longer guarded",
     };
     let would = if args.dry_run { "would have been shed" } else { "shed" };
-    println!(
+    outln!(
         "{}: {why}; {} connections seen, {} {would}; controller used {:.2} % of a core",
         args.device,
         counts.offered(),

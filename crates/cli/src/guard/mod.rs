@@ -60,7 +60,7 @@ pub fn run(args: &Args, arguments: &Arguments) -> Result<ExitCode, Error> {
         Command::Attach(args) => attach::run(args, arguments),
         Command::Status(args) => status::run(args),
         Command::Detach { device } => {
-            println!("{device}: detached: {}", hostbpf::guard::detach(device)?);
+            outln!("{device}: detached: {}", hostbpf::guard::detach(device)?);
             Ok(ExitCode::SUCCESS)
         }
         Command::Model(args) => model::run(args),

@@ -111,11 +111,11 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let rates = args.lambda.unwrap_or_else(|| Rates::usual(args.mu1.0, args.mu2.0));
     let points: Vec<Point> = offered(rates).map(|offered| point(&server, offered, args.shed)).collect();
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&points).expect("numbers are JSON"));
+        outln!("{}", serde_json::to_string_pretty(&points).expect("numbers are JSON"));
     } else {
-        print!("{}", table(&points));
-        println!("requests per second; computed from a model, not measured");
-        println!("{}", verdict(&points));
+        out!("{}", table(&points));
+        outln!("requests per second; computed from a model, not measured");
+        outln!("{}", verdict(&points));
     }
     if let Some(path) = &args.out {
         report::whole(path, &page(args, &points))?;

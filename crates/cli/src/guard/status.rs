@@ -34,9 +34,9 @@ pub struct Args {
 pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let status = hostbpf::guard::status(&args.device)?;
     match (args.json, args.metrics) {
-        (true, _) => println!("{}", as_json(&args.device, &status)),
-        (_, true) => print!("{}", metrics::text(&figures(&args.device, &status), &[])),
-        _ => print!("{}", as_text(&args.device, &status)),
+        (true, _) => outln!("{}", as_json(&args.device, &status)),
+        (_, true) => out!("{}", metrics::text(&figures(&args.device, &status), &[])),
+        _ => out!("{}", as_text(&args.device, &status)),
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -39,7 +39,7 @@ fn folder(path: &Path) -> Result<Vec<Run>, Error> {
     for path in files {
         match file(&path)? {
             Ok(found) => runs.extend(found),
-            Err(why) => eprintln!("skipped {}: {why}", path.display()),
+            Err(why) => errln!("skipped {}: {why}", path.display()),
         }
     }
     if runs.is_empty() {

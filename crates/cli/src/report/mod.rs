@@ -61,7 +61,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let out = args.out.clone().unwrap_or("report.html".into());
     whole(&out, &page_of(&runs))?;
     let count = if runs.len() == 1 { "1 run".to_owned() } else { format!("{} runs", runs.len()) };
-    println!("{count}, {}: {}", render::score(&runs), out.display());
+    outln!("{count}, {}: {}", render::score(&runs), out.display());
     Ok(ExitCode::SUCCESS)
 }
 
@@ -71,7 +71,7 @@ fn compared(a: &Path, b: &Path, out: Option<&Path>) -> Result<ExitCode, Error> {
     if let Some(out) = out {
         whole(out, &compare::page(&comparisons, &alone))?;
     }
-    print!("{}", compare::text(&comparisons, &alone));
+    out!("{}", compare::text(&comparisons, &alone));
     let is_worse = comparisons.iter().any(compare::Comparison::is_worse);
     Ok(ExitCode::from(u8::from(is_worse)))
 }

@@ -73,7 +73,7 @@ impl Bypass {
                 Event::Ring { process, name } => drop(self.rings.insert(process, name)),
                 Event::Unseen { process, name, why } => {
                     if self.unseen.insert(process) {
-                        eprintln!(
+                        errln!(
                             "note: {name} (process {process}) cannot be inspected ({}): \
                              its kernel sockets are not detected",
                             why.to_lowercase()
@@ -101,7 +101,7 @@ impl Bypass {
         if let Some(said) = self.said.get_mut(&key) {
             said.count += 1;
         } else if self.said.len() < NAMED_MAX {
-            eprintln!("warning: {finding}");
+            errln!("warning: {finding}");
             self.said.insert(key, Said { line: finding.to_string(), count: 1 });
         } else {
             self.unnamed += 1;
@@ -133,24 +133,24 @@ impl Bypass {
         let sum: u64 = self.counts.values().sum();
         if sum > 0 {
             let (sockets, were) = if sum == 1 { ("socket", "was") } else { ("sockets", "were") };
-            eprintln!(
+            errln!(
                 "warning: {sum} {sockets} of the program {were} opened in the kernel instead of greenwave's stack:"
             );
             for Said { line, count } in self.said.values() {
                 let times = if *count > 1 { format!(", {count}×") } else { String::new() };
-                eprintln!("  {line}{times}");
+                errln!("  {line}{times}");
             }
             if self.unnamed > 0 {
-                eprintln!("  and {} more", self.unnamed);
+                errln!("  and {} more", self.unnamed);
             }
         }
         if !self.unseen.is_empty() {
             let count = self.unseen.len();
             let processes = if count == 1 { "process" } else { "processes" };
-            eprintln!("note: {count} {processes} could not be inspected");
+            errln!("note: {count} {processes} could not be inspected");
         }
         if let (1.., Some((process, name))) = (full, self.rings.first_key_value()) {
-            eprintln!(
+            errln!(
                 "note: {name} (process {process}) uses io_uring; greenwave's connections cannot be accepted through io_uring"
             );
         }
@@ -158,5 +158,5 @@ impl Bypass {
 }
 
 fn blind(why: &str) {
-    eprintln!("note: kernel sockets of the program are not detected: {why}");
+    errln!("note: kernel sockets of the program are not detected: {why}");
 }

@@ -103,7 +103,7 @@ impl Watched {
             0 => String::new(),
             count => format!("; {count} not separated because they were pipelined on a connection"),
         };
-        eprintln!("{}{together}", traces.end(left_out));
+        errln!("{}{together}", traces.end(left_out));
     }
 }
 

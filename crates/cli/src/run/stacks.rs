@@ -120,7 +120,7 @@ impl Stacks<'_> {
         first.programs().set_place(place);
         let several = if args.shards > 1 { format!(", {} stacks", args.shards) } else { String::new() };
         let (program, served, device) = (self.program.display(), list(&found.served), &args.link.device);
-        eprintln!("{program} on {served}, {device}{}{several}; ctrl-C ends", self.how);
+        errln!("{program} on {served}, {device}{}{several}; ctrl-C ends", self.how);
         let mut command = Command::new(&self.program);
         let variable = first.programs().variable();
         self.lib.preload(&mut command).args(&args.program[1..]).env(VARIABLE, variable);
@@ -147,7 +147,7 @@ impl Stacks<'_> {
         self.bypass.summary(full);
         if !args.joined.is_empty() && self.heard.looks() == 0 {
             let files: Vec<_> = args.joined.iter().map(|file| file.display().to_string()).collect();
-            eprintln!(
+            errln!(
                 "note: no service reported its queue in {}; the guard used its own only",
                 files.join(", ")
             );
@@ -326,29 +326,32 @@ fn summary<D: Device>(servers: &mut [Server<D>], meters: &[FrameMeter], is_guard
         refused.iter_mut().zip(&stack.malformed).for_each(|(sum, count)| *sum += count);
     }
     let [nobody, full, no_fd] = untaken;
-    eprintln!(
+    errln!(
         "{} connections, {} reset; {} bytes in, {} out; refused: {nobody} no listener, {full} backlog full, {no_fd} out of descriptors",
-        c.offered, c.reset, c.bytes_in, c.bytes_out
+        c.offered,
+        c.reset,
+        c.bytes_in,
+        c.bytes_out
     );
     if c.opened + c.connects_failed > 0 {
-        eprintln!("{} outgoing connections, {} failed", c.opened, c.connects_failed);
+        eoutln!("{} outgoing connections, {} failed", c.opened, c.connects_failed);
     }
     if c.datagrams_in + c.datagrams_out + c.datagrams_lost + c.datagrams_unmatched + c.datagrams_unsent > 0 {
         let full = c.datagrams_lost + udp_full;
-        eprintln!(
+        errln!(
             "{} datagrams in, {} out; dropped: {full} program too slow, {} no receiver, {} no route",
             c.datagrams_in, c.datagrams_out, c.datagrams_unmatched, c.datagrams_unsent
         );
     }
-    malformed_summary::line(&refused).into_iter().for_each(|line| eprintln!("{line}"));
+    malformed_summary::line(&refused).into_iter().for_each(|line| errln!("{line}"));
     if is_guarded {
-        eprintln!("{}", guard_args::shed(&c.guard));
+        errln!("{}", guard_args::shed(&c.guard));
     }
     for (number, ((proxy, _), meter)) in servers.iter().zip(meters).enumerate() {
         let c = proxy.counters();
-        eprintln!("stack {number}: {} connections, {}", c.offered + c.opened, meter.read());
+        errln!("stack {number}: {} connections, {}", c.offered + c.opened, meter.read());
     }
     // All stacks share one shim server.
-    servers[0].0.programs().refused().for_each(|line| eprintln!("{line}"));
+    servers[0].0.programs().refused().for_each(|line| errln!("{line}"));
     full
 }

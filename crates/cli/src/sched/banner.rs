@@ -28,7 +28,7 @@ pub(super) fn greet(config: &Config, args: &Args, manager: &dyn Manager, start: 
     let limits = limits(config, manager, choice, is_first);
     let (policy, sensor) = (&config.policy, manager.sensor().name());
     if args.json {
-        println!(
+        outln!(
             "{}",
             json!({
                 "event": "start", "policy": policy, "cores": cpulist::text(cores), "period_ns": period.as_nanos(),
@@ -38,10 +38,10 @@ pub(super) fn greet(config: &Config, args: &Args, manager: &dyn Manager, start: 
         );
         return;
     }
-    println!("policy {policy} on cores {}, a round every {period} (paper: {paper})", cpulist::text(cores));
-    println!("mechanism {mechanism}: {mechanism_why}");
-    println!("sensor {sensor}: {sensor_why}");
-    limits.iter().for_each(|limit| println!("limit: {limit}"));
+    outln!("policy {policy} on cores {}, a round every {period} (paper: {paper})", cpulist::text(cores));
+    outln!("mechanism {mechanism}: {mechanism_why}");
+    outln!("sensor {sensor}: {sensor_why}");
+    limits.iter().for_each(|limit| outln!("limit: {limit}"));
 }
 
 /// Limits that may surprise, and their remedies.

@@ -119,7 +119,7 @@ impl ControlLoop<'_> {
             Change::Cleared(trouble) => ("cleared", trouble),
         };
         let (what, place) = status::parts(trouble, &self.config);
-        eprintln!("interference alarm {word}: {what} {place} (after {})", self.config.condition_after);
+        errln!("interference alarm {word}: {what} {place} (after {})", self.config.condition_after);
         let Some((program, words)) = self.config.hook.split_first() else { return };
         let mut hook = Command::new(program);
         hook.args(words)
@@ -130,7 +130,7 @@ impl ControlLoop<'_> {
         match hook.spawn() {
             // Its duration is unbounded, and no other thread waits for it.
             Ok(mut child) => drop(std::thread::spawn(move || child.wait())),
-            Err(e) => eprintln!("hook {program}: {e}"),
+            Err(e) => errln!("hook {program}: {e}"),
         }
     }
 }

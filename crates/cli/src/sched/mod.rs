@@ -91,7 +91,7 @@ enum Sub {
 /// An invalid configuration, with advice.
 pub fn run(args: &Args, arguments: &Arguments) -> Result<ExitCode, Error> {
     match (&args.command, &args.config) {
-        (Some(Sub::Example), _) => print!("{}", config::EXAMPLE),
+        (Some(Sub::Example), _) => out!("{}", config::EXAMPLE),
         (Some(Sub::Restore(args)), _) => return restore::run(args),
         (None, Some(path)) => {
             args.check()?;
@@ -147,22 +147,22 @@ pub fn describe(path: &Path, as_json: bool) -> Result<(), Error> {
         let tasks = rows.map(|(name, class, guaranteed, what)| {
             json!({ "task": name, "class": class, "guaranteed": guaranteed, "what": what })
         });
-        println!("{:#}", json!({ "policy": config.policy, "tasks": tasks.collect::<Vec<_>>() }));
+        outln!("{:#}", json!({ "policy": config.policy, "tasks": tasks.collect::<Vec<_>>() }));
         return Ok(());
     }
     let mut table = Table::new(3, &["task", "class", "what", "guaranteed"]);
     rows.for_each(|(name, class, guaranteed, what)| {
         table.row(vec![name, class, what, guaranteed.to_string()])
     });
-    print!("{table}");
-    println!("shared by policy {}", config.policy);
+    out!("{table}");
+    outln!("shared by policy {}", config.policy);
     Ok(())
 }
 
 /// Takes over the tasks, manages them, and restores them.
 fn share(config: &Config, args: &Args, reload: Reload<'_>, reads: Vec<PathBuf>) -> Result<(), Error> {
     let folder = args.state_dir.clone().unwrap_or_else(undo_log::folder);
-    restore::leftovers(&folder)?.iter().for_each(|line| eprintln!("{line}"));
+    restore::leftovers(&folder)?.iter().for_each(|line| errln!("{line}"));
     let plan = Plan::new(config)?;
     let Plan { ours, cores, layout, choice, settings, board, policy, period, calm, sensor, sensor_why } =
         plan;

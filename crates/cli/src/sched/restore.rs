@@ -35,9 +35,9 @@ pub struct Args {
 pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let Some(path) = &args.journal else {
         let lines = leftovers(&args.state_dir.clone().unwrap_or_else(undo_log::folder))?;
-        lines.iter().for_each(|line| println!("{line}"));
+        lines.iter().for_each(|line| outln!("{line}"));
         if lines.is_empty() {
-            println!("nothing to restore");
+            outln!("nothing to restore");
         }
         return Ok(ExitCode::SUCCESS);
     };
@@ -51,7 +51,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     }
     let text = whole(path).map_err(|e| Error::file(path, &e))?;
     if !args.guard {
-        println!("{text}");
+        outln!("{text}");
     }
     Ok(ExitCode::SUCCESS)
 }

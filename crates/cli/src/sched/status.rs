@@ -149,7 +149,7 @@ impl Status {
             });
             let tasks: Vec<Value> = tasks.collect();
             let conditions: Vec<String> = conditions.iter().map(|trouble| named(*trouble, config)).collect();
-            println!(
+            outln!(
                 "{}",
                 json!({
                     "event": "status", "at_s": at, "tasks": tasks, "slowdown": slowdown, "rounds": self.rounds,
@@ -179,13 +179,13 @@ impl Status {
                 })
                 .collect::<Vec<_>>()
                 .join(";");
-            println!("{at:7.1} s{tasks}{slow}");
+            outln!("{at:7.1} s{tasks}{slow}");
         }
         if let Some(path) = &config.metrics {
             let text = metrics::text(&figures(config, &lines, self, slowdown, conditions), &[]);
             let failed = report::at_once(path, &text).err().map(|e| e.parts().0.to_owned());
             if let Some(why) = failed.as_ref().filter(|_| failed != self.metrics_failed) {
-                eprintln!("metrics: {why}; retried with each status");
+                errln!("metrics: {why}; retried with each status");
             }
             self.metrics_failed = failed;
         }
@@ -199,7 +199,7 @@ impl Status {
         let seconds = now.since(self.began).as_secs_f64().max(1e-9);
         for (number, task) in config.tasks.iter().enumerate() {
             for file in manager.taken().silent(TaskId(number as u16)) {
-                eprintln!(
+                errln!(
                     "{}: no service reported its queue in {}, so it requested no core",
                     task.name,
                     file.display()
@@ -215,7 +215,7 @@ impl Status {
                 let its = figures(number);
                 json!({ "name": task.name, "class": class(task), "cpu": its.ran_ns as f64 / 1e9 / seconds, "wait_ns": wait(its).as_nanos() })
             });
-            println!(
+            outln!(
                 "{}",
                 json!({
                     "event": "end", "at_s": seconds, "tasks": tasks.collect::<Vec<_>>(), "rounds": self.rounds,
@@ -230,8 +230,8 @@ impl Status {
             let used = format!("{:.2}", its.ran_ns as f64 / 1e9 / seconds);
             table.row(vec![task.name.clone(), class(task).to_owned(), used, micros(wait(its))]);
         }
-        print!("{table}");
-        println!(
+        out!("{table}");
+        outln!(
             "{seconds:.1} s; scheduler: {} rounds, {} µs each (p99 {} µs), {:.1} % of a core; {} core moves; {} interference alarms; {restored}",
             self.rounds,
             micros(self.cost.quantile(0.5)),

@@ -170,7 +170,7 @@ fn silence(what: &Missing) -> Error {
 
 /// Prints the addresses found; `aside`: on stderr.
 fn say(stack: &Stack, wanted: &Addresses, now: Time, aside: bool) -> Result<(), Error> {
-    let say = |line: String| if aside { eprintln!("{line}") } else { println!("{line}") };
+    let say = |line: String| if aside { errln!("{line}") } else { outln!("{line}") };
     if let Some(lease) = stack.lease() {
         not_the_kernels(lease.addr.into(), "--addr with an unused address of the subnet")?;
         let way = lease.router.map_or("no gateway".to_owned(), |router| format!("gateway {router}"));

@@ -119,7 +119,7 @@ impl<'a> Watched<'a> {
             traces.tell(now, slow);
             // Without a given threshold only the slowest of a second are kept, on purpose.
             let left_out = if self.slow.over == queueing::Span::ZERO { 0 } else { left_out };
-            eprintln!("{}", traces.end(left_out));
+            errln!("{}", traces.end(left_out));
         }
     }
 }

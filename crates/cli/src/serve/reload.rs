@@ -103,6 +103,6 @@ impl<'a> Reload<'a> {
 
     /// Prints the observations of the policy in force, before another replaces it or at the end.
     pub(crate) fn say(&self) {
-        check::summary(&self.observed).iter().for_each(|line| eprintln!("{line}"));
+        check::summary(&self.observed).iter().for_each(|line| errln!("{line}"));
     }
 }

@@ -45,7 +45,7 @@ fn note_cores(args: &Args) {
         _ => format!("{shards} shards and {workers} workers"),
     };
     let pinned = if args.pin { " permanently (--pin)" } else { "" };
-    eprintln!(
+    errln!(
         "note: {threads} on {cores} cores: some share a core{pinned}; --shards 1 --workers 0 needs one core"
     );
 }
@@ -121,14 +121,14 @@ impl Server<'_> {
             served.push((self.shard(policy, Some(place), &app)?, device));
         }
         let stats = self.until_interrupted(served)?;
-        self.end(&stats, |number| println!("\nshard {number}: {}", meters[number].read()));
+        self.end(&stats, |number| outln!("\nshard {number}: {}", meters[number].read()));
         Ok(ExitCode::SUCCESS)
     }
 
     /// Prints the summary; `begin` goes before that of shard `number`.
     fn end(&self, stats: &[Stats], begin: impl Fn(usize)) {
         if let Some(header) = &self.header {
-            return println!("{:#}", summary::json(header, stats));
+            return outln!("{:#}", summary::json(header, stats));
         }
         for (number, stats) in stats.iter().enumerate() {
             begin(number);
@@ -207,11 +207,11 @@ impl Server<'_> {
             list(&places)
         );
         if args.json {
-            eprintln!("{listening}")
+            errln!("{listening}")
         } else {
-            println!("{listening}")
+            outln!("{listening}")
         }
-        eprintln!("ctrl-C ends");
+        errln!("ctrl-C ends");
         note_cores(args);
         let workers = if args.workers == 0 { Workers::Inline } else { Workers::Threads };
         let pin = args.pin.then_some(shard_args::pin as fn(CoreId));

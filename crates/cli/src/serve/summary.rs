@@ -17,26 +17,32 @@ const SHOWN: [(f64, &str); 3] = [(0.5, "p50"), (0.99, "p99"), (0.999, "p99.9")];
 pub(super) fn print(stats: &Stats, proto: Proto, guarded: bool) {
     let c = &stats.counters;
     match proto {
-        Proto::Tcp => println!(
+        Proto::Tcp => outln!(
             "\n{} connections, {} requests, {} responses, {} resets",
-            c.accepted, c.requests, c.responses, c.aborted
+            c.accepted,
+            c.requests,
+            c.responses,
+            c.aborted
         ),
-        Proto::Udp => println!(
+        Proto::Udp => outln!(
             "\n{} datagrams, {} requests, {} responses, {} not sent",
-            c.datagrams, c.requests, c.responses, c.unsent
+            c.datagrams,
+            c.requests,
+            c.responses,
+            c.unsent
         ),
     }
-    malformed_summary::line(&stats.malformed).into_iter().for_each(|line| println!("{line}"));
+    malformed_summary::line(&stats.malformed).into_iter().for_each(|line| outln!("{line}"));
     if guarded {
         let [p50, p99, _] = quantiles(&stats.delay);
-        println!("guard: age of the oldest waiting connection, p50 {p50} p99 {p99}");
-        println!("{}", guard_args::shed(&c.guard));
+        outln!("guard: age of the oldest waiting connection, p50 {p50} p99 {p99}");
+        outln!("{}", guard_args::shed(&c.guard));
     }
     if c.requests > 0 {
-        println!("{}", waits(stats));
+        outln!("{}", waits(stats));
         let uses = stats.buffers;
         let (share, asked) = (uses.hit_rate() * 100.0, uses.requests);
-        println!("buffer pool: {share:.1} % of {asked} allocations reused, {} small buffers", uses.small);
+        outln!("buffer pool: {share:.1} % of {asked} allocations reused, {} small buffers", uses.small);
     }
 }
 

@@ -33,9 +33,9 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let outcomes = simulate(&plan, useful(args.threads.into(), parallel::cores()));
     let shown = Shown::new(args, &plan, &outcomes);
     if args.json {
-        println!("{}", shown.json());
+        outln!("{}", shown.json());
     } else {
-        print!("{}", shown.text());
+        out!("{}", shown.text());
     }
     let runs = || plan.points.iter().zip(&outcomes).map(flows_of);
     let written = [
@@ -46,7 +46,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     // One failed file does not prevent the others.
     let mut failed = written.into_iter().flatten().filter_map(Result::err);
     let first = failed.next();
-    failed.for_each(|e| eprintln!("{e}"));
+    failed.for_each(|e| errln!("{e}"));
     first.map_or(Ok(ExitCode::SUCCESS), Err)
 }
 
@@ -58,7 +58,7 @@ fn flows_of<'a>((point, outcome): (&'a Point, &'a Outcome)) -> Flows<'a> {
 /// a core blocks all others.
 fn useful(threads: usize, cores: usize) -> usize {
     if threads > cores {
-        eprintln!("note: --threads {threads} exceeds the {cores} cores; {cores} threads are used");
+        errln!("note: --threads {threads} exceeds the {cores} cores; {cores} threads are used");
     }
     threads.min(cores)
 }

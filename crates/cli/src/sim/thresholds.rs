@@ -77,23 +77,23 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
             })
         });
         let rows: Vec<_> = rows.collect();
-        println!("{}", json!({"workload": args.workload.text, "load": args.load, "sets": rows}));
+        outln!("{}", json!({"workload": args.workload.text, "load": args.load, "sets": rows}));
         return Ok(ExitCode::SUCCESS);
     }
     if best.is_empty() {
-        println!(
+        outln!(
             "one level: thresholds do not reduce the mean completion time of these flows   ({} at load {})",
             args.workload.text,
             number(args.load)
         );
         return Ok(ExitCode::SUCCESS);
     }
-    print!("{}", table(&rows, bytes));
+    out!("{}", table(&rows, bytes));
     let mut summary = Table::new(1, &["thresholds", "mean, µs", "of these"]);
     for ((name, _), mean) in rows.iter().zip(&means) {
         summary.row(vec![name.clone(), in_unit("µs", *mean), number(mean / means[0])]);
     }
-    print!("\n{summary}\n--thresholds {}\n", words(&best));
+    out!("\n{summary}\n--thresholds {}\n", words(&best));
     let closing = rows.iter().zip(&means).skip(1);
     let closing = closing
         .map(|((name, _), mean)| {
@@ -101,7 +101,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
             format!("{:.1} % lower than with {than}", (1.0 - means[0] / mean) * 100.0)
         })
         .collect::<Vec<_>>();
-    println!(
+    outln!(
         "mean completion time: {}   ({} at load {}, {} Gbit/s, predicted)",
         closing.join(", "),
         args.workload.text,

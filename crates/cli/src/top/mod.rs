@@ -84,10 +84,10 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
 fn once(args: &Args) -> Result<ExitCode, Error> {
     let text = fetch::snapshot(args.address, args.window).map_err(|why| silent(args.address, &why))?;
     if args.json {
-        println!("{text}");
+        outln!("{text}");
         return Ok(ExitCode::SUCCESS);
     }
-    print!("{}", tables::text(&read(&text).map_err(|why| silent(args.address, &why))?));
+    out!("{}", tables::text(&read(&text).map_err(|why| silent(args.address, &why))?));
     Ok(ExitCode::SUCCESS)
 }
 

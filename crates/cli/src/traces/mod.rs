@@ -209,7 +209,7 @@ impl Writer {
         let line = self.format.line(shard, slow, epoch_ns);
         if self.done.bytes + line.len() as u64 > self.size_max {
             let why = format!("the limit of {} bytes is reached", self.size_max);
-            eprintln!("note: {}: {why}; tracing has stopped, the server continues", self.path.display());
+            errln!("note: {}: {why}; tracing has stopped, the server continues", self.path.display());
             return self.give_up(&why);
         }
         match self.file.write_all(line.as_bytes()) {

@@ -85,7 +85,7 @@ impl Flags {
             _ => Error::new(format!("--ui {place}: {}", plain(&e.to_string()))).advice("--ui 127.0.0.1:9900"),
         })?;
         let place = server.place();
-        eprintln!("shown at http://{place}/ and by greenwave top {place}");
+        errln!("shown at http://{place}/ and by greenwave top {place}");
         Ok(server)
     }
 }

@@ -94,7 +94,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
 
 /// Reports to the benchmark that the server is ready.
 fn ready() {
-    println!("ready");
+    outln!("ready");
     // Fails only if the parent process is gone.
     let _ = std::io::stdout().flush();
 }

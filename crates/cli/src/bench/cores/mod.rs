@@ -95,11 +95,11 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     bar.finish_and_clear();
     let goals = report::goals(&rows);
     if args.common.json {
-        println!("{:#}", report::json(&rows, &goals, crowd, rounds, time));
+        outln!("{:#}", report::json(&rows, &goals, crowd, rounds, time));
     } else {
-        println!("{}; {crowd} connections per server core", host::Machine::this());
-        all.iter().for_each(|cores| println!("{cores}"));
-        println!("medians of {rounds} rounds of {time} each\n");
+        outln!("{}; {crowd} connections per server core", host::Machine::this());
+        all.iter().for_each(|cores| outln!("{cores}"));
+        outln!("medians of {rounds} rounds of {time} each\n");
         report::print(&rows, &goals);
     }
     let met = target::none_missed(&goals);

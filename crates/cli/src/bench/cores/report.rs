@@ -46,19 +46,19 @@ pub fn print(rows: &[Row], goals: &[Goal]) {
         table.row([&words[..], &cores, &rates, &used, &latency, &busiest].concat());
     }
     if any {
-        println!("{table}");
+        outln!("{table}");
     }
-    println!("used: CPU time of the server, its stack and softirq threads, in cores");
-    println!("busiest client: CPU utilisation; near 100 %, the clients are the bottleneck");
+    outln!("used: CPU time of the server, its stack and softirq threads, in cores");
+    outln!("busiest client: CPU utilisation; near 100 %, the clients are the bottleneck");
     if broken > 0 {
-        println!("{broken} connections broke before the end");
+        outln!("{broken} connections broke before the end");
     }
     for row in rows {
         if let Err(why) = row.figures() {
-            println!("{}: not run: {why}", row.name());
+            outln!("{}: not run: {why}", row.name());
         }
     }
-    goals.iter().for_each(|goal| println!("{goal}"));
+    goals.iter().for_each(|goal| outln!("{goal}"));
 }
 
 /// Results as JSON.

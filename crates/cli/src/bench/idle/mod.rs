@@ -138,7 +138,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     };
     if args.json {
         let body = serde_json::to_value(&report).map_err(|e| Error::new(e.to_string()))?;
-        println!("{:#}", Header::of_host("bench-idle", Some(args.seed)).stamp(body));
+        outln!("{:#}", Header::of_host("bench-idle", Some(args.seed)).stamp(body));
     } else {
         print(&report, args);
     }
@@ -149,8 +149,8 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
 fn print(report: &Report, args: &Args) {
     let Report { connections, active, clients, bytes, .. } = report;
     let time = if args.cpu_time { ", in the thread's CPU time" } else { "" };
-    println!("{connections} connections established from {clients} client addresses by one thread{time}");
-    println!("opened in {:.2} s, {:.0}/s", report.open_s, report.opened_per_s);
+    outln!("{connections} connections established from {clients} client addresses by one thread{time}");
+    outln!("opened in {:.2} s, {:.0}/s", report.open_s, report.opened_per_s);
     let mut memory = Table::new(1, &["bytes per connection", ""]);
     for (name, bytes) in [
         ("both ends, resident", bytes.resident),
@@ -160,7 +160,7 @@ fn print(report: &Report, args: &Args) {
     ] {
         memory.row(vec![name.to_owned(), format!("{bytes:.0}")]);
     }
-    print!("{memory}");
+    out!("{memory}");
     let mut table = Table::new(1, &["active connections", "requests", "p50", "p99", "p99.9"])
         .groups(&[("", 2), ("latency, µs", 3)]);
     let idle = connections - active;
@@ -171,11 +171,13 @@ fn print(report: &Report, args: &Args) {
         let spans = [latency.p50_ns, latency.p99_ns, latency.p999_ns].map(|ns| micros(Span::from_nanos(ns)));
         table.row([vec![name, latency.requests.to_string()], spans.to_vec()].concat());
     }
-    print!("{table}");
+    out!("{table}");
     let ratio = report.among_idle.p99_ns as f64 / report.alone.p99_ns.max(1) as f64;
-    println!(
+    outln!(
         "p99 with idle connections: {ratio:.1}× the p99 without them   (seed {}, {:.0} requests/s, {})",
-        args.seed, args.rate, report.machine
+        args.seed,
+        args.rate,
+        report.machine
     );
 }
 

@@ -96,7 +96,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
             bar.set_message(format!("{} {}", program.name(), feature.name()));
             let came = trial::tried(&place, program, feature);
             if let Some(why) = came.why().filter(|_| came.has_failed()) {
-                bar.suspend(|| eprintln!("{}, {}: fails: {why}", program.name(), feature.name()));
+                bar.suspend(|| errln!("{}, {}: fails: {why}", program.name(), feature.name()));
             }
             row.came.push(came);
             bar.inc(1);
@@ -108,8 +108,8 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
         whole(path, &report::markdown(&rows, &features, &args.device))?;
     }
     match args.json {
-        true => println!("{:#}", report::json(&rows, &features, &args.device)),
-        false => print!("{}", report::text(&rows, &features)),
+        true => outln!("{:#}", report::json(&rows, &features, &args.device)),
+        false => out!("{}", report::text(&rows, &features)),
     }
     Ok(if has_failed(&rows) { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }

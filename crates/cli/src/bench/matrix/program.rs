@@ -375,7 +375,7 @@ mod tests {
         use Program::{Apache, Iperf3, Java, Lighttpd, Memcached, Nginx, Node, Redis};
         for program in [Apache, Iperf3, Java, Lighttpd, Memcached, Nginx, Node, Redis] {
             if let Some(why) = program.is_missing() {
-                eprintln!("skipped: a_version_is_found_in_what_programs_say: {why}");
+                errln!("skipped: a_version_is_found_in_what_programs_say: {why}");
                 continue;
             }
             let version = program.version().unwrap_or_else(|| panic!("{program:?} has no version"));

@@ -30,7 +30,7 @@ pub fn build() -> Program {
     if !is_installed("go") {
         return built().map_err(|_| "go is missing, and builds it".to_owned());
     }
-    eprintln!("building gVisor's netstack with go (downloads it the first time)");
+    errln!("building gVisor's netstack with go (downloads it the first time)");
     let out = Command::new("go").args(["build", "-o"]).arg(path()).arg(".").current_dir(source).output();
     match out {
         Ok(out) if out.status.success() => Ok(path()),

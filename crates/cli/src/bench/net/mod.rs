@@ -105,19 +105,19 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let goals = targets::goals(&rows);
     let met = super::target::none_missed(&goals);
     if args.common.json {
-        println!("{:#}", report::json(&rows, &goals, rounds, time));
+        outln!("{:#}", report::json(&rows, &goals, rounds, time));
     } else {
         let place = match rx_core {
             RxCore::Receiver => "receiver's",
             RxCore::Sender => "sender's",
         };
-        println!(
+        outln!(
             "{}; server on core {}, client on core {}; receive processing on the {place} core",
             host::Machine::this(),
             cores.server.0,
             cores.client.0
         );
-        println!("medians of {rounds} rounds of {time} each\n");
+        outln!("medians of {rounds} rounds of {time} each\n");
         report::print(&rows, &goals);
     }
     Ok(if args.common.check && !met { ExitCode::from(1) } else { ExitCode::SUCCESS })

@@ -47,35 +47,35 @@ pub fn print(rows: &[Row], goals: &[Goal]) {
         }
     }
     if any {
-        println!("{exchanges}");
+        outln!("{exchanges}");
     }
     if any_stream {
-        println!("{streams}");
+        outln!("{streams}");
     }
     let mut seen = Vec::new();
     for system in rows.iter().map(|row| &row.system) {
         if !seen.contains(&system.name()) {
-            println!("{}: {}", system.name(), system.note);
+            outln!("{}: {}", system.name(), system.note);
             seen.push(system.name());
         }
     }
-    println!("cores: CPU time of the server's threads and of the softirqs on their core, in cores");
+    outln!("cores: CPU time of the server's threads and of the softirqs on their core, in cores");
     if any_broken {
-        println!("broken: connections that broke before the end, over all rounds");
+        outln!("broken: connections that broke before the end, over all rounds");
     }
     for row in rows {
         if let Ok(Figures { resent, .. }) = row.figures()
             && resent >= RESENT_MIN
         {
             let (name, case, percent) = (row.system.name(), &row.case.name, resent * 100.0);
-            println!("{name} {case}: the client retransmitted {percent:.1} % of its segments");
+            outln!("{name} {case}: the client retransmitted {percent:.1} % of its segments");
         }
     }
     for (name, why) in missing {
-        println!("{name}: not run: {why}");
+        outln!("{name}: not run: {why}");
     }
     for goal in goals {
-        println!("{goal}");
+        outln!("{goal}");
     }
 }
 

@@ -90,16 +90,16 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     bar.finish_and_clear();
     let goals = report::goals(&rows);
     if args.common.json {
-        println!("{:#}", report::json(&rows, &goals, rounds, time));
+        outln!("{:#}", report::json(&rows, &goals, rounds, time));
     } else {
-        println!(
+        outln!(
             "{}; server and stack on core {}, client on core {}, the client's receive processing on core {}",
             host::Machine::this(),
             cores.server.0,
             cores.client.0,
             cores.receive.0
         );
-        println!("medians of {rounds} rounds of {time} each\n");
+        outln!("medians of {rounds} rounds of {time} each\n");
         report::print(&rows, &goals);
     }
     let met = goals.iter().all(|goal| goal.holds != Some(false));

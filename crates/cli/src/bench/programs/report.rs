@@ -70,24 +70,24 @@ pub fn print(rows: &Rows, goals: &[Goal]) {
         table.row([&words[..], &rates, &cores, &latency, &[format!("{:.0} %", f.busy * 100.0)]].concat());
     }
     if !rows.rows.is_empty() {
-        println!("{table}");
+        outln!("{table}");
     }
-    println!(
+    outln!(
         "50 % and 90 %: load relative to the slower stack's closed-loop throughput; latency from the scheduled send time"
     );
-    println!("mixed: small requests at 5 % of that throughput, beside a closed loop of 32 KiB requests");
-    println!(
+    outln!("mixed: small requests at 5 % of that throughput, beside a closed loop of 32 KiB requests");
+    outln!(
         "cores: CPU time of the server, greenwave's process and the softirq thread of their core, in cores"
     );
-    println!("client: CPU utilisation; near 100 %, the client adds latency on every stack");
+    outln!("client: CPU utilisation; near 100 %, the client adds latency on every stack");
     let broken: u64 = rows.rows.iter().map(|row| row.figures().broken).sum();
     if broken > 0 {
-        println!("{broken} connections broke before the end");
+        outln!("{broken} connections broke before the end");
     }
     for (program, why) in &rows.missing {
-        println!("{}: not run: {why}", program.name());
+        outln!("{}: not run: {why}", program.name());
     }
-    goals.iter().for_each(|goal| println!("{goal}"));
+    goals.iter().for_each(|goal| outln!("{goal}"));
 }
 
 /// Results as JSON.

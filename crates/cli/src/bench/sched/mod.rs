@@ -118,7 +118,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let loops: Vec<(usize, Span)> = CORES.iter().map(|&cores| (cores, control_loop(cores))).collect();
     let goals = goals(&operations, &loops);
     if args.json {
-        println!("{}", as_json(bounds, &operations, &loops, &goals, &without));
+        outln!("{}", as_json(bounds, &operations, &loops, &goals, &without));
     } else {
         let mut table = Table::new(2, &["operation", "from → to", "p50, ns", "p99, ns", "samples"]);
         for op in &operations {
@@ -126,15 +126,15 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
             let samples = format!("{} of {}", op.samples.spans.count(), op.samples.tries);
             table.row(vec![op.name.to_owned(), op.what.to_owned(), at(0.5), at(0.99), samples]);
         }
-        print!("{table}");
-        without.iter().for_each(|why| println!("not measured: {why}"));
+        out!("{table}");
+        without.iter().for_each(|why| outln!("not measured: {why}"));
         let mut table = Table::new(1, &["control loop of caladan, 8 tasks", "ns"]);
         for (cores, each) in &loops {
             table.row(vec![format!("{cores} simulated cores"), each.as_nanos().to_string()]);
         }
-        print!("{table}");
-        goals.iter().for_each(|goal| println!("{goal}"));
-        println!(
+        out!("{table}");
+        goals.iter().for_each(|goal| outln!("{goal}"));
+        outln!(
             "at most {} times and {} per operation; {}",
             args.count,
             args.duration_max,

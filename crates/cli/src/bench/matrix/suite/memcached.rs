@@ -118,7 +118,7 @@ mod tests {
         let out = std::process::Command::new("prove").arg("t").current_dir(&folder).output();
         std::fs::remove_dir_all(&folder).unwrap();
         let Ok(out) = out else {
-            return eprintln!("skipped: what_prove_says_is_understood: the program prove is not there");
+            return errln!("skipped: what_prove_says_is_understood: the program prove is not there");
         };
         // As on a terminal, both are one text.
         let text = String::from_utf8([out.stderr, out.stdout].concat()).unwrap();
