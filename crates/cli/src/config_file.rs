@@ -38,7 +38,7 @@ use file::{File, Setting};
 
 /// Result of `read`, if SIGHUP came since the last call or a client of `control` requests it; on an
 /// error all stays as it was. The caller reports the outcome
-/// ([`control::tell`](crate::control::tell)). A command that calls this handles the signal from its
+/// ([`control::report_reload`](crate::control::report_reload)). A command that calls this handles the signal from its
 /// start on ([`interrupt::hangup`]).
 pub fn read_again<T>(
     control: Option<&mut Control>,

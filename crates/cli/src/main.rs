@@ -256,7 +256,7 @@ fn main() -> ExitCode {
 fn start() -> ExitCode {
     host::signals::fail_on_full_file();
     host::sandbox::keep_files_from_others();
-    panics::watch();
+    panics::install_hook();
     table::look_at_terminal();
     let arguments = match Arguments::new(std::env::args_os().collect()) {
         Ok(arguments) => arguments,

@@ -1,6 +1,6 @@
 //! Messages of panicked threads, for the error with which their command ends.
 //!
-//! The hook ([`watch`]) sees a panic's location and message. The joining thread ([`join`]) gets
+//! The hook ([`install_hook`]) sees a panic's location and message. The joining thread ([`join`]) gets
 //! only the message, perhaps through another thread that joined it first. The latest panics are
 //! therefore kept here and found by their text. A panic that is caught while serving continues (an
 //! application's own) is no error of the command; later ones push it out.
@@ -12,18 +12,18 @@ use std::sync::{Mutex, PoisonError};
 use std::thread::ScopedJoinHandle;
 
 /// A panic: its message and location.
-struct Said {
+struct PanicMessage {
     text: String,
     place: String,
 }
 
 /// The latest, oldest first.
-static LATEST: Mutex<VecDeque<Said>> = Mutex::new(VecDeque::new());
+static LATEST: Mutex<VecDeque<PanicMessage>> = Mutex::new(VecDeque::new());
 /// Number of panics kept.
 const LATEST_MAX: usize = 32;
 
 /// Records panics from now on, before any other hook runs.
-pub fn watch() {
+pub fn install_hook() {
     let other = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         keep(panic);
@@ -38,7 +38,7 @@ fn keep(panic: &PanicHookInfo<'_>) {
     if latest.len() == LATEST_MAX {
         latest.pop_front();
     }
-    latest.push_back(Said { text, place });
+    latest.push_back(PanicMessage { text, place });
 }
 
 /// The result of `thread`, which does the work of `who`.
@@ -49,7 +49,8 @@ pub fn join<T>(who: &str, thread: ScopedJoinHandle<'_, T>) -> Result<T, String> 
     thread.join().map_err(|payload| {
         let text = text(&*payload);
         let latest = LATEST.lock().unwrap_or_else(PoisonError::into_inner);
-        let place = latest.iter().rev().find(|said| said.text == text).map_or("", |said| &said.place);
+        let place =
+            latest.iter().rev().find(|message| message.text == text).map_or("", |message| &message.place);
         format!("{who} panicked{place}: {}", text.split_whitespace().collect::<Vec<_>>().join(" "))
     })
 }
@@ -68,14 +69,14 @@ mod tests {
 
     /// The error of a thread that does `work`.
     fn check(work: impl FnOnce() + Send, expected: &[&str]) {
-        let said = thread::scope(|scope| join("the stack", scope.spawn(work))).unwrap_err();
-        assert!(expected.iter().all(|part| said.contains(part)) && !said.contains('\n'), "{said}");
+        let message = thread::scope(|scope| join("the stack", scope.spawn(work))).unwrap_err();
+        assert!(expected.iter().all(|part| message.contains(part)) && !message.contains('\n'), "{message}");
     }
 
     //~ input: a panic is reported with thread, place and reason
     #[test]
     fn whose_thread_panicked_is_told_where_and_why() {
-        watch();
+        install_hook();
         let place = concat!("the stack panicked at ", file!(), ":");
         check(|| panic!("no chunk is left"), &[place, ": no chunk is left"]);
         let one = std::hint::black_box(1);

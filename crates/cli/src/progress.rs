@@ -18,12 +18,12 @@ pub fn bar(steps: u64) -> ProgressBar {
     if !std::io::stderr().is_terminal() {
         let weak = bar.downgrade();
         // Ends with the bar, or the process; without a thread there are no lines.
-        let _ = std::thread::Builder::new().name("progress".to_owned()).spawn(move || tell(&weak));
+        let _ = std::thread::Builder::new().name("progress".to_owned()).spawn(move || print(&weak));
     }
     bar
 }
 
-fn tell(bar: &WeakProgressBar) {
+fn print(bar: &WeakProgressBar) {
     loop {
         std::thread::sleep(MINUTE);
         let Some(bar) = bar.upgrade().filter(|bar| !bar.is_finished()) else { return };

@@ -14,19 +14,19 @@ pub struct Flags {
     #[arg(long, value_name = "USER")]
     user: Option<String>,
     #[command(flatten)]
-    kept: Kept,
+    kept: NoSandbox,
 }
 
 /// Flags of a command that cannot change its user.
 #[derive(clap::Args)]
 #[group(skip)]
-pub struct Kept {
+pub struct NoSandbox {
     /// Do not drop capabilities or filter system calls.
     #[arg(long)]
     no_sandbox: bool,
 }
 
-impl Kept {
+impl NoSandbox {
     /// True if any privilege is to be dropped.
     pub fn is_on(&self) -> bool {
         !self.no_sandbox

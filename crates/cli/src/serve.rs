@@ -17,7 +17,7 @@ use runtime::mode::{Classifiers, Mode, Policy};
 
 use crate::address::list;
 use crate::config_file::Arguments;
-use crate::device::{Open, Watch};
+use crate::device::{LinkMonitor, Open};
 use crate::network_args::Link;
 use crate::options::{self, Steer, made_up_mac, secret};
 use crate::report::Header;
@@ -171,9 +171,9 @@ pub fn run(args: &Args, arguments: &Arguments) -> Result<ExitCode, Error> {
     let end = match kind.has_kernel_end() {
         true if ends.is_empty() => "kernel side has no address".to_owned(),
         true => format!("kernel side is {}", list(&ends)),
-        false => kind.company().to_owned(),
+        false => kind.polling().to_owned(),
     };
-    let interface = Watch::of(&kind);
+    let interface = LinkMonitor::of(&kind);
     let place = Server {
         args,
         arguments,

@@ -22,13 +22,13 @@ pub struct SnapshotPoller<T> {
 struct One<T> {
     hatch: Arc<SnapshotExchange<T>>,
     /// The snapshot, or the buffer for the next one.
-    seen: Option<Box<T>>,
+    snapshot: Option<Box<T>>,
 }
 
 impl<T: Default> SnapshotPoller<T> {
     /// A poller of `count` exchanges; `empty` makes their buffers.
     pub fn new(count: usize, mut empty: impl FnMut() -> T) -> Self {
-        let mut one = || One { hatch: Arc::default(), seen: Some(Box::new(empty())) };
+        let mut one = || One { hatch: Arc::default(), snapshot: Some(Box::new(empty())) };
         Self { each: (0..count).map(|_| one()).collect(), answered: None, waits: false }
     }
 
@@ -38,11 +38,11 @@ impl<T: Default> SnapshotPoller<T> {
     }
 
     /// Requests snapshots when due; true if all have just arrived.
-    pub fn look(&mut self, now: Time) -> bool {
+    pub fn poll(&mut self, now: Time) -> bool {
         if !self.waits && self.answered.is_none_or(|answered| now.since(answered) >= STEP) {
             self.waits = true;
             for one in &mut self.each {
-                one.seen.take().into_iter().for_each(|empty| one.hatch.request(empty));
+                one.snapshot.take().into_iter().for_each(|empty| one.hatch.request(empty));
             }
         }
         let all = self.waits && self.collect();
@@ -60,16 +60,16 @@ impl<T: Default> SnapshotPoller<T> {
     }
 
     /// The snapshot of each, to be emptied for the next time; `None` where it has not arrived.
-    pub fn seen(&mut self) -> impl Iterator<Item = &mut Option<Box<T>>> {
-        self.each.iter_mut().map(|one| &mut one.seen)
+    pub fn snapshots(&mut self) -> impl Iterator<Item = &mut Option<Box<T>>> {
+        self.each.iter_mut().map(|one| &mut one.snapshot)
     }
 
     /// True if all have arrived.
     fn collect(&mut self) -> bool {
-        for one in self.each.iter_mut().filter(|one| one.seen.is_none()) {
-            one.seen = one.hatch.take();
+        for one in self.each.iter_mut().filter(|one| one.snapshot.is_none()) {
+            one.snapshot = one.hatch.take();
         }
-        self.each.iter().all(|one| one.seen.is_some())
+        self.each.iter().all(|one| one.snapshot.is_some())
     }
 }
 
@@ -81,26 +81,27 @@ mod tests {
 
     #[test]
     fn they_are_asked_once_a_second_and_looked_at_when_all_have_answered() {
-        let mut asked = SnapshotPoller::new(2, || 0);
-        let hatches = asked.hatches();
+        let mut poller = SnapshotPoller::new(2, || 0);
+        let hatches = poller.hatches();
         let at = |ms: u64| Time::ZERO + Span::from_millis(ms);
-        let answer = |which: usize, with: u32| hatches[which].fill_if_requested(|seen| *seen += with);
+        let answer = |which: usize, with: u32| hatches[which].fill_if_requested(|snapshot| *snapshot += with);
         answer(0, 1);
-        assert!(!asked.look(at(0)), "no earlier request");
+        assert!(!poller.poll(at(0)), "no earlier request");
         answer(0, 10);
-        assert!(!asked.look(at(5)), "one has answered");
+        assert!(!poller.poll(at(5)), "one has answered");
         answer(1, 20);
-        assert!(asked.look(at(10)));
-        let seen: Vec<_> = asked.seen().map(|seen| **seen.as_ref().unwrap()).collect();
-        assert_eq!(seen, [10, 20]);
-        assert!(!asked.look(at(1_009)), "it was less than a second ago");
+        assert!(poller.poll(at(10)));
+        let snapshot: Vec<_> = poller.snapshots().map(|snapshot| **snapshot.as_ref().unwrap()).collect();
+        assert_eq!(snapshot, [10, 20]);
+        assert!(!poller.poll(at(1_009)), "it was less than a second ago");
         answer(0, 100);
         answer(1, 100);
-        assert!(!asked.look(at(1_010)));
+        assert!(!poller.poll(at(1_010)));
         answer(1, 200);
-        assert!(asked.end(), "one unread snapshot");
-        let seen: Vec<_> = asked.seen().map(|seen| seen.as_ref().map(|seen| **seen)).collect();
-        assert_eq!(seen, [None, Some(220)]);
-        assert!(!asked.end());
+        assert!(poller.end(), "one unread snapshot");
+        let snapshot: Vec<_> =
+            poller.snapshots().map(|snapshot| snapshot.as_ref().map(|snapshot| **snapshot)).collect();
+        assert_eq!(snapshot, [None, Some(220)]);
+        assert!(!poller.end());
     }
 }

@@ -178,7 +178,7 @@ impl Addresses {
             let addr = asked.iter().find(same).map_or(subnet.first_other(), |end| end.addr);
             if !subnet.has_neighbor(addr) {
                 let advice = format!("--host-addr {}", subnet.first_other());
-                return Err(stranger("host-addr", addr, subnet).advice(advice));
+                return Err(foreign_address("host-addr", addr, subnet).advice(advice));
             }
             self.kernel.push(Cidr { addr, ..subnet });
         }
@@ -337,10 +337,10 @@ fn neighbor_in(subnets: &[Cidr], addr: IpAddr) -> Result<(), Error> {
         return Ok(());
     }
     let other = subnets[0].first_other();
-    Err(stranger("gateway", addr, subnets[0]).advice(format!("--gateway {other}")))
+    Err(foreign_address("gateway", addr, subnets[0]).advice(format!("--gateway {other}")))
 }
 
-fn stranger(name: &str, addr: IpAddr, subnet: Cidr) -> Error {
+fn foreign_address(name: &str, addr: IpAddr, subnet: Cidr) -> Error {
     Error::new(format!("{name} {addr} is not another host's address in the subnet of {subnet}"))
 }
 

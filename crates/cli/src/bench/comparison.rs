@@ -27,7 +27,7 @@ pub struct Common {
 
 /// Library and addresses for unmodified programs.
 #[derive(clap::Args)]
-pub struct Ours {
+pub struct StackArgs {
     /// Device of greenwave's stack.
     #[arg(long, default_value = "xdp", value_parser = ["xdp", "packet"])]
     pub device: String,
@@ -59,13 +59,13 @@ impl Cores {
     ///
     /// # Errors
     /// The kernel does not report the allowed cores.
-    pub fn here() -> Result<Self, Error> {
-        let there = host::affinity::cores().map_err(|e| Error::new(e.to_string()))?;
-        if there.len() == 1 {
+    pub fn allowed() -> Result<Self, Error> {
+        let cores = host::affinity::cores().map_err(|e| Error::new(e.to_string()))?;
+        if cores.len() == 1 {
             errln!("note: client and server share the only core");
         }
-        let receive = if there.len() > 2 { there[1] } else { there[0] };
-        Ok(Self { client: there[0], receive, server: there[there.len() - 1] })
+        let receive = if cores.len() > 2 { cores[1] } else { cores[0] };
+        Ok(Self { client: cores[0], receive, server: cores[cores.len() - 1] })
     }
 }
 

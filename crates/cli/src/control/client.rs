@@ -36,7 +36,7 @@ pub struct Args {
 }
 
 /// Longer than a working daemon takes for any command.
-const PATIENCE: Duration = Duration::from_secs(12);
+const TIMEOUT: Duration = Duration::from_secs(12);
 /// Largest answer in bytes.
 const BYTES_MAX: u64 = 8 * 1024 * 1024;
 
@@ -45,7 +45,7 @@ const BYTES_MAX: u64 = 8 * 1024 * 1024;
 /// # Errors
 /// No process has the name or answers; the command was refused.
 pub fn run(args: &Args) -> Result<ExitCode, Error> {
-    let (stream, who) = host::control::ask(&args.name, PATIENCE).map_err(|e| unheard(&args.name, &e))?;
+    let (stream, who) = host::control::ask(&args.name, TIMEOUT).map_err(|e| unheard(&args.name, &e))?;
     if !is_trusted(who.user, geteuid().as_raw()) {
         let what =
             format!("{} belongs to user {}, not to root or you; no request was sent", args.name, who.user);
@@ -71,10 +71,10 @@ fn is_trusted(user: u32, ours: u32) -> bool {
 }
 
 /// The answer, one line.
-fn said(stream: UnixStream, want: Command) -> std::io::Result<String> {
+fn said(stream: UnixStream, command: Command) -> std::io::Result<String> {
     // A refused client gets its answer before its request is read, and the connection ends: the
     // answer counts, not the write.
-    let asked = send(&stream, want.line().as_bytes(), SendFlags::NOSIGNAL);
+    let asked = send(&stream, command.line().as_bytes(), SendFlags::NOSIGNAL);
     let mut line = Vec::new();
     let heard = BufReader::new(stream.take(BYTES_MAX)).read_until(b'\n', &mut line);
     match line.pop() {
@@ -119,7 +119,7 @@ fn silent(name: &str, who: Who, e: &std::io::Error) -> Error {
     match e.kind() {
         ErrorKind::WouldBlock | ErrorKind::TimedOut => {
             let what =
-                format!("no answer from {name} within {} s: it is starting or hangs", PATIENCE.as_secs());
+                format!("no answer from {name} within {} s: it is starting or hangs", TIMEOUT.as_secs());
             Error::new(what).advice(format!("later, or kill {}", who.process))
         }
         _ => Error::new(format!("{name} ended before it answered")),

@@ -22,8 +22,8 @@ use rustix::process::geteuid;
 
 use crate::Error;
 use crate::error::plain;
-use crate::ui::{Seen, Ui};
-use protocol::{Answer, Command, LINE_MAX, Status, hear, may};
+use crate::ui::{LiveHandle, Ui};
+use protocol::{Answer, Command, LINE_MAX, Status, may, read_command};
 
 /// Name of the daemon for `greenwave control`.
 // clap groups arguments by type name, and the command's own arguments have the same one.
@@ -58,7 +58,7 @@ impl Flags {
             owner: geteuid().as_raw(),
             reads,
             began_unix_s: began.as_secs(),
-            seen: ui.seen(),
+            view: ui.handle(),
         };
         Ok(Some(Control { listener, daemon, clients: Vec::new() }))
     }
@@ -76,7 +76,7 @@ fn taken(name: &str) -> Error {
 }
 
 /// Reports the outcome of a reload: on stderr, and to the client of `control` that requested it.
-pub fn tell(control: Option<&mut Control>, now: Time, outcome: &Result<String, Error>) {
+pub fn report_reload(control: Option<&mut Control>, now: Time, outcome: &Result<String, Error>) {
     match outcome {
         Ok(said) => errln!("{said}"),
         Err(e) => errln!("{e}"),
@@ -100,7 +100,7 @@ struct Daemon {
     owner: u32,
     reads: Vec<PathBuf>,
     began_unix_s: u64,
-    seen: Seen,
+    view: LiveHandle,
 }
 
 struct Client {
@@ -138,7 +138,7 @@ const HEAR_MAX: Span = Span::from_secs(4);
 impl Control {
     /// Accepts clients and advances each; never waits. A permitted `end` sets
     /// [`host::interrupt::flag`].
-    pub fn look(&mut self, now: Time) {
+    pub fn poll(&mut self, now: Time) {
         self.clients.iter_mut().for_each(|client| client.turn(now, &self.daemon));
         self.clients.retain(|client| client.state != State::Over);
         for _ in 0..LOOK_MAX {
@@ -188,7 +188,7 @@ impl Daemon {
     fn status(&self) -> Status {
         let reads: Vec<_> = self.reads.iter().map(|path| path.display().to_string()).collect();
         let (user, reloads) = (geteuid().as_raw(), !reads.is_empty());
-        Status { user, began_unix_s: self.began_unix_s, reads, reloads, live: self.seen.snapshot() }
+        Status { user, began_unix_s: self.began_unix_s, reads, reloads, live: self.view.snapshot() }
     }
 }
 
@@ -196,9 +196,9 @@ impl Client {
     /// Advances the client as far as possible now.
     fn turn(&mut self, now: Time, daemon: &Daemon) {
         if let State::Asks(_) = self.state {
-            match self.hear() {
+            match self.read_command() {
                 Ok(None) => {}
-                Ok(Some(want)) => self.ask(now, want, daemon),
+                Ok(Some(command)) => self.ask(now, command, daemon),
                 Err(e) => self.answer(now, &Answer::refused(&e)),
             }
         }
@@ -217,15 +217,15 @@ impl Client {
     }
 
     /// The client's command, once its line is complete; the bytes are kept.
-    fn hear(&mut self) -> Result<Option<Command>, Error> {
+    fn read_command(&mut self) -> Result<Option<Command>, Error> {
         let State::Asks(came) = &mut self.state else { return Ok(None) };
         let mut piece = [0; LINE_MAX + 2];
         match self.peer.receive(&mut piece) {
             Ok(0) if came.is_empty() => self.state = State::Over,
-            Ok(0) => return hear(came, false),
+            Ok(0) => return read_command(came, false),
             Ok(len) => {
                 came.extend_from_slice(&piece[..len]);
-                return hear(came, true);
+                return read_command(came, true);
             }
             Err(e) if e.kind() == ErrorKind::WouldBlock => {}
             Err(_) => self.state = State::Over,
@@ -233,8 +233,8 @@ impl Client {
         Ok(None)
     }
 
-    fn ask(&mut self, now: Time, want: Command, daemon: &Daemon) {
-        match want {
+    fn ask(&mut self, now: Time, command: Command, daemon: &Daemon) {
+        match command {
             Command::Status => self.answer(now, &Answer::status(daemon.status())),
             Command::Reload => (self.state, self.until) = (State::Waits, now + OUTCOME_MAX),
             Command::Stop => {

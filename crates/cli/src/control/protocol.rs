@@ -75,7 +75,7 @@ pub fn name(text: &str) -> Result<String, String> {
 ///
 /// # Errors
 /// The line is too long, or not a command.
-pub fn hear(bytes: &[u8], more: bool) -> Result<Option<Command>, Error> {
+pub fn read_command(bytes: &[u8], more: bool) -> Result<Option<Command>, Error> {
     let end = bytes.iter().position(|byte| *byte == b'\n');
     let line = &bytes[..end.unwrap_or(bytes.len())];
     if line.len() > LINE_MAX {
@@ -85,8 +85,8 @@ pub fn hear(bytes: &[u8], more: bool) -> Result<Option<Command>, Error> {
         return Ok(None);
     }
     let word = String::from_utf8_lossy(line);
-    let want = Command::from_str(word.trim(), false);
-    want.map(Some).map_err(|_| Error::new(format!("unknown command {:?}", word.trim())).advice(WORDS))
+    let command = Command::from_str(word.trim(), false);
+    command.map(Some).map_err(|_| Error::new(format!("unknown command {:?}", word.trim())).advice(WORDS))
 }
 
 const WORDS: &str = "status, reload or stop";
@@ -152,37 +152,37 @@ mod tests {
 
     #[test]
     fn a_line_asks_once_it_has_ended_and_long_ones_are_refused_before_that() {
-        for (bytes, want) in [
+        for (bytes, command) in [
             ("status\n", Some(Command::Status)),
             ("reload\r\nand more", Some(Command::Reload)),
             (" stop \n", Some(Command::Stop)),
             ("", None),
             ("stat", None),
         ] {
-            assert_eq!(hear(bytes.as_bytes(), true), Ok(want), "{bytes:?}");
+            assert_eq!(read_command(bytes.as_bytes(), true), Ok(command), "{bytes:?}");
         }
-        assert_eq!(hear(b"stop", false), Ok(Some(Command::Stop)), "nothing more comes");
-        assert_eq!(hear(b"end\n", true), Ok(Some(Command::Stop)), "the old spelling");
-        assert_eq!(hear(&[b'a'; LINE_MAX], true), Ok(None));
+        assert_eq!(read_command(b"stop", false), Ok(Some(Command::Stop)), "nothing more comes");
+        assert_eq!(read_command(b"end\n", true), Ok(Some(Command::Stop)), "the old spelling");
+        assert_eq!(read_command(&[b'a'; LINE_MAX], true), Ok(None));
         for line in [&[b'a'; LINE_MAX + 1][..], &[&[0xff; LINE_MAX + 1][..], b"\n"].concat()[..]] {
-            let refused = hear(line, true).map_err(|e| e.to_string());
+            let refused = read_command(line, true).map_err(|e| e.to_string());
             assert_eq!(
                 refused,
                 Err("error: a line has at most 64 bytes\n  try: status, reload or stop".into())
             );
         }
         for (line, what) in [("\n", "\"\""), ("STOP\n", "\"STOP\""), ("stop now\n", "\"stop now\"")] {
-            let refused = hear(line.as_bytes(), true).expect_err(line).to_string();
+            let refused = read_command(line.as_bytes(), true).expect_err(line).to_string();
             assert!(refused.starts_with(&format!("error: unknown command {what}\n")), "{refused}");
         }
-        let escaped = hear(b"\x1b[2J\xff\n", true).expect_err("no word").to_string();
+        let escaped = read_command(b"\x1b[2J\xff\n", true).expect_err("no word").to_string();
         assert!(escaped.chars().all(|c| c == '\n' || !c.is_control()), "{escaped}");
     }
 
     #[test]
     fn what_is_asked_is_read_as_it_was_meant() {
-        for want in Command::value_variants() {
-            assert_eq!(hear(want.line().as_bytes(), true), Ok(Some(*want)));
+        for command in Command::value_variants() {
+            assert_eq!(read_command(command.line().as_bytes(), true), Ok(Some(*command)));
         }
     }
 

@@ -18,16 +18,16 @@ use crate::ui::Head;
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// A daemon of this process's user, polled by the test.
-struct Rig {
+struct Daemon {
     control: Control,
     now: Time,
     name: String,
 }
 
 /// A client.
-struct Asks(BufReader<UnixStream>);
+struct Client(BufReader<UnixStream>);
 
-impl Rig {
+impl Daemon {
     fn new() -> Self {
         // Tests run side by side.
         static RIGS: AtomicU32 = AtomicU32::new(0);
@@ -38,20 +38,20 @@ impl Rig {
     }
 
     /// A client that has sent `bytes`.
-    fn asks(&self, bytes: &[u8]) -> Asks {
+    fn client(&self, bytes: &[u8]) -> Client {
         let (mut stream, _) = host::control::ask(&self.name, LIMIT).expect("a listener");
         stream.write_all(bytes).expect("space in the socket buffer");
-        Asks(BufReader::new(stream))
+        Client(BufReader::new(stream))
     }
 
     /// Polls the daemon `later` after the last time.
-    fn look(&mut self, later: Span) {
+    fn poll(&mut self, later: Span) {
         self.now += later;
-        self.control.look(self.now);
+        self.control.poll(self.now);
     }
 }
 
-impl Asks {
+impl Client {
     /// The answer, which is already there.
     fn answer(&mut self) -> Answer {
         let mut line = String::new();
@@ -85,9 +85,9 @@ fn ui() -> Ui {
 
 #[test]
 fn status_is_what_the_daemon_is() {
-    let mut rig = Rig::new();
-    let mut client = rig.asks(b"status\n");
-    rig.look(Span::ZERO);
+    let mut daemon = Daemon::new();
+    let mut client = daemon.client(b"status\n");
+    daemon.poll(Span::ZERO);
     let status = client.answer().status.expect("a status");
     assert_eq!((status.user, status.reloads), (geteuid().as_raw(), true));
     assert_eq!(status.reads, ["a.toml"]);
@@ -96,10 +96,10 @@ fn status_is_what_the_daemon_is() {
 
 /// A client of user `user`, in a thread that changes to that user; `None` without the permission
 /// to.
-fn of_another(rig: &Rig, user: u32, bytes: &'static [u8]) -> Option<Asks> {
+fn of_another(daemon: &Daemon, user: u32, bytes: &'static [u8]) -> Option<Client> {
     let user = Uid::from_raw(user);
     std::thread::scope(|scope| {
-        let client = scope.spawn(|| set_thread_res_uid(user, user, user).ok().map(|()| rig.asks(bytes)));
+        let client = scope.spawn(|| set_thread_res_uid(user, user, user).ok().map(|()| daemon.client(bytes)));
         client.join().expect("a connection")
     })
 }
@@ -107,31 +107,31 @@ fn of_another(rig: &Rig, user: u32, bytes: &'static [u8]) -> Option<Asks> {
 //~ operations: only root and the daemon's users can control it
 #[test]
 fn another_user_is_told_who_may_ask_and_nothing_is_done() {
-    let mut rig = Rig::new();
-    let Some(mut stranger) = of_another(&rig, 70_001, b"end\n") else {
+    let mut daemon = Daemon::new();
+    let Some(mut stranger) = of_another(&daemon, 70_001, b"end\n") else {
         let line = "skipped: another_user_is_told_who_may_ask_and_nothing_is_done: only root can switch to another user\n";
         let _ = std::io::stderr().write_all(line.as_bytes());
         return;
     };
     // A silent client gets the same refusal.
-    let mut silent = of_another(&rig, 70_001, b"").expect("permission to change the user");
-    rig.look(Span::ZERO);
+    let mut silent = of_another(&daemon, 70_001, b"").expect("permission to change the user");
+    daemon.poll(Span::ZERO);
     let answer = stranger.answer();
-    let says = format!("user 70001 may not ask {}: root may", rig.name);
+    let says = format!("user 70001 may not ask {}: root may", daemon.name);
     assert_eq!((answer.done, answer.said), (false, Some(says.clone())));
     assert_eq!(silent.said(), (false, says));
-    assert!(rig.control.clients.is_empty(), "refused clients are dropped");
+    assert!(daemon.control.clients.is_empty(), "refused clients are dropped");
     assert!(!host::signals::is_set());
 
     // The user that started the daemon may command it though root runs it now.
-    rig.control.daemon.owner = 70_002;
-    let mut owner = of_another(&rig, 70_002, b"status\n").expect("permission to change the user");
-    let mut stranger = of_another(&rig, 70_001, b"reload\n").expect("permission to change the user");
-    rig.look(Span::ZERO);
+    daemon.control.daemon.owner = 70_002;
+    let mut owner = of_another(&daemon, 70_002, b"status\n").expect("permission to change the user");
+    let mut stranger = of_another(&daemon, 70_001, b"reload\n").expect("permission to change the user");
+    daemon.poll(Span::ZERO);
     assert!(owner.answer().done);
-    let says = format!("user 70001 may not ask {}: root and user 70002 may", rig.name);
+    let says = format!("user 70001 may not ask {}: root and user 70002 may", daemon.name);
     assert_eq!(stranger.said(), (false, says));
-    assert!(!rig.control.begin_reload());
+    assert!(!daemon.control.begin_reload());
 }
 
 #[test]
@@ -141,78 +141,82 @@ fn what_cannot_be_asked_is_refused_with_what_can() {
         (&[b'x'; 500], "a line has at most 64 bytes"),
         (b"\n", "unknown command \"\""),
     ] {
-        let mut rig = Rig::new();
-        let mut client = rig.asks(bytes);
-        rig.look(Span::ZERO);
+        let mut daemon = Daemon::new();
+        let mut client = daemon.client(bytes);
+        daemon.poll(Span::ZERO);
         let answer = client.answer();
         assert_eq!((answer.done, answer.said.as_deref()), (false, Some(says)));
         assert_eq!(answer.advice.as_deref(), Some("status, reload or stop"));
-        assert!(rig.control.clients.is_empty());
+        assert!(daemon.control.clients.is_empty());
     }
 }
 
 #[test]
 fn who_says_nothing_is_told_so_and_who_leaves_is_forgotten() {
-    let mut rig = Rig::new();
-    let (mut silent, mut slow, gone) = (rig.asks(b""), rig.asks(b"sta"), rig.asks(b""));
-    rig.look(Span::ZERO);
-    assert_eq!(rig.control.clients.len(), 3);
+    let mut daemon = Daemon::new();
+    let (mut silent, mut slow, gone) = (daemon.client(b""), daemon.client(b"sta"), daemon.client(b""));
+    daemon.poll(Span::ZERO);
+    assert_eq!(daemon.control.clients.len(), 3);
     drop(gone);
-    rig.look(Span::from_millis(900));
-    assert_eq!(rig.control.clients.len(), 2);
+    daemon.poll(Span::from_millis(900));
+    assert_eq!(daemon.control.clients.len(), 2);
     slow.0.get_ref().write_all(b"tus\n").expect("space in the socket buffer");
-    rig.look(Span::from_millis(99));
+    daemon.poll(Span::from_millis(99));
     assert!(slow.answer().done);
     assert!(silent.has_none());
-    rig.look(Span::from_millis(1));
+    daemon.poll(Span::from_millis(1));
     assert_eq!(silent.said(), (false, "no request within 1.00 s".to_owned()));
-    assert!(rig.control.clients.is_empty());
+    assert!(daemon.control.clients.is_empty());
 }
 
 //~ operations: a reload is answered by its own result
 #[test]
 fn a_reload_is_answered_by_its_own_outcome() {
-    let mut rig = Rig::new();
-    assert!(!rig.control.begin_reload(), "no reload requested");
-    let mut first = rig.asks(b"reload\n");
-    rig.look(Span::ZERO);
-    assert!(rig.control.begin_reload());
-    let mut second = rig.asks(b"reload\n");
-    rig.look(Span::ZERO);
-    tell(Some(&mut rig.control), rig.now, &Err(Error::new("a.toml:3: no flag").advice("a flag")));
+    let mut daemon = Daemon::new();
+    assert!(!daemon.control.begin_reload(), "no reload requested");
+    let mut first = daemon.client(b"reload\n");
+    daemon.poll(Span::ZERO);
+    assert!(daemon.control.begin_reload());
+    let mut second = daemon.client(b"reload\n");
+    daemon.poll(Span::ZERO);
+    report_reload(
+        Some(&mut daemon.control),
+        daemon.now,
+        &Err(Error::new("a.toml:3: no flag").advice("a flag")),
+    );
     let answer = first.answer();
     assert_eq!((answer.done, answer.said.as_deref()), (false, Some("a.toml:3: no flag")));
     assert_eq!(answer.advice.as_deref(), Some("a flag"));
     assert!(second.has_none(), "its file has not been read");
-    rig.look(Span::ZERO);
-    assert!(rig.control.begin_reload());
-    tell(Some(&mut rig.control), rig.now, &Ok("reloaded".to_owned()));
+    daemon.poll(Span::ZERO);
+    assert!(daemon.control.begin_reload());
+    report_reload(Some(&mut daemon.control), daemon.now, &Ok("reloaded".to_owned()));
     assert_eq!(second.said(), (true, "reloaded".to_owned()));
-    assert!(!rig.control.begin_reload());
+    assert!(!daemon.control.begin_reload());
 }
 
 #[test]
 fn a_reload_of_which_nothing_is_known_ends() {
-    let mut rig = Rig::new();
-    let mut client = rig.asks(b"reload\n");
-    rig.look(Span::ZERO);
-    assert!(rig.control.begin_reload());
-    rig.look(OUTCOME_MAX);
+    let mut daemon = Daemon::new();
+    let mut client = daemon.client(b"reload\n");
+    daemon.poll(Span::ZERO);
+    assert!(daemon.control.begin_reload());
+    daemon.poll(OUTCOME_MAX);
     let said = "no result of the reload within 10.0 s; see the daemon's log".to_owned();
     assert_eq!(client.said(), (false, said));
-    tell(Some(&mut rig.control), rig.now, &Ok("reloaded".to_owned()));
+    report_reload(Some(&mut daemon.control), daemon.now, &Ok("reloaded".to_owned()));
 }
 
 #[test]
 fn many_clients_are_heard_one_after_the_other() {
-    let mut rig = Rig::new();
-    let silent: Vec<Asks> = (0..CLIENTS_MAX).map(|_| rig.asks(b"")).collect();
-    let mut asking: Vec<Asks> = (0..50).map(|_| rig.asks(b"status\n")).collect();
-    rig.look(Span::ZERO);
-    assert_eq!(rig.control.clients.len(), CLIENTS_MAX);
-    assert!(asking.iter_mut().all(Asks::has_none), "there is no place");
-    rig.look(ASK_MAX);
-    assert!(rig.control.clients.is_empty());
+    let mut daemon = Daemon::new();
+    let silent: Vec<Client> = (0..CLIENTS_MAX).map(|_| daemon.client(b"")).collect();
+    let mut asking: Vec<Client> = (0..50).map(|_| daemon.client(b"status\n")).collect();
+    daemon.poll(Span::ZERO);
+    assert_eq!(daemon.control.clients.len(), CLIENTS_MAX);
+    assert!(asking.iter_mut().all(Client::has_none), "there is no place");
+    daemon.poll(ASK_MAX);
+    assert!(daemon.control.clients.is_empty());
     for client in &mut asking {
         assert!(client.answer().done);
     }
@@ -221,14 +225,14 @@ fn many_clients_are_heard_one_after_the_other() {
 
 #[test]
 fn a_name_is_had_by_one_who_is_named() {
-    let rig = Rig::new();
-    let second = flags(&rig.name).open(Some(&ui()), Vec::new());
+    let daemon = Daemon::new();
+    let second = flags(&daemon.name).open(Some(&ui()), Vec::new());
     let what = format!(
         "error: --control {}: the name is in use by process {} of user {}\n  try: another name; greenwave control {} status shows its daemon",
-        rig.name,
+        daemon.name,
         std::process::id(),
         geteuid().as_raw(),
-        rig.name
+        daemon.name
     );
     assert_eq!(second.err().map(|e| e.to_string()), Some(what));
 }

@@ -161,7 +161,7 @@ impl Kind {
 
     /// The other user of the device, where that is not the kernel's end, as text.
     #[must_use]
-    pub fn company(&self) -> &'static str {
+    pub fn polling(&self) -> &'static str {
         match self {
             Self::Dpdk { .. } => "DPDK owns the port, and a core polls it",
             _ => "the kernel keeps the other addresses",

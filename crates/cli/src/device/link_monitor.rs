@@ -9,7 +9,7 @@ use crate::Error;
 
 /// A monitored interface; without one nothing can be lost.
 #[derive(Default)]
-pub struct Watch {
+pub struct LinkMonitor {
     interface: Option<Presence>,
     /// Our XDP program on it, where frames arrive through one.
     program: Option<Attachment>,
@@ -26,7 +26,7 @@ const TAKEN_OFF: &str =
 /// Interval between checks of the kernel.
 const EVERY: Span = Span::from_millis(500);
 
-impl Watch {
+impl LinkMonitor {
     /// Monitor of the interface of `kind`, where it has one.
     pub fn of(kind: &Kind) -> Self {
         let interface = kind.name().map(Presence::of);
@@ -42,7 +42,7 @@ impl Watch {
     }
 
     /// True if frames no longer arrive through it, as far as known at `now`.
-    pub fn is_gone(&mut self, now: Time) -> bool {
+    pub fn is_lost(&mut self, now: Time) -> bool {
         if self.gone.is_none() && now >= self.due {
             self.due = now + EVERY;
             self.gone = match self.program.as_mut().map(Attachment::look) {

@@ -35,7 +35,7 @@ mod xdp;
 
 pub use any_device::{AnyDevice, WrappedDevice};
 pub use kind::Kind;
-pub use link_monitor::Watch;
+pub use link_monitor::LinkMonitor;
 pub use record::Recording;
 
 /// Open devices.

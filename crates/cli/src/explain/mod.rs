@@ -34,7 +34,7 @@ struct Request {
     /// The policy, in TOML.
     file: PathBuf,
     #[command(flatten)]
-    asked: request::Asked,
+    asked: request::RequestArgs,
     /// Print JSON instead of the table.
     #[arg(long)]
     json: bool,

@@ -13,7 +13,7 @@ use crate::Error;
 
 /// A request, and what its connection has been like.
 #[derive(clap::Args)]
-pub struct Asked {
+pub struct RequestArgs {
     /// HTTP request: 'GET /pay'.
     #[arg(long, value_name = "REQUEST", group = "asked")]
     http: Option<String>,
@@ -64,7 +64,7 @@ pub(super) struct Packet {
     pub(super) service: Option<Span>,
 }
 
-impl Asked {
+impl RequestArgs {
     /// The request's packet.
     ///
     /// # Errors

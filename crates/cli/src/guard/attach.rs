@@ -191,9 +191,9 @@ pub fn run(args: &Args, arguments: &Arguments) -> Result<ExitCode, Error> {
             break Some(end);
         }
         looks += 1;
-        control.iter_mut().for_each(|control| control.look(clock.now()));
+        control.iter_mut().for_each(|control| control.poll(clock.now()));
         if let Some(said) = read_again(control.as_mut(), || controller.reload(&mut guard, arguments)) {
-            control::tell(control.as_mut(), clock.now(), &said);
+            control::report_reload(control.as_mut(), clock.now(), &said);
         }
         let told = controller.turn(&mut guard, clock.now());
         if told.map_err(|e| Error::new(format!("{}: {e}", args.device)))? == Turn::Silenced {
@@ -297,7 +297,7 @@ fn show(ui: &Ui, args: &Args, guard: &Guard, now: Time) {
         return;
     }
     if let Ok(status) = guard.status(now) {
-        ui.tell(
+        ui.publish(
             now,
             MetricsSample { figures: status::figures(&args.device, &status), ..MetricsSample::default() },
         );

@@ -4,4 +4,4 @@ mod server;
 mod setup;
 
 pub use server::{BULK, Item, Program, SMALL};
-pub use setup::{Measured, Rig, SERVER, Setting, Stack, kernel_address, said};
+pub use setup::{Measured, ProgramSetup, SERVER, Setting, Stack, kernel_address, read_stderr};

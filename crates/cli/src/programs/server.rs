@@ -74,12 +74,12 @@ impl Program {
                 format!("lighttpd -D -f {}", file(config)?)
             }
             Self::Nginx => {
-                let (crew, port) = match cores {
+                let (workers, port) = match cores {
                     None => ("master_process off;".to_owned(), PORT.to_string()),
-                    Some(cores) => (crew(cores), format!("{PORT} reuseport")),
+                    Some(cores) => (workers(cores), format!("{PORT} reuseport")),
                 };
                 let config = format!(
-                    "daemon off; {crew} pid {here}/pid; error_log stderr crit;\n\
+                    "daemon off; {workers} pid {here}/pid; error_log stderr crit;\n\
                      events {{ worker_connections 4096; }}\n\
                      http {{ access_log off; sendfile on; keepalive_requests 1000000000;\n\
                      client_body_temp_path {here}/t1; proxy_temp_path {here}/t2; fastcgi_temp_path {here}/t3;\n\
@@ -100,7 +100,7 @@ impl Program {
     }
 
     /// A request and its answer.
-    pub fn ask(self, item: Item) -> (Vec<u8>, Answer) {
+    pub fn request(self, item: Item) -> (Vec<u8>, Answer) {
         let Item { key, bytes } = item;
         let (request, answer) = match self {
             Self::Lighttpd | Self::Nginx => {
@@ -123,7 +123,7 @@ impl Program {
     pub fn store(self, item: Item) -> (Vec<u8>, Answer) {
         let Item { key, bytes } = item;
         let (head, answer) = match self {
-            Self::Lighttpd | Self::Nginx => return self.ask(SMALL),
+            Self::Lighttpd | Self::Nginx => return self.request(SMALL),
             Self::Redis => (format!("*3\r\n$3\r\nSET\r\n$1\r\n{key}\r\n${bytes}\r\n"), "+OK\r\n"),
             Self::Memcached => (format!("set {key} 0 0 {bytes}\r\n"), "STORED\r\n"),
         };
@@ -133,7 +133,7 @@ impl Program {
     /// Policy that makes [`SMALL`] urgent and [`BULK`] not.
     pub fn policy(self) -> String {
         // Offset at which the two requests differ.
-        let (small, bulk) = (self.ask(SMALL).0, self.ask(BULK).0);
+        let (small, bulk) = (self.request(SMALL).0, self.request(BULK).0);
         let offset = small.iter().zip(&bulk).take_while(|(a, b)| a == b).count();
         format!(
             "default = 7\n[[rule]]\nname = \"small\"\nlayer = \"driver\"\nport = {PORT}\n\
@@ -144,7 +144,7 @@ impl Program {
 }
 
 /// Worker configuration of nginx, one worker per core of `cores`.
-fn crew(cores: &[CoreId]) -> String {
+fn workers(cores: &[CoreId]) -> String {
     let mask = |core: &CoreId| format!(" 1{}", "0".repeat(core.0.into()));
     let masks: String = cores.iter().map(mask).collect();
     format!("user root; worker_processes {}; worker_cpu_affinity{masks};", cores.len())
@@ -163,7 +163,7 @@ mod tests {
             assert!(Policy::parse(&policy).is_ok(), "{policy}");
             let offset: String =
                 policy.split_once("offset = ").unwrap().1.chars().take_while(char::is_ascii_digit).collect();
-            let at = |item| program.ask(item).0[offset.parse::<usize>().unwrap()];
+            let at = |item| program.request(item).0[offset.parse::<usize>().unwrap()];
             assert_eq!((at(SMALL), at(BULK)), (b's', b'b'), "{program:?}");
         }
     }

@@ -78,7 +78,7 @@ impl<D> Client<D> {
 }
 
 /// A server that answers.
-pub struct Rig<'a, D> {
+pub struct ProgramSetup<'a, D> {
     // Fields are in drop order.
     child: Child,
     clients: Vec<Client<D>>,
@@ -112,7 +112,7 @@ const START: Duration = Duration::from_secs(20);
 /// Timeout of one attempt.
 const TRY: Span = Span::from_millis(100);
 
-impl<'a, D: Device + Send> Rig<'a, D> {
+impl<'a, D: Device + Send> ProgramSetup<'a, D> {
     /// Starts `program` on `stack` with its clients; `change` wraps the device of each client.
     ///
     /// # Errors
@@ -125,25 +125,25 @@ impl<'a, D: Device + Send> Rig<'a, D> {
         clients: usize,
         change: impl Fn(usize, AfXdp) -> D,
     ) -> Result<Self, String> {
-        let said = |e: LabError| e.to_string();
-        let server = lab.namespace("server").map_err(said)?;
+        let failed = |e: LabError| e.to_string();
+        let server = lab.namespace("server").map_err(failed)?;
         let _ = server.without_ipv6();
         let mut namespaces = Vec::new();
         for n in 0..clients {
-            let client = lab.namespace(&format!("client {n}")).map_err(said)?;
+            let client = lab.namespace(&format!("client {n}")).map_err(failed)?;
             let _ = client.without_ipv6();
             namespaces.push(client);
         }
         match &namespaces[..] {
-            [client] => lab.veth((&server, HERE), (client, THERE), &Veth::default()).map_err(said)?,
+            [client] => lab.veth((&server, HERE), (client, THERE), &Veth::default()).map_err(failed)?,
             all => namespaces.push(bridge(lab, &server, all)?),
         }
-        server.steer_receive(HERE, setting.server).map_err(said)?;
-        let folder = TempDir::new("programs").map_err(said)?;
-        let words = program.command(SERVER, None, setting.items, &folder).map_err(said)?;
+        server.steer_receive(HERE, setting.server).map_err(failed)?;
+        let folder = TempDir::new("programs").map_err(failed)?;
+        let words = program.command(SERVER, None, setting.items, &folder).map_err(failed)?;
         let mut command = match stack {
             Stack::Kernel => {
-                kernel_address(&server, HERE).map_err(said)?;
+                kernel_address(&server, HERE).map_err(failed)?;
                 let mut command = server.command(&words[0]);
                 command.args(&words[1..]);
                 command
@@ -158,7 +158,7 @@ impl<'a, D: Device + Send> Rig<'a, D> {
                     command.arg("--lib").arg(lib);
                 }
                 if stack == Stack::Adps {
-                    let policy = folder.write("policy.toml", setting.policy.as_bytes()).map_err(said)?;
+                    let policy = folder.write("policy.toml", setting.policy.as_bytes()).map_err(failed)?;
                     command.arg("--policy").arg(policy);
                 }
                 command.arg("--").args(&words);
@@ -166,10 +166,10 @@ impl<'a, D: Device + Send> Rig<'a, D> {
             }
         };
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-        let child = server.spawn_on(setting.server, &mut command).map_err(said)?;
+        let child = server.spawn_on(setting.server, &mut command).map_err(failed)?;
         let mut ends = Vec::new();
         for (n, client) in namespaces.iter().take(clients).enumerate() {
-            client.steer_receive(THERE, setting.receive).map_err(said)?;
+            client.steer_receive(THERE, setting.receive).map_err(failed)?;
             let addr = Ipv4Addr::new(10, 77, 0, 3 + n as u8);
             let (device, mac) = client.enter(|| xdp(THERE, addr))?;
             ends.push(Client { device, mac, addr }.map(|device| change(n, device)));
@@ -177,13 +177,13 @@ impl<'a, D: Device + Send> Rig<'a, D> {
         namespaces.push(server);
         let (processes, exchanges) = (Vec::new(), 0);
         let (clients, _namespaces, _folder) = (ends, namespaces, folder);
-        let mut rig = Self { child, clients, program, processes, setting, exchanges, _namespaces, _folder };
+        let mut setup = Self { child, clients, program, processes, setting, exchanges, _namespaces, _folder };
         for item in setting.items {
-            rig.store(*item)?;
+            setup.store(*item)?;
         }
-        rig.processes = proc::family(rig.child.id());
-        rig.processes.extend(cpu_time::kernel_thread(&format!("ksoftirqd/{}\n", setting.server.0)));
-        Ok(rig)
+        setup.processes = proc::family(setup.child.id());
+        setup.processes.extend(cpu_time::kernel_thread(&format!("ksoftirqd/{}\n", setting.server.0)));
+        Ok(setup)
     }
 
     /// Stores the item as soon as the server answers.
@@ -199,15 +199,15 @@ impl<'a, D: Device + Send> Rig<'a, D> {
             }
             let ended = self.child.try_wait().map_err(|e| e.to_string())?.is_some();
             if ended || Instant::now() > end {
-                return Err(self.said());
+                return Err(self.stderr());
             }
         }
     }
 
     /// Output of a server that did not serve.
-    fn said(&mut self) -> String {
+    fn stderr(&mut self) -> String {
         let _ = self.child.kill();
-        said(&mut self.child)
+        read_stderr(&mut self.child)
     }
 
     /// Runs `kinds` for `time` after `warmup`, one list per client; all clients begin together,
@@ -218,7 +218,7 @@ impl<'a, D: Device + Send> Rig<'a, D> {
     pub fn measure(&mut self, kinds: Vec<Vec<Kind>>, warmup: Span, time: Span) -> Result<Measured, String> {
         let measured = self.exchange(kinds, warmup, time, (warmup + time) * 4 + OPEN_WITHIN);
         measured.map_err(|why| match self.child.try_wait() {
-            Ok(Some(status)) => format!("{why}; the server has ended ({status}): {}", self.said()),
+            Ok(Some(status)) => format!("{why}; the server has ended ({status}): {}", self.stderr()),
             _ => why,
         })
     }
@@ -319,12 +319,12 @@ pub fn kernel_address(namespace: &Namespace, device: &str) -> Result<(), LabErro
 }
 
 /// Error of a server that has ended or was killed: its panic message, or its last line.
-pub fn said(server: &mut Child) -> String {
-    let mut said = String::new();
+pub fn read_stderr(server: &mut Child) -> String {
+    let mut text = String::new();
     if let Some(mut stderr) = server.stderr.take() {
-        let _ = stderr.read_to_string(&mut said);
+        let _ = stderr.read_to_string(&mut text);
     }
-    let lines: Vec<&str> = said.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     if let Some(at) = lines.iter().position(|line| line.contains("panicked at")) {
         return lines[at..].iter().take(2).copied().collect::<Vec<_>>().join(" ");
     }
@@ -334,16 +334,16 @@ pub fn said(server: &mut Child) -> String {
 
 /// A namespace with a bridge, and a veth pair to it from `server` and each of `clients`.
 fn bridge(lab: &NetLab, server: &Namespace, clients: &[Namespace]) -> Result<Namespace, String> {
-    let said = |e: LabError| e.to_string();
-    let between = lab.namespace("between").map_err(said)?;
+    let failed = |e: LabError| e.to_string();
+    let between = lab.namespace("between").map_err(failed)?;
     let _ = between.without_ipv6();
-    between.run("ip", &["link", "add", "bridge", "type", "bridge"]).map_err(said)?;
-    between.up("bridge").map_err(said)?;
+    between.run("ip", &["link", "add", "bridge", "type", "bridge"]).map_err(failed)?;
+    between.up("bridge").map_err(failed)?;
     let ends = clients.iter().map(|client| (client, THERE)).chain([(server, HERE)]);
     for (n, end) in ends.enumerate() {
         let port = format!("port{n}");
-        lab.veth(end, (&between, &port), &Veth::default()).map_err(said)?;
-        between.run("ip", &["link", "set", "dev", &port, "master", "bridge"]).map_err(said)?;
+        lab.veth(end, (&between, &port), &Veth::default()).map_err(failed)?;
+        between.run("ip", &["link", "set", "dev", &port, "master", "bridge"]).map_err(failed)?;
     }
     Ok(between)
 }

@@ -19,7 +19,7 @@ use crate::ui::metrics::DEPTH;
 use crate::ui::{Figure, Head, Labels, MetricsSample, Ui};
 
 /// State of the live view.
-pub(super) struct Watched {
+pub(super) struct LiveState {
     ui: Option<Ui>,
     traces: Option<Traces>,
     /// Slow requests kept in full, of all stacks together.
@@ -37,7 +37,7 @@ pub(super) fn head(program: &Path, device: &str) -> Head {
     Head { command: "run", about, rate: "greenwave_connections_total" }
 }
 
-impl Watched {
+impl LiveState {
     pub(super) fn new(
         ui: Option<Ui>,
         traces: Option<Traces>,
@@ -55,16 +55,16 @@ impl Watched {
     }
 
     /// Polls the stacks when due, and publishes once all have answered.
-    pub(super) fn look(&mut self, now: Time, bypass: &Bypass) {
-        if self.stacks.look(now) {
-            self.tell(now, bypass);
+    pub(super) fn poll(&mut self, now: Time, bypass: &Bypass) {
+        if self.stacks.poll(now) {
+            self.publish(now, bypass);
         }
     }
 
     /// Publishes the answers that have arrived.
-    fn tell(&mut self, now: Time, bypass: &Bypass) {
+    fn publish(&mut self, now: Time, bypass: &Bypass) {
         let (mut figures, mut shed, mut slow) = (Vec::new(), [Shed::default(); Priority::LEVELS], Vec::new());
-        for (number, seen) in self.stacks.seen().enumerate() {
+        for (number, seen) in self.stacks.snapshots().enumerate() {
             let Some(seen) = seen else { continue };
             of_stack(number, seen, &mut figures);
             shed.iter_mut().zip(&seen.counters.guard).for_each(|(sum, shed)| sum.add(shed));
@@ -76,9 +76,9 @@ impl Watched {
         bypass.figures(&mut figures);
         if let Some(ui) = &self.ui {
             let slow = slow.iter().map(|(_, slow)| slow.clone()).collect();
-            ui.tell(now, MetricsSample { figures, slow, ..MetricsSample::default() });
+            ui.publish(now, MetricsSample { figures, slow, ..MetricsSample::default() });
         }
-        self.traces.iter_mut().for_each(|traces| traces.tell(now, std::mem::take(&mut slow)));
+        self.traces.iter_mut().for_each(|traces| traces.write(now, std::mem::take(&mut slow)));
     }
 
     /// Publishes the remaining figures of `servers`, and ends the traces, if any, with a line on
@@ -86,15 +86,15 @@ impl Watched {
     pub(super) fn end<D: Device>(mut self, now: Time, servers: &mut [Server<D>], bypass: &Bypass) {
         // Answered and not published.
         if self.stacks.end() {
-            self.tell(now, bypass);
+            self.publish(now, bypass);
         }
         let mut together = 0;
-        for (seen, (streams, _)) in self.stacks.seen().zip(servers) {
+        for (seen, (streams, _)) in self.stacks.snapshots().zip(servers) {
             let seen = seen.get_or_insert_default();
             streams.show(seen);
             together += seen.together;
         }
-        self.tell(now, bypass);
+        self.publish(now, bypass);
         let Some(traces) = self.traces else { return };
         // As for `serve`: without a given threshold only the slowest of a second are kept, on
         // purpose.

@@ -18,7 +18,7 @@ use runtime::steer::{LINK_FRAMES, Steered, over_queues};
 use shim::preload::{Library, elf_check};
 
 use crate::config_file::Arguments;
-use crate::device::{AnyDevice, Open, Watch};
+use crate::device::{AnyDevice, LinkMonitor, Open};
 use crate::network_args::Link;
 use crate::options::{self, made_up_mac, secret};
 use crate::serve::reload::PolicyFiles;
@@ -88,7 +88,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE", verbatim_doc_comment)]
     lib: Option<PathBuf>,
     #[command(flatten)]
-    sandbox: sandbox::Kept,
+    sandbox: sandbox::NoSandbox,
     #[command(flatten)]
     ui: ui::Flags,
     #[command(flatten)]
@@ -160,7 +160,7 @@ pub fn run(args: &Args, arguments: &Arguments) -> Result<ExitCode, Error> {
     for (queue, device) in devices.iter_mut().enumerate() {
         device.watch(seats[queue % seats.len()].readiness()?);
     }
-    let interface = Watch::of(&kind);
+    let interface = LinkMonitor::of(&kind);
     let mut stacks = Stacks {
         args,
         arguments,

@@ -28,13 +28,13 @@ use shim::process_tree::Programs;
 use wire::Malformed;
 
 use super::bypass::Bypass;
-use super::live_view::Watched;
+use super::live_view::LiveState;
 use super::socket_adapter::SocketAdapter;
 use super::{Args, read};
 use crate::address::{Addresses, list};
 use crate::config_file::Arguments;
 use crate::control::{self, Control};
-use crate::device::{Kind, Watch};
+use crate::device::{Kind, LinkMonitor};
 use crate::sandbox::Sandbox;
 use crate::serve::address_setup::settle;
 use crate::serve::reload::{Reads, Reload};
@@ -54,7 +54,7 @@ pub(super) struct Stacks<'a> {
     pub(super) sandbox: Sandbox,
     pub(super) kind: Kind,
     /// The device's interface.
-    pub(super) interface: Watch,
+    pub(super) interface: LinkMonitor,
     pub(super) addresses: Addresses,
     pub(super) stack: StackConfig,
     pub(super) classifiers: Classifiers,
@@ -129,9 +129,9 @@ impl Stacks<'_> {
         self.sandbox.enter(self.ui.as_ref())?;
         let traces = traces.map(traces::Writer::start).transpose()?;
         let is_watched = self.ui.is_some() || traces.is_some();
-        let slow = args.traces.kept(self.ui.is_some());
+        let slow = args.traces.limits(self.ui.is_some());
         let ui = self.ui.take();
-        let mut watched = is_watched.then(|| Watched::new(ui, traces, device.clone(), slow, servers.len()));
+        let mut watched = is_watched.then(|| LiveState::new(ui, traces, device.clone(), slow, servers.len()));
         let reads = Reads { arguments: self.arguments, policy: args.link.policy.is_some(), read };
         let mut reload = Reload::new(reads, self.observed.clone(), servers.len());
         let watching = Watching {
@@ -155,7 +155,7 @@ impl Stacks<'_> {
         watched
             .into_iter()
             .for_each(|watched| watched.end(Monotonic::new().now(), &mut servers, &self.bypass));
-        reload.say();
+        reload.print();
         self.interface.end(device, "run")?;
         Ok(exit(status, interrupted.load(Ordering::Relaxed), self.bypass.is_any()))
     }
@@ -163,7 +163,7 @@ impl Stacks<'_> {
     /// The stacks, before their first step.
     fn servers<D: Device>(&mut self, devices: Vec<D>) -> Vec<Server<D>> {
         let frames_max = self.held.map_or(FRAMES_MAX, |held| held.min(FRAMES_MAX));
-        let slow = self.args.traces.kept(self.ui.is_some());
+        let slow = self.args.traces.limits(self.ui.is_some());
         let seats = std::mem::take(&mut self.seats).into_iter();
         let each = seats.zip(std::mem::take(&mut self.guards)).zip(devices);
         let server = |(shard, ((seats, guard), device))| {
@@ -184,10 +184,10 @@ impl Stacks<'_> {
 
 /// Observers of the running stacks, and the reload.
 struct Watching<'a, 'b> {
-    watched: Option<&'a mut Watched>,
+    watched: Option<&'a mut LiveState>,
     control: Option<&'a mut Control>,
     reload: &'a mut Reload<'b>,
-    interface: &'a mut Watch,
+    interface: &'a mut LinkMonitor,
     bypass: &'a mut Bypass,
 }
 
@@ -222,7 +222,7 @@ where
 {
     let seen = watched.as_ref().map_or(Vec::new(), |watched| watched.hatches());
     let classifiers = reload.hatches();
-    let (clock, stop, mut is_gone) = (Monotonic::new(), AtomicBool::new(false), false);
+    let (clock, stop, mut is_lost) = (Monotonic::new(), AtomicBool::new(false), false);
     let status = std::thread::scope(|scope| {
         let mut threads = Vec::with_capacity(servers.len());
         for (number, (proxy, device)) in servers.iter_mut().enumerate() {
@@ -240,15 +240,15 @@ where
         }
         let status = wait(programs, &clock, || {
             bypass.look();
-            watched.iter_mut().for_each(|watched| watched.look(clock.now(), bypass));
-            control.iter_mut().for_each(|control| control.look(clock.now()));
-            if let Some(outcome) = reload.look(control.as_deref_mut()) {
-                control::tell(control.as_deref_mut(), clock.now(), &outcome);
+            watched.iter_mut().for_each(|watched| watched.poll(clock.now(), bypass));
+            control.iter_mut().for_each(|control| control.poll(clock.now()));
+            if let Some(outcome) = reload.poll(control.as_deref_mut()) {
+                control::report_reload(control.as_deref_mut(), clock.now(), &outcome);
             }
-            is_gone = interface.is_gone(clock.now());
+            is_lost = interface.is_lost(clock.now());
             match threads.iter().any(std::thread::ScopedJoinHandle::is_finished) {
                 true => Fate::Dies,
-                false if is_gone || interrupted.load(Ordering::Relaxed) => Fate::Ends,
+                false if is_lost || interrupted.load(Ordering::Relaxed) => Fate::Ends,
                 false => Fate::Runs,
             }
         });
@@ -257,7 +257,7 @@ where
         ended.into_iter().collect::<Result<(), _>>().map_err(Error::new).map(|()| status)
     })?;
     let end = clock.now() + FLUSH;
-    while !is_gone
+    while !is_lost
         && clock.now() < end
         && !signals::is_urgent()
         && !servers.iter().all(|(proxy, _)| proxy.is_quiet())

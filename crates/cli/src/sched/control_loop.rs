@@ -48,13 +48,13 @@ impl ControlLoop<'_> {
     ) -> Status {
         let begin = self.clock.now();
         let mut status = Status::new(begin, self.config.tasks.len());
-        let (mut told, mut reaped, mut changes) = (begin, begin, Vec::new());
+        let (mut reported, mut reaped, mut changes) = (begin, begin, Vec::new());
         loop {
             let start = self.clock.now();
             if start.since(reaped) >= REAP_EVERY {
                 reaped = start;
                 programs.reap();
-                self.control.iter_mut().for_each(|control| control.look(start));
+                self.control.iter_mut().for_each(|control| control.poll(start));
                 self.read_again(manager);
             }
             status.actions += self.allocator.round(start, manager) as u64;
@@ -72,17 +72,17 @@ impl ControlLoop<'_> {
                 if shown.is_due(start) {
                     let conditions: Vec<Contention> = self.watch.raised().collect();
                     let figures = status.figures(start, &self.config, manager, &self.allocator, &conditions);
-                    shown.tell(start, &self.config, self.allocator.assignment(), figures);
+                    shown.report(start, &self.config, self.allocator.assignment(), figures);
                 }
             }
             let is_over = (0..self.config.tasks.len()).all(|number| manager.is_over(TaskId(number as u16)));
             let is_late = self.args.duration.is_some_and(|duration| start.since(begin) >= duration);
             status.lost = manager.lost();
             let ends = is_over || is_late || status.lost.is_some() || interrupted.load(Ordering::Relaxed);
-            if ends || start.since(told) >= self.args.interval {
-                told = start;
+            if ends || start.since(reported) >= self.args.interval {
+                reported = start;
                 let conditions: Vec<Contention> = self.watch.raised().collect();
-                status.tell(start, &self.config, manager, &self.allocator, &conditions, self.args.json);
+                status.report(start, &self.config, manager, &self.allocator, &conditions, self.args.json);
             }
             if ends {
                 return status;
@@ -95,9 +95,9 @@ impl ControlLoop<'_> {
 
     /// Applies new thresholds, if a reload is requested.
     fn read_again(&mut self, manager: &mut dyn Manager) {
-        let Some(read) = self.reload.look(self.control.as_mut(), &self.config) else { return };
+        let Some(read) = self.reload.poll(self.control.as_mut(), &self.config) else { return };
         let outcome = read.map(|config| self.take_over(manager, config));
-        control::tell(self.control.as_mut(), self.clock.now(), &outcome);
+        control::report_reload(self.control.as_mut(), self.clock.now(), &outcome);
     }
 
     /// Applies `config`'s thresholds from now on; returns the report.

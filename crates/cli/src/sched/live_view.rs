@@ -46,7 +46,13 @@ impl Shown {
     }
 
     /// Publishes `figures`, and the rounds since the last update.
-    pub(super) fn tell(&mut self, now: Time, config: &Config, board: &CoreAssignment, figures: Vec<Figure>) {
+    pub(super) fn report(
+        &mut self,
+        now: Time,
+        config: &Config,
+        board: &CoreAssignment,
+        figures: Vec<Figure>,
+    ) {
         let owners = board.topology().all().map(|core| {
             let hold = board.state(core);
             let task = hold.task().map(|task| name(config, task).to_owned());
@@ -67,7 +73,7 @@ impl Shown {
         let recorded = &self.cost;
         let rounds = Spans { name: "greenwave_sched_round_seconds", labels: Labels::none(), recorded };
         let (owners, moves) = (owners.collect(), moves.collect());
-        self.ui.tell(
+        self.ui.publish(
             now,
             MetricsSample { figures, spans: vec![rounds], owners, moves, ..MetricsSample::default() },
         );

@@ -74,7 +74,7 @@ pub struct Args {
     #[command(flatten)]
     control: control::Flags,
     #[command(flatten)]
-    sandbox: sandbox::Kept,
+    sandbox: sandbox::NoSandbox,
 }
 
 #[derive(clap::Subcommand)]

@@ -25,7 +25,7 @@ impl<'a> Reload<'a> {
     }
 
     /// The configuration that replaces `config`, if a reload is requested, or its error.
-    pub fn look(&self, control: Option<&mut Control>, config: &Config) -> Option<Result<Config, Error>> {
+    pub fn poll(&self, control: Option<&mut Control>, config: &Config) -> Option<Result<Config, Error>> {
         read_again(control, || self.read(config))
     }
 

@@ -15,7 +15,7 @@ use crate::{failure, report};
 pub struct Status {
     began: Time,
     /// Marks of the last line and of the last live-view update.
-    told: Mark,
+    reported: Mark,
     shown: Mark,
     /// Cost of rounds.
     pub cost: Histogram,
@@ -61,7 +61,7 @@ impl Status {
         let metrics_failed = None;
         Self {
             began: now,
-            told: mark(),
+            reported: mark(),
             shown: mark(),
             cost,
             rounds,
@@ -80,13 +80,13 @@ impl Status {
         allocator: &Allocator,
         for_view: bool,
     ) -> Vec<Line> {
-        for number in 0..self.told.before.len() {
+        for number in 0..self.reported.before.len() {
             let longest = manager.take_longest(TaskId(number as u16));
-            for mark in [&mut self.told, &mut self.shown] {
+            for mark in [&mut self.reported, &mut self.shown] {
                 mark.longest[number] = mark.longest[number].max(longest);
             }
         }
-        let mark = if for_view { &mut self.shown } else { &mut self.told };
+        let mark = if for_view { &mut self.shown } else { &mut self.reported };
         let seconds = now.since(std::mem::replace(&mut mark.at, now)).as_secs_f64().max(1e-9);
         let of = |(number, (before, longest)): (usize, (&mut Figures, &mut Span))| {
             let task = TaskId(number as u16);
@@ -125,7 +125,7 @@ impl Status {
 
     /// Prints a line for each task since the last time, as text or JSON, and writes the metrics, if
     /// requested.
-    pub fn tell(
+    pub fn report(
         &mut self,
         now: Time,
         config: &Config,

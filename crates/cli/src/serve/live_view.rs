@@ -13,7 +13,7 @@ use crate::ui::metrics::{CAME, DEPTH, LEFT, RESETS, SHED, WAIT};
 use crate::ui::{Figure, Labels, MetricsSample, Spans, Ui};
 
 /// State of the live view.
-pub(super) struct Watched<'a> {
+pub(super) struct LiveState<'a> {
     ui: Option<&'a Ui>,
     traces: Option<Traces>,
     /// Slow requests kept in full, of all shards together.
@@ -29,7 +29,7 @@ pub(super) struct Watched<'a> {
     sum: Stats,
 }
 
-impl<'a> Watched<'a> {
+impl<'a> LiveState<'a> {
     pub(super) fn new(
         ui: Option<&'a Ui>,
         traces: Option<Traces>,
@@ -38,9 +38,9 @@ impl<'a> Watched<'a> {
         shards: usize,
     ) -> Self {
         let empty = || {
-            let mut seen = ShardSnapshot::default();
-            seen.stats.slow.set_limits(slow);
-            seen
+            let mut snapshot = ShardSnapshot::default();
+            snapshot.stats.slow.set_limits(slow);
+            snapshot
         };
         let totals = (0..shards).map(|_| Stats::default()).collect();
         let shards = SnapshotPoller::new(shards, empty);
@@ -53,26 +53,26 @@ impl<'a> Watched<'a> {
     }
 
     /// Polls the shards when due, and publishes the answers.
-    pub(super) fn look(&mut self, now: Time) {
-        if self.shards.look(now) {
-            self.tell(now);
+    pub(super) fn poll(&mut self, now: Time) {
+        if self.shards.poll(now) {
+            self.publish(now);
         }
     }
 
-    fn tell(&mut self, now: Time) {
+    fn publish(&mut self, now: Time) {
         let Self { device, shards, totals, sum, .. } = self;
         sum.clear();
         let (mut figures, mut slow) = (Vec::new(), Vec::new());
-        for ((number, seen), total) in shards.seen().enumerate().zip(totals) {
-            let Some(seen) = seen else { continue };
-            sum.merge_spans(&seen.stats);
-            total.merge_spans(&seen.stats);
-            of_shard(number, &seen.stats.counters, &seen.depths, &mut figures);
-            of_resets(number, &seen.stack, &mut figures);
-            let guard = sum.counters.guard.iter_mut().zip(&seen.stats.counters.guard);
+        for ((number, snapshot), total) in shards.snapshots().enumerate().zip(totals) {
+            let Some(snapshot) = snapshot else { continue };
+            sum.merge_spans(&snapshot.stats);
+            total.merge_spans(&snapshot.stats);
+            of_shard(number, &snapshot.stats.counters, &snapshot.depths, &mut figures);
+            of_resets(number, &snapshot.stack, &mut figures);
+            let guard = sum.counters.guard.iter_mut().zip(&snapshot.stats.counters.guard);
             guard.for_each(|(sum, shed)| sum.add(shed));
-            self.left_out += whole(number, &mut seen.stats, &mut slow);
-            seen.clear();
+            self.left_out += whole(number, &mut snapshot.stats, &mut slow);
+            snapshot.clear();
         }
         self.left_out += slowest(&mut slow, self.slow.most);
         of_guard(device, &sum.counters.guard, &mut figures);
@@ -93,9 +93,9 @@ impl<'a> Watched<'a> {
         let spans = waits.chain(left).chain([oldest]).filter(|spans| spans.recorded.count() > 0).collect();
         if let Some(ui) = self.ui {
             let slow = slow.iter().map(|(_, slow)| slow.clone()).collect();
-            ui.tell(now, MetricsSample { figures, spans, slow, ..MetricsSample::default() });
+            ui.publish(now, MetricsSample { figures, spans, slow, ..MetricsSample::default() });
         }
-        self.traces.iter_mut().for_each(|traces| traces.tell(now, std::mem::take(&mut slow)));
+        self.traces.iter_mut().for_each(|traces| traces.write(now, std::mem::take(&mut slow)));
     }
 
     /// Adds the waits that the view has consumed to those left in each shard, and ends the traces,
@@ -104,19 +104,19 @@ impl<'a> Watched<'a> {
         let (mut left_out, mut slow) = (self.left_out, Vec::new());
         // Answered and not published; published histograms are empty again.
         self.shards.end();
-        for ((number, stats), (seen, total)) in
-            stats.iter_mut().enumerate().zip(self.shards.seen().zip(&self.totals))
+        for ((number, stats), (snapshot, total)) in
+            stats.iter_mut().enumerate().zip(self.shards.snapshots().zip(&self.totals))
         {
             stats.merge_spans(total);
-            if let Some(seen) = seen {
-                stats.merge_spans(&seen.stats);
-                left_out += whole(number, &mut seen.stats, &mut slow);
+            if let Some(snapshot) = snapshot {
+                stats.merge_spans(&snapshot.stats);
+                left_out += whole(number, &mut snapshot.stats, &mut slow);
             }
             left_out += whole(number, stats, &mut slow);
         }
         left_out += slowest(&mut slow, self.slow.most);
         if let Some(mut traces) = self.traces {
-            traces.tell(now, slow);
+            traces.write(now, slow);
             // Without a given threshold only the slowest of a second are kept, on purpose.
             let left_out = if self.slow.over == queueing::Span::ZERO { 0 } else { left_out };
             errln!("{}", traces.end(left_out));

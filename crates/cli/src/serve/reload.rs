@@ -70,7 +70,7 @@ impl<'a> Reload<'a> {
 
     /// Reads the policy again on request; returns the outcome once it is known. One reload at a
     /// time: the next request waits until then.
-    pub(crate) fn look(&mut self, control: Option<&mut Control>) -> Option<Result<String, Error>> {
+    pub(crate) fn poll(&mut self, control: Option<&mut Control>) -> Option<Result<String, Error>> {
         if self.next.is_none() {
             match read_again(control, || self.read())? {
                 Ok(next) => self.next = Some(next),
@@ -79,7 +79,7 @@ impl<'a> Reload<'a> {
         }
         self.next.iter_mut().for_each(|next| next.waits.retain(|hatch| hatch.take().is_none()));
         let Next { name, observed, .. } = self.next.take_if(|next| next.waits.is_empty())?;
-        self.say();
+        self.print();
         self.observed = observed;
         Some(Ok(format!("reloaded: {name}")))
     }
@@ -102,7 +102,7 @@ impl<'a> Reload<'a> {
     }
 
     /// Prints the observations of the policy in force, before another replaces it or at the end.
-    pub(crate) fn say(&self) {
+    pub(crate) fn print(&self) {
         check::summary(&self.observed).iter().for_each(|line| errln!("{line}"));
     }
 }

@@ -21,13 +21,13 @@ use runtime::threads::{self, Threads, Workers};
 use runtime::{App, Shard};
 
 use super::address_setup::settle;
-use super::live_view::Watched;
+use super::live_view::LiveState;
 use super::reload::{Reads, Reload};
 use super::{Args, Proto, Serves, summary};
 use crate::address::{Addresses, list};
 use crate::config_file::Arguments;
 use crate::control::{self, Control};
-use crate::device::Watch;
+use crate::device::LinkMonitor;
 use crate::report::Header;
 use crate::sandbox::Sandbox;
 use crate::ui::Ui;
@@ -63,7 +63,7 @@ pub(super) struct Server<'a> {
     /// Claims frames for us, on an interface that is shared by frame.
     pub(super) claimant: Option<Claimant>,
     /// The device's interface.
-    pub(super) interface: Watch,
+    pub(super) interface: LinkMonitor,
     pub(super) stack: StackConfig,
     /// Received frames that may be held without starving the device.
     pub(super) held: Option<usize>,
@@ -147,7 +147,7 @@ impl Server<'_> {
         let stack = StackConfig { place, ..self.stack.clone() };
         let mut config = Config::new(stack, policy, workers);
         config.guard = self.args.guard.guard()?;
-        config.slow = self.args.traces.kept(self.ui.is_some());
+        config.slow = self.args.traces.limits(self.ui.is_some());
         config.budget.receive_percent = self.args.guard.rx_cpu_limit();
         config.rx_frames_max = self.held.map_or(config.rx_frames_max, |held| held.min(config.rx_frames_max));
         Ok(Shard::new(config, app.clone()))
@@ -215,10 +215,10 @@ impl Server<'_> {
         note_cores(args);
         let workers = if args.workers == 0 { Workers::Inline } else { Workers::Threads };
         let pin = args.pin.then_some(shard_args::pin as fn(CoreId));
-        let slow = args.traces.kept(ui.is_some());
+        let slow = args.traces.limits(ui.is_some());
         let is_watched = ui.is_some() || traces.is_some();
-        let mut watched = is_watched.then(|| Watched::new(ui.as_ref(), traces, device, slow, shards.len()));
-        let snapshots = watched.as_ref().map_or(Vec::new(), Watched::hatches);
+        let mut live = is_live.then(|| Watched::new(ui.as_ref(), traces, device, slow, shards.len()));
+        let snapshots = live.as_ref().map_or(Vec::new(), Watched::hatches);
         let reads =
             Reads { arguments: self.arguments, policy: args.link.policy.is_some(), read: super::read };
         let mut reload = Reload::new(reads, self.observed.clone(), shards.len());
@@ -229,20 +229,20 @@ impl Server<'_> {
             let (stop_there, clock) = (stop.clone(), Arc::new(Monotonic::new()));
             let server = scope.spawn(|| threads::serve(shards, clock, stop_there, threads));
             let done = || interrupted.load(Ordering::Relaxed) || over.load(Ordering::Relaxed);
-            while !done() && !server.is_finished() && !interface.is_gone(clock_here.now()) {
+            while !done() && !server.is_finished() && !interface.is_lost(clock_here.now()) {
                 std::thread::park_timeout(LOOK_EVERY);
-                watched.iter_mut().for_each(|watched| watched.look(clock_here.now()));
-                control.iter_mut().for_each(|control| control.look(clock_here.now()));
-                if let Some(outcome) = reload.look(control.as_mut()) {
-                    control::tell(control.as_mut(), clock_here.now(), &outcome);
+                live.iter_mut().for_each(|live| live.poll(clock_here.now()));
+                control.iter_mut().for_each(|control| control.poll(clock_here.now()));
+                if let Some(outcome) = reload.poll(control.as_mut()) {
+                    control::report_reload(control.as_mut(), clock_here.now(), &outcome);
                 }
             }
             stop.store(true, Ordering::Relaxed);
             panics::join("the server", server)
         });
         let mut stats = stats.map_err(Error::new)?;
-        watched.into_iter().for_each(|watched| watched.give_back(clock_here.now(), &mut stats));
-        reload.say();
+        live.into_iter().for_each(|live| live.give_back(clock_here.now(), &mut stats));
+        reload.print();
         interface.end(device, "serve").map(|()| stats)
     }
 }

@@ -40,7 +40,7 @@ const SCHEMA: &str = "message flows {
 /// # Errors
 /// The kernel's.
 pub fn write<'a>(path: &Path, runs: impl Iterator<Item = Flows<'a>>) -> Result<(), Error> {
-    report::whole_by(path, |file| groups(file, runs).map_err(told))
+    report::whole_by(path, |file| groups(file, runs).map_err(io_error))
 }
 
 fn groups<'a>(file: &mut File, mut runs: impl Iterator<Item = Flows<'a>>) -> Result<(), ParquetError> {
@@ -93,7 +93,7 @@ fn integers(
 }
 
 /// The kernel's error, where it is one.
-fn told(error: ParquetError) -> io::Error {
+fn io_error(error: ParquetError) -> io::Error {
     match error {
         ParquetError::External(said) => {
             said.downcast::<io::Error>().map_or_else(io::Error::other, |said| *said)

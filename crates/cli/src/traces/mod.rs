@@ -124,7 +124,7 @@ struct Done {
 
 impl Traces {
     /// Queues the requests for writing; `now` is the shards' time.
-    pub fn tell(&mut self, now: Time, slow: Vec<(usize, Slow)>) {
+    pub fn write(&mut self, now: Time, slow: Vec<(usize, Slow)>) {
         if slow.is_empty() {
             return;
         }

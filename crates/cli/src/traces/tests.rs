@@ -181,8 +181,8 @@ fn ten_into(path: &Path, size_max: u64) -> String {
     let format = Format::new("greenwave serve", 7, 1);
     let writer = Writer { path: path.to_owned(), file, format, size_max, done: Done::default() };
     let mut traces = writer.start().expect("a thread");
-    traces.tell(Time::from_nanos(2_000), Vec::new());
-    traces.tell(Time::from_nanos(2_000), (0..10).map(|_| (0, slow(0))).collect());
+    traces.write(Time::from_nanos(2_000), Vec::new());
+    traces.write(Time::from_nanos(2_000), (0..10).map(|_| (0, slow(0))).collect());
     traces.end(2)
 }
 
@@ -226,7 +226,7 @@ fn what_finds_the_queue_full_is_dropped_and_counted() {
     let writer = std::thread::spawn(Done::default);
     let mut traces = Traces { queue, writer, dropped: 0, path: PathBuf::from("t") };
     for _ in 0..3 {
-        traces.tell(Time::ZERO, vec![(0, slow(0)), (1, slow(0))]);
+        traces.write(Time::ZERO, vec![(0, slow(0)), (1, slow(0))]);
     }
     assert_eq!(batches.try_iter().count(), 1);
     let said = traces.end(0);
@@ -238,7 +238,7 @@ fn few_are_written_where_nobody_says_and_all_that_are_slow_where_somebody_says_h
     let of = |slower_than, slowest| {
         let traces = Some(PathBuf::from("t"));
         Flags { traces, slower_than, slowest, slow_levels: PrioritySet::ALL }
-            .limits()
+            .given_limits()
             .map(|limits| (limits.over, limits.most))
     };
     let span = Span::from_millis(5);
@@ -247,5 +247,5 @@ fn few_are_written_where_nobody_says_and_all_that_are_slow_where_somebody_says_h
     assert_eq!(of(Some(span), Some(3)), Some((span, 3)));
     assert_eq!(of(None, Some(3)), Some((Span::ZERO, 3)));
     let none = Flags { traces: None, slower_than: None, slowest: None, slow_levels: PrioritySet::ALL };
-    assert_eq!(none.limits(), None);
+    assert_eq!(none.given_limits(), None);
 }

@@ -112,7 +112,7 @@ pub fn sched() -> Live {
                 moved(1.75, "memcached", "<batch>", "memcached returned it"),
             ],
         };
-        live.tell(at(second.into()), MetricsSample { figures, owners, moves, ..MetricsSample::default() });
+        live.update(at(second.into()), MetricsSample { figures, owners, moves, ..MetricsSample::default() });
     }
     live
 }

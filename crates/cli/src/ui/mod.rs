@@ -48,7 +48,7 @@ pub struct Flags {
 
 impl Flags {
     /// Opens the view of `head`, if requested; `kept`: also without a server, for readers of
-    /// [`Ui::seen`].
+    /// [`Ui::handle`].
     ///
     /// # Errors
     /// A non-local address without explicit permission; an address that cannot be listened on.
@@ -57,9 +57,9 @@ impl Flags {
             return Ok(None);
         }
         let clock = Monotonic::new();
-        let seen = Seen { live: Arc::new(Mutex::new(Live::new(head, clock.now()))), clock };
-        let server = self.ui.map(|place| self.listen(place, &seen)).transpose()?;
-        Ok(Some(Ui { seen, server, told: Cell::new(None) }))
+        let handle = LiveHandle { live: Arc::new(Mutex::new(Live::new(head, clock.now()))), clock };
+        let server = self.ui.map(|place| self.listen(place, &handle)).transpose()?;
+        Ok(Some(Ui { handle, server, last_update: Cell::new(None) }))
     }
 
     /// The checks of [`open`](Self::open) before it listens.
@@ -76,9 +76,9 @@ impl Flags {
         Ok(())
     }
 
-    fn listen(&self, place: SocketAddr, seen: &Seen) -> Result<Server, Error> {
+    fn listen(&self, place: SocketAddr, handle: &LiveHandle) -> Result<Server, Error> {
         self.check()?;
-        let site = Site { live: seen.live.clone(), clock: seen.clock, any_name: self.ui_remote };
+        let site = Site { live: handle.live.clone(), clock: handle.clock, any_name: self.ui_remote };
         let server = Server::start(place, site).map_err(|e| match e.kind() {
             ErrorKind::AddrInUse => Error::new(format!("--ui {place}: the address is already in use"))
                 .advice(format!("another port; greenwave top {place} shows whether it is greenwave")),
@@ -92,21 +92,21 @@ impl Flags {
 
 /// An open view; closed on drop.
 pub struct Ui {
-    seen: Seen,
+    handle: LiveHandle,
     /// The HTTP server, if any.
     server: Option<Server>,
     /// Time of the last report; callers check it in every round without a lock.
-    told: Cell<Option<Time>>,
+    last_update: Cell<Option<Time>>,
 }
 
 /// A view's data, for other readers.
 #[derive(Clone)]
-pub struct Seen {
+pub struct LiveHandle {
     live: Arc<Mutex<Live>>,
     clock: Monotonic,
 }
 
-impl Seen {
+impl LiveHandle {
     /// The current snapshot.
     pub fn snapshot(&self) -> Snapshot {
         self.live().snapshot(self.clock.now(), WINDOW_S)
@@ -119,8 +119,8 @@ impl Seen {
 
 impl Ui {
     /// The view's data.
-    pub fn seen(&self) -> Seen {
-        self.seen.clone()
+    pub fn handle(&self) -> LiveHandle {
+        self.handle.clone()
     }
 
     /// Drops the server thread's unneeded privileges.
@@ -133,17 +133,17 @@ impl Ui {
 
     /// True if a report is due.
     pub fn is_due(&self, now: Time) -> bool {
-        self.told.get().is_none_or(|last| now.since(last) >= STEP)
+        self.last_update.get().is_none_or(|last| now.since(last) >= STEP)
     }
 
     /// Publishes a sample.
-    pub fn tell(&self, now: Time, told: MetricsSample<'_>) {
-        self.told.set(Some(now));
-        self.seen.live().tell(now, told);
+    pub fn publish(&self, now: Time, sample: MetricsSample<'_>) {
+        self.last_update.set(Some(now));
+        self.handle.live().update(now, sample);
     }
 
     /// `at` in seconds since the view was opened.
     pub fn seconds(&self, at: Time) -> f64 {
-        self.seen.live().seconds(at)
+        self.handle.live().seconds(at)
     }
 }

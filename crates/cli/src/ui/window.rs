@@ -113,13 +113,13 @@ impl Live {
     }
 
     /// Stores the report of `now`.
-    pub fn tell(&mut self, now: Time, told: MetricsSample<'_>) {
-        let figures = told.figures.iter().map(|figure| figure.name.as_str());
-        let mut names = figures.chain(told.spans.iter().map(|spans| spans.name));
+    pub fn update(&mut self, now: Time, sample: MetricsSample<'_>) {
+        let figures = sample.figures.iter().map(|figure| figure.name.as_str());
+        let mut names = figures.chain(sample.spans.iter().map(|spans| spans.name));
         let command = self.head.command;
-        debug_assert!(names.all(|name| metrics::is_known(name, command)), "{command}: {told:?}");
+        debug_assert!(names.all(|name| metrics::is_known(name, command)), "{command}: {sample:?}");
         let mut spans = Vec::new();
-        for Spans { name, labels, recorded } in told.spans {
+        for Spans { name, labels, recorded } in sample.spans {
             self.sum(name, &labels).add(recorded);
             if recorded.count() > 0 {
                 let mut coarse = Histogram::coarse();
@@ -130,11 +130,11 @@ impl Live {
         if self.moments.len() > WINDOW_MAX_S as usize {
             self.moments.pop_front();
         }
-        let moves = told.moves.len();
-        let slow = told.slow.iter().take(SLOW_SHOWN).map(|slow| self.request(slow)).collect();
-        self.moments.push_back(Moment { at: now, figures: told.figures, spans, moves, slow });
-        self.owners = told.owners;
-        self.moves.extend(told.moves);
+        let moves = sample.moves.len();
+        let slow = sample.slow.iter().take(SLOW_SHOWN).map(|slow| self.request(slow)).collect();
+        self.moments.push_back(Moment { at: now, figures: sample.figures, spans, moves, slow });
+        self.owners = sample.owners;
+        self.moves.extend(sample.moves);
         let too_many = self.moves.len().saturating_sub(MOVES_MAX);
         self.moves.drain(..too_many);
     }
@@ -203,7 +203,7 @@ impl Live {
         }
         let since_s = self.seconds(begin);
         let moves: Vec<Move> = self.moves.iter().filter(|moved| moved.at_s > since_s).cloned().collect();
-        let told: usize = recent().map(|moment| moment.moves).sum();
+        let sample: usize = recent().map(|moment| moment.moves).sum();
         let mut slow: Vec<Request> = recent().flat_map(|moment| &moment.slow).cloned().collect();
         slow.sort_by_key(|request| std::cmp::Reverse(request.total_ns));
         slow.truncate(SLOW_SHOWN);
@@ -221,7 +221,7 @@ impl Live {
             spreads,
             history: self.history(),
             owners: self.owners.clone(),
-            moves_lost: told.saturating_sub(moves.len()) as u64,
+            moves_lost: sample.saturating_sub(moves.len()) as u64,
             moves,
             slow,
         }

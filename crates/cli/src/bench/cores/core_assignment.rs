@@ -18,10 +18,10 @@ pub struct Cores {
     pub are_shared: bool,
 }
 
-/// Numbers of server cores to measure on a machine with `there` cores: powers of two up to half of
+/// Numbers of server cores to measure on a machine with `available` cores: powers of two up to half of
 /// them, and that half less one if it is larger than all of these.
-pub fn steps(there: usize) -> Vec<u16> {
-    let half = (there / 2).clamp(1, MOST) as u16;
+pub fn steps(available: usize) -> Vec<u16> {
+    let half = (available / 2).clamp(1, MOST) as u16;
     let mut steps: Vec<u16> = (0..).map(|power| 1 << power).take_while(|&step| step <= half).collect();
     let spared = half - 1;
     if steps.iter().all(|&step| step < spared) {
@@ -37,15 +37,15 @@ impl Cores {
     /// `count` cores for each side.
     ///
     /// # Errors
-    /// `there` has fewer.
-    pub fn apart(there: &[CoreId], count: u16) -> Result<Self, Error> {
-        let (needed, fit) = (2 * usize::from(count), there.len() / 2);
+    /// `available` has fewer.
+    pub fn disjoint(available: &[CoreId], count: u16) -> Result<Self, Error> {
+        let (needed, fit) = (2 * usize::from(count), available.len() / 2);
         if fit >= count.into() {
-            return Ok(Self::shared(there, count));
+            return Ok(Self::shared(available, count));
         }
-        let here = there.len();
+        let available = available.len();
         let what = format!(
-            "--cores {count} needs {needed} cores, half of them for the clients; {here} are available"
+            "--cores {count} needs {needed} cores, half of them for the clients; {available} are available"
         );
         Err(Error::new(what).advice(match fit {
             0 => "--scale smoke, whose figures mean nothing".to_owned(),
@@ -53,13 +53,13 @@ impl Cores {
         }))
     }
 
-    /// As [`apart`](Self::apart); shares cores if there are too few.
-    pub fn shared(there: &[CoreId], count: u16) -> Self {
+    /// As [`disjoint`](Self::apart); shares cores if there are too few.
+    pub fn shared(available: &[CoreId], count: u16) -> Self {
         let count = usize::from(count);
-        let clients = there.iter().copied().cycle().take(count).collect();
-        let mut servers: Vec<_> = there.iter().rev().copied().cycle().take(count).collect();
+        let clients = available.iter().copied().cycle().take(count).collect();
+        let mut servers: Vec<_> = available.iter().rev().copied().cycle().take(count).collect();
         servers.reverse();
-        Self { clients, servers, are_shared: 2 * count > there.len() }
+        Self { clients, servers, are_shared: 2 * count > available.len() }
     }
 
     /// Number of cores of each side.
@@ -87,7 +87,7 @@ mod tests {
 
     #[test]
     fn steps_double_up_to_half_the_machine() {
-        let check = |there, expected: &[u16]| assert_eq!(steps(there), expected, "{there} cores");
+        let check = |available, expected: &[u16]| assert_eq!(steps(available), expected, "{available} cores");
         check(1, &[1]);
         check(2, &[1]);
         check(4, &[1, 2]);
@@ -101,8 +101,11 @@ mod tests {
         let check =
             |cores: Cores, expected| assert_eq!((cores.to_string().as_str(), cores.are_shared), expected);
         let (four, two) = (machine(4), machine(2));
-        check(Cores::apart(&machine(8), 3).unwrap(), ("3 cores: server on 5,6,7, clients on 0,1,2", false));
-        check(Cores::apart(&two, 1).unwrap(), ("1 core: server on 1, clients on 0", false));
+        check(
+            Cores::disjoint(&machine(8), 3).unwrap(),
+            ("3 cores: server on 5,6,7, clients on 0,1,2", false),
+        );
+        check(Cores::disjoint(&two, 1).unwrap(), ("1 core: server on 1, clients on 0", false));
         check(Cores::shared(&four, 2), ("2 cores: server on 2,3, clients on 0,1", false));
         check(Cores::shared(&two, 2), ("2 cores: server on 0,1, clients on 0,1", true));
         check(Cores::shared(&two, 3), ("3 cores: server on 1,0,1, clients on 0,1,0", true));
@@ -110,8 +113,8 @@ mod tests {
 
     #[test]
     fn more_than_there_are_is_refused_with_what_fits() {
-        let check = |there, count, what: &str, fits: &str| {
-            let said = Cores::apart(&machine(there), count).unwrap_err().to_string();
+        let check = |available, count, what: &str, fits: &str| {
+            let said = Cores::disjoint(&machine(available), count).unwrap_err().to_string();
             assert!(said.contains(what) && said.contains(fits), "{said}");
         };
         check(

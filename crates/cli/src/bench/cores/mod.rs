@@ -11,7 +11,7 @@ use std::process::ExitCode;
 
 use queueing::Span;
 
-use super::comparison::{self, Common, Ours, Scale};
+use super::comparison::{self, Common, Scale, StackArgs};
 use super::target;
 use crate::{Error, progress};
 
@@ -42,7 +42,7 @@ pub struct Args {
     #[arg(long, default_value = "1s")]
     duration: Span,
     #[command(flatten)]
-    ours: Ours,
+    ours: StackArgs,
     /// Busy-polling time of greenwave's idle stack before it sleeps
     /// [default: 20us; 0us if a program shares its cores].
     #[arg(long, value_name = "SPAN", value_parser = crate::options::busy_poll, verbatim_doc_comment)]
@@ -55,16 +55,17 @@ pub struct Args {
 /// No network lab is possible here, or there are fewer cores than requested.
 pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let smoke = args.common.scale == Scale::Smoke;
-    let there = host::affinity::cores().map_err(|e| Error::new(e.to_string()))?;
-    let steps = if args.cores.is_empty() { core_assignment::steps(there.len()) } else { args.cores.clone() };
+    let allowed = host::affinity::cores().map_err(|e| Error::new(e.to_string()))?;
+    let steps =
+        if args.cores.is_empty() { core_assignment::steps(allowed.len()) } else { args.cores.clone() };
     let all = steps.iter().map(|&count| match smoke {
-        true => Ok(Cores::shared(&there, count)),
-        false => Cores::apart(&there, count),
+        true => Ok(Cores::shared(&allowed, count)),
+        false => Cores::disjoint(&allowed, count),
     });
     let all: Vec<Cores> = all.collect::<Result<_, _>>()?;
     let lab = comparison::lab("bench cores")?;
-    let (rounds, time, crowd) = match args.common.scale {
-        Scale::Full => (args.common.rounds, args.duration, CROWD),
+    let (rounds, time, connections) = match args.common.scale {
+        Scale::Full => (args.common.rounds, args.duration, CONNECTIONS),
         Scale::Smoke => (1, Span::from_millis(400), 4),
     };
     let servers = if args.servers.is_empty() { Server::ALL.to_vec() } else { args.servers.clone() };
@@ -83,7 +84,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
                 device: &args.ours.device,
                 busy_poll: args.busy_poll,
                 lib: args.ours.lib.as_deref(),
-                crowd,
+                connections,
                 time,
                 seed: round.into(),
             };
@@ -95,9 +96,9 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     bar.finish_and_clear();
     let goals = report::goals(&rows);
     if args.common.json {
-        outln!("{:#}", report::json(&rows, &goals, crowd, rounds, time));
+        outln!("{:#}", report::json(&rows, &goals, connections, rounds, time));
     } else {
-        outln!("{}; {crowd} connections per server core", host::Machine::this());
+        outln!("{}; {connections} connections per server core", host::Machine::this());
         all.iter().for_each(|cores| outln!("{cores}"));
         outln!("medians of {rounds} rounds of {time} each\n");
         report::print(&rows, &goals);
@@ -107,4 +108,4 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
 }
 
 /// Connections of each client, with one outstanding request each.
-const CROWD: u32 = 100;
+const CONNECTIONS: u32 = 100;

@@ -62,7 +62,7 @@ pub fn print(rows: &[Row], goals: &[Goal]) {
 }
 
 /// Results as JSON.
-pub fn json(rows: &[Row], goals: &[Goal], crowd: u32, rounds: u32, time: Span) -> Value {
+pub fn json(rows: &[Row], goals: &[Goal], connections: u32, rounds: u32, time: Span) -> Value {
     let row = |row: &Row| {
         let mut all = serde_json::Map::new();
         let mut put = |name: &str, value: Value| drop(all.insert(name.to_owned(), value));
@@ -88,7 +88,7 @@ pub fn json(rows: &[Row], goals: &[Goal], crowd: u32, rounds: u32, time: Span) -
     };
     Header::of_host("bench-cores", None).examined(&["serve"]).stamp(json!({
         "machine": host::Machine::this().to_string(),
-        "connections_per_core": crowd,
+        "connections_per_core": connections,
         "rounds": rounds,
         "time_ns": time.as_nanos(),
         "rows": rows.iter().map(row).collect::<Vec<_>>(),

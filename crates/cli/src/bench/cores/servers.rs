@@ -44,8 +44,8 @@ impl Server {
     }
 
     /// A request and its answer.
-    pub fn ask(self) -> (Vec<u8>, Answer) {
-        self.program().map_or_else(echo, |program| program.ask(SMALL))
+    pub fn request(self) -> (Vec<u8>, Answer) {
+        self.program().map_or_else(echo, |program| program.request(SMALL))
     }
 
     /// First request, repeated until it is answered: the server then serves and has its content.

@@ -36,7 +36,7 @@ pub struct Setting<'a> {
     pub busy_poll: Option<Span>,
     pub lib: Option<&'a Path>,
     /// Connections of each client.
-    pub crowd: u32,
+    pub connections: u32,
     pub time: Span,
     pub seed: u64,
 }
@@ -63,16 +63,16 @@ pub fn measure(
     if server.program().is_some_and(|program| !is_installed(program.name())) {
         return Err("the program is not installed".to_owned());
     }
-    let mut place = Place::new(lab, server, stack, setting)?;
-    place.first()?;
-    let kind = kind(server.ask(), setting.crowd);
+    let mut setup = Setup::new(lab, server, stack, setting)?;
+    setup.first()?;
+    let kind = kind(server.request(), setting.connections);
     let exchange = Exchange { kinds: vec![kind], warmup: setting.time / 2, duration: setting.time };
-    place.exchange(1, &exchange, setting.time * 4 + OPEN_WITHIN).map_err(|why| place.ended(why))
+    setup.exchange(1, &exchange, setting.time * 4 + OPEN_WITHIN).map_err(|why| setup.ended(why))
 }
 
-struct Place<'a> {
+struct Setup<'a> {
     // Fields are in drop order.
-    child: Crew,
+    child: ServerProcess,
     clients: Clients,
     server: Server,
     setting: &'a Setting<'a>,
@@ -81,9 +81,9 @@ struct Place<'a> {
 }
 
 /// Server process and its descendants.
-struct Crew(Child);
+struct ServerProcess(Child);
 
-impl Crew {
+impl ServerProcess {
     /// Kills all of them: workers do not exit with their master.
     fn end(&self) {
         let pids = proc::family(self.0.id()).into_iter().filter_map(|id| Pid::from_raw(id.try_into().ok()?));
@@ -94,36 +94,39 @@ impl Crew {
     }
 }
 
-impl Drop for Crew {
+impl Drop for ServerProcess {
     fn drop(&mut self) {
         self.end();
     }
 }
 
-impl<'a> Place<'a> {
+impl<'a> Setup<'a> {
     fn new(lab: &NetLab, server: Server, stack: Stack, setting: &'a Setting<'a>) -> Result<Self, String> {
-        let said = |e: LabError| e.to_string();
-        let (here, there) = (lab.namespace("server").map_err(said)?, lab.namespace("clients").map_err(said)?);
-        for namespace in [&here, &there] {
+        let failed = |e: LabError| e.to_string();
+        let (server_ns, clients_ns) =
+            (lab.namespace("server").map_err(failed)?, lab.namespace("clients").map_err(failed)?);
+        for namespace in [&server_ns, &clients_ns] {
             let _ = namespace.without_ipv6();
         }
         let cores = setting.cores;
         let cable = Veth { queues: cores.count() as u16, ..Veth::default() };
-        lab.veth((&here, HERE), (&there, THERE), &cable).map_err(said)?;
-        for (namespace, device, cores) in [(&here, HERE, &cores.servers), (&there, THERE, &cores.clients)] {
+        lab.veth((&server_ns, HERE), (&clients_ns, THERE), &cable).map_err(failed)?;
+        for (namespace, device, cores) in
+            [(&server_ns, HERE, &cores.servers), (&clients_ns, THERE, &cores.clients)]
+        {
             for (queue, &core) in (0..).zip(cores) {
-                namespace.steer_queue(device, queue, core).map_err(said)?;
+                namespace.steer_queue(device, queue, core).map_err(failed)?;
             }
         }
         if stack == Stack::Kernel {
-            kernel_address(&here, HERE).map_err(said)?;
+            kernel_address(&server_ns, HERE).map_err(failed)?;
         }
-        let folder = TempDir::new("cores").map_err(said)?;
-        let mut command = command(&here, server, stack, setting, &folder)?;
+        let folder = TempDir::new("cores").map_err(failed)?;
+        let mut command = command(&server_ns, server, stack, setting, &folder)?;
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-        let child = Crew(here.spawn_within(&cores.servers, &mut command).map_err(said)?);
-        let clients = Clients::open(&there, THERE, cores)?;
-        Ok(Self { child, clients, server, setting, _namespaces: [here, there], _folder: folder })
+        let child = ServerProcess(server_ns.spawn_within(&cores.servers, &mut command).map_err(failed)?);
+        let clients = Clients::open(&clients_ns, THERE, cores)?;
+        Ok(Self { child, clients, server, setting, _namespaces: [server_ns, clients_ns], _folder: folder })
     }
 
     /// Waits until the server answers.
@@ -137,7 +140,7 @@ impl<'a> Place<'a> {
             }
             let ended = self.child.0.try_wait().map_err(|e| e.to_string())?.is_some();
             if ended || Instant::now() > end {
-                return Err(self.said());
+                return Err(self.stderr());
             }
             tries += 1;
         }
@@ -156,15 +159,15 @@ impl<'a> Place<'a> {
     /// `why`, or the error that the server has ended.
     fn ended(&mut self, why: String) -> String {
         match self.child.0.try_wait() {
-            Ok(Some(status)) => format!("{why}; the server has ended ({status}): {}", self.said()),
+            Ok(Some(status)) => format!("{why}; the server has ended ({status}): {}", self.stderr()),
             _ => why,
         }
     }
 
     /// Output of a server that did not serve.
-    fn said(&mut self) -> String {
+    fn stderr(&mut self) -> String {
         self.child.end();
-        programs::said(&mut self.child.0)
+        programs::read_stderr(&mut self.child.0)
     }
 }
 

@@ -3,14 +3,14 @@
 use super::harness::{World, until};
 use super::http_checks::serving;
 use super::program::{DESCRIPTORS, Program, Shape};
-use super::verdict::Came;
+use super::verdict::TrialResult;
 
 /// Concurrent connections.
 const MANY: usize = 1000;
 /// Connections to a program with too few descriptors.
 const TOO_MANY: usize = 150;
 
-pub fn many(program: Program, world: &World<'_>) -> Result<Came, String> {
+pub fn many(program: Program, world: &World<'_>) -> Result<TrialResult, String> {
     let server = serving(program, world, Shape::Usual, b"")?;
     // Each sends a request before the next opens: some servers use a thread per connection that
     // waits for a request.
@@ -23,10 +23,10 @@ pub fn many(program: Program, world: &World<'_>) -> Result<Came, String> {
     for (number, stream) in streams.iter_mut().enumerate() {
         program.ask(stream).map_err(|why| format!("connection {number} of {MANY}, once more: {why}"))?;
     }
-    server.stop().map(|()| Came::Works)
+    server.stop().map(|()| TrialResult::Works)
 }
 
-pub fn few_descriptors(program: Program, world: &World<'_>) -> Result<Came, String> {
+pub fn few_descriptors(program: Program, world: &World<'_>) -> Result<TrialResult, String> {
     program.files(world, b"")?;
     // Root could raise the limit again unless it drops the capability.
     let limit = format!("--nofile={DESCRIPTORS}:{DESCRIPTORS}");
@@ -37,5 +37,5 @@ pub fn few_descriptors(program: Program, world: &World<'_>) -> Result<Came, Stri
     let streams: Vec<_> = (0..TOO_MANY).map(|_| server.connections(1)).collect();
     drop(streams);
     until("serves again", || server.connect().is_ok_and(|mut stream| program.ask(&mut stream).is_ok()))?;
-    server.stop().map(|()| Came::Works)
+    server.stop().map(|()| TrialResult::Works)
 }

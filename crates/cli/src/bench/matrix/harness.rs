@@ -22,7 +22,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::programs::Stack;
 
 /// Settings that all trials share.
-pub struct Place<'a> {
+pub struct Environment<'a> {
     pub lab: &'a NetLab,
     /// Path of this program.
     pub greenwave: PathBuf,
@@ -34,7 +34,7 @@ pub struct Place<'a> {
 }
 
 pub struct World<'a> {
-    place: &'a Place<'a>,
+    environment: &'a Environment<'a>,
     pub stack: Stack,
     pub ours: Namespace,
     pub clients: Namespace,
@@ -54,22 +54,22 @@ const SAID: &str = "said";
 impl<'a> World<'a> {
     /// # Errors
     /// The kernel's error, in one line.
-    pub fn new(place: &'a Place<'a>, stack: Stack) -> Result<Self, String> {
+    pub fn new(environment: &'a Environment<'a>, stack: Stack) -> Result<Self, String> {
         let made = || -> Result<Self, LabError> {
-            let (ours, clients) = (place.lab.namespace("ours")?, place.lab.namespace("clients")?);
-            place.lab.veth((&ours, "gw0"), (&clients, "eth0"), &Veth::default())?;
+            let (ours, clients) = (environment.lab.namespace("ours")?, environment.lab.namespace("clients")?);
+            environment.lab.veth((&ours, "gw0"), (&clients, "eth0"), &Veth::default())?;
             // With greenwave's stack the kernel has its own address there.
-            let here = if stack == Stack::Kernel { OURS } else { "10.7.0.1" };
-            ours.address("gw0", here.parse().expect("an address"), 24)?;
+            let address = if stack == Stack::Kernel { OURS } else { "10.7.0.1" };
+            ours.address("gw0", address.parse().expect("an address"), 24)?;
             clients.address("eth0", PEER.parse().expect("an address"), 24)?;
-            Ok(Self { place, stack, ours, clients, folder: TempDir::new("matrix")? })
+            Ok(Self { environment, stack, ours, clients, folder: TempDir::new("matrix")? })
         };
         made().map_err(|e| e.to_string())
     }
 
     /// The same setup again, on `stack`.
     pub fn again(&self, stack: Stack) -> Result<Self, String> {
-        Self::new(self.place, stack)
+        Self::new(self.environment, stack)
     }
 
     pub fn folder(&self) -> &Path {
@@ -77,7 +77,7 @@ impl<'a> World<'a> {
     }
 
     pub fn sources(&self) -> Option<&Path> {
-        self.place.sources
+        self.environment.sources
     }
 
     /// Writes a world-readable file.
@@ -90,10 +90,10 @@ impl<'a> World<'a> {
         if self.stack == Stack::Kernel {
             return program.to_vec();
         }
-        let device = format!("{}:gw0", self.place.device);
-        let mut words = vec![self.place.greenwave.display().to_string(), "run".to_owned()];
+        let device = format!("{}:gw0", self.environment.device);
+        let mut words = vec![self.environment.greenwave.display().to_string(), "run".to_owned()];
         words.extend(["--device", &device, "--addr", &format!("{OURS}/24")].map(str::to_owned));
-        if let Some(lib) = self.place.lib {
+        if let Some(lib) = self.environment.lib {
             words.extend(["--lib".to_owned(), lib.display().to_string()]);
         }
         words.push("--".to_owned());
@@ -151,7 +151,7 @@ impl<'a> World<'a> {
     }
 
     /// Last lines of the servers' output.
-    pub fn said(&self) -> String {
+    pub fn output(&self) -> String {
         tail(&std::fs::read(self.folder().join(SAID)).unwrap_or_default())
     }
 }
@@ -165,8 +165,8 @@ pub fn run(namespace: &Namespace, words: &[String], limit: Duration) -> Result<S
     if out.status.success() {
         return Ok(String::from_utf8_lossy(&out.stdout).into_owned());
     }
-    let said = tail(&[out.stdout, out.stderr].concat());
-    Err(format!("{} ends with {}: {said}", words.join(" "), out.status))
+    let output = tail(&[out.stdout, out.stderr].concat());
+    Err(format!("{} ends with {}: {output}", words.join(" "), out.status))
 }
 
 /// Runs `words` to their end, at most `limit`, with any exit status.
@@ -182,9 +182,9 @@ pub fn finished(
 }
 
 /// Last lines of an output.
-fn tail(said: &[u8]) -> String {
-    let said = String::from_utf8_lossy(said);
-    let lines: Vec<&str> = said.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+fn tail(output: &[u8]) -> String {
+    let output = String::from_utf8_lossy(output);
+    let lines: Vec<&str> = output.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     let last = &lines[lines.len().saturating_sub(LINES)..];
     last.join("; ").chars().take(CHARS).collect()
 }
@@ -225,10 +225,10 @@ impl Server<'_> {
         let end = Instant::now() + LIMIT;
         while !is(self) {
             if let Some(status) = self.child.try_wait().map_err(because("its status"))? {
-                return Err(format!("exits at once, {status}: {}", self.world.said()));
+                return Err(format!("exits at once, {status}: {}", self.world.output()));
             }
             if Instant::now() > end {
-                return Err(format!("{otherwise}: {}", self.world.said()));
+                return Err(format!("{otherwise}: {}", self.world.output()));
             }
             park_timeout(LOOK);
         }
@@ -263,7 +263,7 @@ impl Server<'_> {
     pub fn stop(mut self) -> Result<(), String> {
         match self.end()? {
             Some(status) if self.world.stack == Stack::Kernel || status.success() => Ok(()),
-            Some(status) => Err(format!("exits with {status} after ctrl-C: {}", self.world.said())),
+            Some(status) => Err(format!("exits with {status} after ctrl-C: {}", self.world.output())),
             None => Err("does not exit after ctrl-C".to_owned()),
         }
     }

@@ -5,7 +5,7 @@ use netlab::client::noise;
 use super::feature::Feature;
 use super::harness::{OURS, PEER, Server, World, because};
 use super::program::{BIG, Program, SMALL, Shape};
-use super::verdict::Came;
+use super::verdict::TrialResult;
 
 /// Requests on one connection.
 const REQUESTS: usize = 100;
@@ -23,20 +23,20 @@ pub fn serving<'a>(
     world.serve(&program.words(world, OURS, shape)?, program.port())
 }
 
-pub fn serves(program: Program, world: &World<'_>) -> Result<Came, String> {
+pub fn serves(program: Program, world: &World<'_>) -> Result<TrialResult, String> {
     let server = serving(program, world, Shape::Usual, b"")?;
     program.ask(&mut server.connect().map_err(because("a connection"))?)?;
-    server.stop().map(|()| Came::Works)
+    server.stop().map(|()| TrialResult::Works)
 }
 
-pub fn is_kept(program: Program, world: &World<'_>) -> Result<Came, String> {
+pub fn is_kept(program: Program, world: &World<'_>) -> Result<TrialResult, String> {
     let server = serving(program, world, Shape::Usual, b"")?;
     let mut stream = server.connect().map_err(because("a connection"))?;
     (0..REQUESTS).try_for_each(|_| program.ask(&mut stream))?;
-    server.stop().map(|()| Came::Works)
+    server.stop().map(|()| TrialResult::Works)
 }
 
-pub fn download(program: Program, world: &World<'_>) -> Result<Came, String> {
+pub fn download(program: Program, world: &World<'_>) -> Result<TrialResult, String> {
     let big = noise(BIG);
     let server = serving(program, world, Shape::Usual, &big)?;
     if !program.is_http() {
@@ -49,16 +49,16 @@ pub fn download(program: Program, world: &World<'_>) -> Result<Came, String> {
         let all: Vec<_> = streams.into_iter().map(|stream| scope.spawn(move || fetch(stream))).collect();
         all.into_iter().try_for_each(|one| one.join().unwrap_or_else(|_| Err("a client panicked".to_owned())))
     })?;
-    server.stop().map(|()| Came::Works)
+    server.stop().map(|()| TrialResult::Works)
 }
 
-pub fn upload(program: Program, world: &World<'_>) -> Result<Came, String> {
+pub fn upload(program: Program, world: &World<'_>) -> Result<TrialResult, String> {
     let big = noise(BIG);
     let server = serving(program, world, Shape::Usual, &big)?;
     if !program.is_http() {
         program.store(&mut server.connect().map_err(because("a connection"))?, &big)?;
         program.fetch(server.connect().map_err(because("a connection"))?, "", &big)?;
-        return server.stop().map(|()| Came::Works);
+        return server.stop().map(|()| TrialResult::Works);
     }
     let path = world.folder().join("big").display().to_string();
     let curl = ["curl", "--silent", "--show-error", "--fail", "--max-time", "60"];
@@ -69,24 +69,24 @@ pub fn upload(program: Program, world: &World<'_>) -> Result<Came, String> {
     };
     let name = if matches!(program, Program::Lighttpd | Program::Apache) { "up.cgi" } else { "up" };
     let url = format!("http://{}/{name}", server.to);
-    let said = world.peer_client(&[&curl[..], how, &[&url]].concat())?;
+    let output = world.peer_client(&[&curl[..], how, &[&url]].concat())?;
     if program == Program::Nginx {
-        let came = std::fs::read(world.folder().join("up")).map_err(because("what came"))?;
-        if came != big {
-            return Err(format!("{} bytes received, or different ones", came.len()));
+        let results = std::fs::read(world.folder().join("up")).map_err(because("what came"))?;
+        if results != big {
+            return Err(format!("{} bytes received, or different ones", results.len()));
         }
     } else {
         let sums = world.peer_client(&["sha256sum", &path])?;
         let sum = sums.split(' ').next().unwrap_or_default();
-        if !said.starts_with(sum) {
-            return Err(format!("returns the SHA-256 {said}; correct is {sum}"));
+        if !output.starts_with(sum) {
+            return Err(format!("returns the SHA-256 {output}; correct is {sum}"));
         }
     }
-    server.stop().map(|()| Came::Works)
+    server.stop().map(|()| TrialResult::Works)
 }
 
 /// A client on greenwave's stack, and its server on the kernel's.
-pub fn client(feature: Feature, program: Program, world: &World<'_>) -> Result<Came, String> {
+pub fn client(feature: Feature, program: Program, world: &World<'_>) -> Result<TrialResult, String> {
     match program {
         Program::Iperf3 => iperf3(feature, world),
         _ => curl(feature, world),
@@ -96,7 +96,7 @@ pub fn client(feature: Feature, program: Program, world: &World<'_>) -> Result<C
 /// Number of downloads, fifty at a time.
 const DOWNLOADS: usize = 200;
 
-fn curl(feature: Feature, world: &World<'_>) -> Result<Came, String> {
+fn curl(feature: Feature, world: &World<'_>) -> Result<TrialResult, String> {
     let big = match feature {
         Feature::Download | Feature::Upload => noise(BIG),
         _ => Vec::new(),
@@ -107,45 +107,46 @@ fn curl(feature: Feature, world: &World<'_>) -> Result<Came, String> {
     let takes = || world.clients.enter(|| std::net::TcpStream::connect(at).is_ok());
     let _peer = world.peer(&nginx, takes)?;
     let curl = ["curl", "--silent", "--show-error", "--fail", "--max-time", "60"];
-    let (here, there) = (world.folder().join("big"), world.folder().join("came"));
-    let (here, there) = (here.display().to_string(), there.display().to_string());
+    let (ours, kernel) = (world.folder().join("big"), world.folder().join("came"));
+    let (ours, kernel) = (ours.display().to_string(), kernel.display().to_string());
     let [small, large, up] = ["small", "big", "came"].map(|name| format!("http://{at}/{name}"));
-    let whole = || match std::fs::read(&there).map_err(because("what came"))? == big {
-        true => Ok(Came::Works),
+    let whole = || match std::fs::read(&kernel).map_err(because("what came"))? == big {
+        true => Ok(TrialResult::Works),
         false => Err("the received bytes differ".to_owned()),
     };
-    let same = |said: String, times: usize| match said == SMALL.repeat(times) {
-        true => Ok(Came::Works),
-        false => Err(format!("{} bytes received, or different ones", said.len())),
+    let same = |output: String, times: usize| match output == SMALL.repeat(times) {
+        true => Ok(TrialResult::Works),
+        false => Err(format!("{} bytes received, or different ones", output.len())),
     };
     match feature {
         Feature::Download => {
-            world.client(&[&curl[..], &["--output", &there, &large]].concat())?;
+            world.client(&[&curl[..], &["--output", &kernel, &large]].concat())?;
             whole()
         }
         Feature::Upload => {
-            world.client(&[&curl[..], &["--upload-file", &here, &up]].concat())?;
+            world.client(&[&curl[..], &["--upload-file", &ours, &up]].concat())?;
             whole()
         }
         Feature::KeepAlive => {
             // Prints the number of opened connections after each transfer.
-            let said =
+            let output =
                 world.client(&[&curl[..], &["--write-out", "%{num_connects}", &small, &small]].concat())?;
-            match said == format!("{SMALL}1{SMALL}0") {
-                true => Ok(Came::Works),
-                false => Err(format!("opens another connection, or receives different bytes: {said:?}")),
+            match output == format!("{SMALL}1{SMALL}0") {
+                true => Ok(TrialResult::Works),
+                false => Err(format!("opens another connection, or receives different bytes: {output:?}")),
             }
         }
         Feature::Load => {
             let many = format!("{small}?[1-{DOWNLOADS}]");
-            let said = world.client(&[&curl[..], &["--parallel", "--parallel-max", "50", &many]].concat())?;
-            same(said, DOWNLOADS)
+            let output =
+                world.client(&[&curl[..], &["--parallel", "--parallel-max", "50", &many]].concat())?;
+            same(output, DOWNLOADS)
         }
         _ => same(world.client(&[&curl[..], &[&small]].concat())?, 1),
     }
 }
 
-fn iperf3(feature: Feature, world: &World<'_>) -> Result<Came, String> {
+fn iperf3(feature: Feature, world: &World<'_>) -> Result<TrialResult, String> {
     let server = ["iperf3", "--server", "--one-off"].map(str::to_owned);
     let listens = || {
         let listening = world.clients.run("ss", &["-Htln", "sport = :5201"]);
@@ -160,12 +161,12 @@ fn iperf3(feature: Feature, world: &World<'_>) -> Result<Came, String> {
         Feature::Load => &["--parallel", "16", "--bytes", "256M"],
         _ => &["--bytes", "1M"],
     };
-    let said = world.client(&[&client, how].concat())?;
-    match (said.contains("iperf Done"), feature) {
+    let output = world.client(&[&client, how].concat())?;
+    match (output.contains("iperf Done"), feature) {
         (true, Feature::Download | Feature::Upload) => {
-            Ok(Came::Noted("256 MB, counted and not compared".to_owned()))
+            Ok(TrialResult::Noted("256 MB, counted and not compared".to_owned()))
         }
-        (true, _) => Ok(Came::Works),
-        (false, _) => Err(format!("did not finish: {said}")),
+        (true, _) => Ok(TrialResult::Works),
+        (false, _) => Err(format!("did not finish: {output}")),
     }
 }

@@ -9,7 +9,7 @@ use rustix::process::Signal;
 use super::harness::{OURS, Server, World, because, signal, until};
 use super::http_checks::serving;
 use super::program::{AGAIN, BIG, Program, Shape};
-use super::verdict::Came;
+use super::verdict::TrialResult;
 
 /// Open connections at the end of a process.
 const OPEN: usize = 10;
@@ -52,13 +52,13 @@ fn others_serve(program: Program, server: &Server<'_>, before: &[u32]) -> Result
     })
 }
 
-pub fn restart(program: Program, world: &World<'_>) -> Result<Came, String> {
-    end_and_come_again(program, world, Signal::TERM)
+pub fn restart(program: Program, world: &World<'_>) -> Result<TrialResult, String> {
+    restart_after(program, world, Signal::TERM)
 }
 
-pub fn kill(program: Program, world: &World<'_>) -> Result<Came, String> {
+pub fn kill(program: Program, world: &World<'_>) -> Result<TrialResult, String> {
     if !program.has_workers() {
-        return end_and_come_again(program, world, Signal::KILL);
+        return restart_after(program, world, Signal::KILL);
     }
     let server = serving(program, world, Shape::Workers, b"")?;
     let streams = open(program, &server)?;
@@ -74,10 +74,10 @@ pub fn kill(program: Program, world: &World<'_>) -> Result<Came, String> {
         now.len() > 1 && now.iter().all(|id| !workers.contains(id))
     })?;
     program.ask(&mut server.connect().map_err(because("a connection"))?)?;
-    server.stop().map(|()| Came::Works)
+    server.stop().map(|()| TrialResult::Works)
 }
 
-fn end_and_come_again(program: Program, world: &World<'_>, by: Signal) -> Result<Came, String> {
+fn restart_after(program: Program, world: &World<'_>, by: Signal) -> Result<TrialResult, String> {
     let server = twice(program, world)?;
     let streams = open(program, &server)?;
     let before = server.processes(program.process());
@@ -85,10 +85,10 @@ fn end_and_come_again(program: Program, world: &World<'_>, by: Signal) -> Result
     signal(first, by);
     all_end(streams)?;
     others_serve(program, &server, &before)?;
-    server.stop().map(|()| Came::Works)
+    server.stop().map(|()| TrialResult::Works)
 }
 
-pub fn reload(program: Program, world: &World<'_>) -> Result<Came, String> {
+pub fn reload(program: Program, world: &World<'_>) -> Result<TrialResult, String> {
     let big = noise(BIG);
     let server = serving(program, world, Shape::Usual, &big)?;
     let mut stream = server.connect().map_err(because("a connection"))?;
@@ -100,9 +100,9 @@ pub fn reload(program: Program, world: &World<'_>) -> Result<Came, String> {
     program.words(world, OURS, Shape::Next)?;
     signal(first, if program == Program::Nginx { Signal::HUP } else { Signal::USR1 });
     stream.read_to_end(&mut answer).map_err(because("what is under way"))?;
-    program.brings(&answer, &big).map_err(|why| format!("what was under way: {why}"))?;
+    program.check_response(&answer, &big).map_err(|why| format!("what was under way: {why}"))?;
     until("the new configuration is in force", || {
         server.connect().is_ok_and(|stream| program.fetch(stream, "/small", AGAIN.as_bytes()).is_ok())
     })?;
-    server.stop().map(|()| Came::Works)
+    server.stop().map(|()| TrialResult::Works)
 }

@@ -5,9 +5,9 @@ use netlab::is_installed;
 use super::harness::{Server, World};
 use super::http_checks::serving;
 use super::program::{Program, Shape};
-use super::verdict::Came;
+use super::verdict::TrialResult;
 
-pub fn load(program: Program, world: &World<'_>) -> Result<Came, String> {
+pub fn load(program: Program, world: &World<'_>) -> Result<TrialResult, String> {
     let server = serving(program, world, Shape::Usual, b"")?;
     let generators: &[Generator] = match program {
         Program::Redis => &[Generator::Redis("1"), Generator::Redis("16")],
@@ -22,15 +22,17 @@ pub fn load(program: Program, world: &World<'_>) -> Result<Came, String> {
         }
         let words = generator.words(&server);
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        let said = world.peer_client(&words)?;
-        generator.is_content(&said).map_err(|why| format!("{}: {why}", words.join(" ")))?;
+        let output = world.peer_client(&words)?;
+        generator.is_content(&output).map_err(|why| format!("{}: {why}", words.join(" ")))?;
     }
     missing.dedup();
     server.stop()?;
     Ok(match missing.len() {
-        0 => Came::Works,
-        n if n == generators.len() => Came::Skipped(format!("{} is not installed", missing.join(", "))),
-        _ => Came::Limited(format!("tried without {}, which is not installed", missing.join(", "))),
+        0 => TrialResult::Works,
+        n if n == generators.len() => {
+            TrialResult::Skipped(format!("{} is not installed", missing.join(", ")))
+        }
+        _ => TrialResult::Limited(format!("tried without {}, which is not installed", missing.join(", "))),
     })
 }
 
@@ -76,25 +78,29 @@ impl Generator {
     }
 
     /// Checks its output for incomplete or failed requests.
-    fn is_content(self, said: &str) -> Result<(), String> {
+    fn is_content(self, output: &str) -> Result<(), String> {
         let number = |begin: &str| {
-            let line = said.lines().find_map(|line| line.trim().strip_prefix(begin))?;
+            let line = output.lines().find_map(|line| line.trim().strip_prefix(begin))?;
             line.split_whitespace().next()?.parse::<u64>().ok()
         };
-        let none = |begins: &[&str]| begins.iter().all(|begin| !said.contains(begin));
+        let none = |begins: &[&str]| begins.iter().all(|begin| !output.contains(begin));
         let is_content = match self {
             Self::Wrk => {
-                said.contains(" requests in ") && none(&["Socket errors", "Non-2xx", "  0 requests"])
+                output.contains(" requests in ") && none(&["Socket errors", "Non-2xx", "  0 requests"])
             }
             Self::Ab(_) => {
                 let complete = number("Complete requests:").is_some_and(|complete| complete > 0);
                 complete && number("Failed requests:") == Some(0) && none(&["Non-2xx", "Write errors"])
             }
-            Self::H2load => said.contains(" 0 failed, 0 errored, 0 timeout") && none(&["requests: 0 total"]),
-            Self::Redis(_) => said.matches("requests per second").count() >= 15 && none(&["Error", "error"]),
-            Self::Memcslap(_) => said.contains("Time total:") && none(&["FAILURE", "rror", "Failed"]),
+            Self::H2load => {
+                output.contains(" 0 failed, 0 errored, 0 timeout") && none(&["requests: 0 total"])
+            }
+            Self::Redis(_) => {
+                output.matches("requests per second").count() >= 15 && none(&["Error", "error"])
+            }
+            Self::Memcslap(_) => output.contains("Time total:") && none(&["FAILURE", "rror", "Failed"]),
         };
-        let lines: Vec<&str> = said.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+        let lines: Vec<&str> = output.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
         is_content.then_some(()).ok_or_else(|| lines.join("; ").chars().take(600).collect())
     }
 }
@@ -110,13 +116,13 @@ mod tests {
         let ab = "Complete requests:      5000\nFailed requests:        0\nKeep-Alive requests:    5000\n";
         let h2load =
             "requests: 5000 total, 5000 started, 5000 done, 5000 succeeded, 0 failed, 0 errored, 0 timeout\n";
-        for (generator, said, wrong) in [
+        for (generator, output, wrong) in [
             (Generator::Wrk, wrk, ("Requests/sec", "Socket errors: connect 0, read 3\nRequests/sec")),
             (Generator::Ab(true), ab, ("Failed requests:        0", "Failed requests:        2")),
             (Generator::H2load, h2load, ("0 errored", "7 errored")),
         ] {
-            assert_eq!(generator.is_content(said), Ok(()));
-            assert!(generator.is_content(&said.replace(wrong.0, wrong.1)).is_err());
+            assert_eq!(generator.is_content(output), Ok(()));
+            assert!(generator.is_content(&output.replace(wrong.0, wrong.1)).is_err());
             assert!(generator.is_content("").is_err());
         }
     }

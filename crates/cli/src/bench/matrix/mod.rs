@@ -30,9 +30,9 @@ mod trial;
 mod verdict;
 
 use feature::Feature;
-use harness::Place;
+use harness::Environment;
 use program::Program;
-use verdict::{Row, has_failed};
+use verdict::{Row, is_failure};
 
 /// Test unmodified servers and clients on greenwave's stack (needs root).
 ///
@@ -83,7 +83,8 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     args.page.as_deref().map_or(Ok(()), Error::unless_writable)?;
     let greenwave = std::env::current_exe().map_err(|e| Error::new(format!("this program: {e}")))?;
     let sources = args.sources.as_deref();
-    let place = Place { lab: &lab, greenwave, lib: args.lib.as_deref(), device: &args.device, sources };
+    let environment =
+        Environment { lab: &lab, greenwave, lib: args.lib.as_deref(), device: &args.device, sources };
     raise_limit();
     let of = |asked: &[Program]| if asked.is_empty() { Program::ALL.to_vec() } else { asked.to_vec() };
     let features = if args.features.is_empty() { Feature::ALL.to_vec() } else { args.features.clone() };
@@ -91,14 +92,14 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let bar = progress::bar((programs.len() * features.len()) as u64);
     let mut rows = Vec::new();
     for program in programs {
-        let mut row = Row { program, version: program.version().unwrap_or_default(), came: Vec::new() };
+        let mut row = Row { program, version: program.version().unwrap_or_default(), results: Vec::new() };
         for &feature in &features {
             bar.set_message(format!("{} {}", program.name(), feature.name()));
-            let came = trial::tried(&place, program, feature);
-            if let Some(why) = came.why().filter(|_| came.has_failed()) {
+            let results = trial::run_trial(&environment, program, feature);
+            if let Some(why) = results.why().filter(|_| results.is_failure()) {
                 bar.suspend(|| errln!("{}, {}: fails: {why}", program.name(), feature.name()));
             }
-            row.came.push(came);
+            row.results.push(results);
             bar.inc(1);
         }
         rows.push(row);
@@ -111,7 +112,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
         true => outln!("{:#}", report::json(&rows, &features, &args.device)),
         false => out!("{}", report::text(&rows, &features)),
     }
-    Ok(if has_failed(&rows) { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    Ok(if is_failure(&rows) { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
 /// Raises the limit of descriptors to the machine's maximum for clients, servers and `greenwave

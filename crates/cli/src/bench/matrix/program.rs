@@ -310,11 +310,11 @@ impl Program {
         stream.write_all(request.as_bytes()).map_err(because("it reads"))?;
         let mut answer = Vec::new();
         stream.read_to_end(&mut answer).map_err(because("it answers"))?;
-        self.brings(&answer, value)
+        self.check_response(&answer, value)
     }
 
     /// Checks that `answer` contains `value`.
-    pub fn brings(self, answer: &[u8], value: &[u8]) -> Result<(), String> {
+    pub fn check_response(self, answer: &[u8], value: &[u8]) -> Result<(), String> {
         let len = value.len();
         let (head, tail) = match self {
             Self::Redis => (format!("${len}\r\n"), &b"\r\n+OK\r\n"[..]),
@@ -358,8 +358,8 @@ pub fn ends_with(stream: &mut TcpStream, end: &[u8]) -> Result<Vec<u8>, String> 
 }
 
 /// First word that looks like a version.
-fn version_in(said: &str) -> Option<String> {
-    let words = said.split(|c: char| c.is_whitespace() || "/=\"".contains(c));
+fn version_in(output: &str) -> Option<String> {
+    let words = output.split(|c: char| c.is_whitespace() || "/=\"".contains(c));
     let mut words = words.map(|word| word.trim_start_matches('v'));
     words.find(|word| word.starts_with(|c: char| c.is_ascii_digit()) && word.contains('.')).map(str::to_owned)
 }
@@ -393,11 +393,11 @@ mod tests {
             (Program::Nginx, b"HTTP/1.1 200 OK\r\nServer: x\r\n\r\nabc"),
         ];
         for (program, answer) in good {
-            assert_eq!(program.brings(answer, b"abc"), Ok(()));
+            assert_eq!(program.check_response(answer, b"abc"), Ok(()));
             for wrong in [&answer[..answer.len() - 1], &answer[1..], b""] {
-                assert!(program.brings(wrong, b"abc").is_err(), "{program:?}: {wrong:?}");
+                assert!(program.check_response(wrong, b"abc").is_err(), "{program:?}: {wrong:?}");
             }
-            assert!(program.brings(answer, b"abd").is_err());
+            assert!(program.check_response(answer, b"abd").is_err());
         }
     }
 }

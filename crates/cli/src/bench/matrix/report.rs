@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::feature::Feature;
 use super::results::Results;
-use super::verdict::{self, Came, Row};
+use super::verdict::{self, Row, TrialResult};
 use crate::report::Header;
 use crate::table::Table;
 
@@ -37,9 +37,9 @@ fn table(rows: &[Row], features: &[Feature], notes: &mut Notes) -> Table {
     for (index, feature) in features.iter().enumerate() {
         let mut cells = vec![feature.name().to_owned()];
         for row in rows {
-            let came = &row.came[index];
-            let note = came.why().map(|why| format!(" ({})", notes.number(why)));
-            cells.push(format!("{}{}", came.word(), note.unwrap_or_default()));
+            let results = &row.results[index];
+            let note = results.why().map(|why| format!(" ({})", notes.number(why)));
+            cells.push(format!("{}{}", results.word(), note.unwrap_or_default()));
         }
         table.row(cells);
     }
@@ -54,9 +54,9 @@ fn notes_as_list(notes: &Notes) -> String {
 pub fn text(rows: &[Row], features: &[Feature]) -> String {
     let mut table = Table::new(4, &["program", "version", "feature", "result"]);
     for row in rows {
-        for (feature, came) in features.iter().zip(&row.came) {
-            let why = came.why().map(|why| format!(": {why}")).unwrap_or_default();
-            let result = format!("{}{why}", came.word());
+        for (feature, results) in features.iter().zip(&row.results) {
+            let why = results.why().map(|why| format!(": {why}")).unwrap_or_default();
+            let result = format!("{}{why}", results.word());
             table.row(vec![
                 row.program.name().to_owned(),
                 row.version.clone(),
@@ -88,7 +88,7 @@ pub fn markdown(rows: &[Row], features: &[Feature], device: &str) -> String {
     }
     let _ = write!(page, "\n## Notes\n\n{}", notes_as_list(&notes));
     for row in rows {
-        let suites = row.came.iter().filter_map(Came::results);
+        let suites = row.results.iter().filter_map(TrialResult::results);
         suites.for_each(|results| page.push_str(&files(row.program.name(), results)));
     }
     page
@@ -115,12 +115,12 @@ fn files(program: &str, results: &Results) -> String {
 /// Results as JSON.
 pub fn json(rows: &[Row], features: &[Feature], device: &str) -> Value {
     let fields = rows.iter().flat_map(|row| {
-        features.iter().zip(&row.came).map(|(feature, came)| {
+        features.iter().zip(&row.results).map(|(feature, results)| {
             let mut field = json!({
                 "program": row.program.name(), "version": row.version, "feature": feature.name(),
-                "result": came.word(), "note": came.why(),
+                "result": results.word(), "note": results.why(),
             });
-            if let Some(results) = came.results() {
+            if let Some(results) = results.results() {
                 let files = results.files();
                 let files = files
                     .map(|(file, [ours, kernel])| json!({ "file": file, "ours": ours, "kernel": kernel }));
@@ -130,37 +130,39 @@ pub fn json(rows: &[Row], features: &[Feature], device: &str) -> Value {
         })
     });
     let body =
-        json!({ "device": device, "rows": fields.collect::<Vec<_>>(), "holds": !verdict::has_failed(rows) });
+        json!({ "device": device, "rows": fields.collect::<Vec<_>>(), "holds": !verdict::is_failure(rows) });
     Header::of_host("bench-matrix", None).examined(&["serve"]).stamp(body)
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::program::Program;
-    use super::super::results::{File, Said};
+    use super::super::results::{File, SuiteResult};
     use super::*;
 
     fn rows() -> Vec<Row> {
-        let came = |first, suite| vec![first, Came::Without("it has none"), suite];
+        let row_results = |first, suite| vec![first, TrialResult::Without("it has none"), suite];
         let file = |name: &str, failed: &[&str]| {
             let failed = failed.iter().map(|&test| test.to_owned()).collect();
             (name.to_owned(), File { failed, ..File::default() })
         };
-        let said =
-            |b: &[&str]| Said { files: [file("a", &[]), file("b", b), file("c", &[])].into(), whole: true };
-        let results = Results::new("redis-7", said(&["one"]), said(&[]));
-        let fails = Came::Fails("no\nline".to_owned());
+        let output = |b: &[&str]| SuiteResult {
+            files: [file("a", &[]), file("b", b), file("c", &[])].into(),
+            whole: true,
+        };
+        let suite = Results::new("redis-7", output(&["one"]), output(&[]));
+        let fails = TrialResult::Fails("no\nline".to_owned());
         let version = "1.2".to_owned();
         vec![
             Row {
                 program: Program::Nginx,
                 version,
-                came: came(Came::Works, Came::Skipped("a | b".to_owned())),
+                results: row_results(TrialResult::Works, TrialResult::Skipped("a | b".to_owned())),
             },
             Row {
                 program: Program::Redis,
                 version: String::new(),
-                came: came(fails, Came::Suite(results.into())),
+                results: row_results(fails, TrialResult::Suite(suite.into())),
             },
         ]
     }

@@ -36,13 +36,13 @@ impl File {
 
 /// Results of all tests on one stack.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Said {
+pub struct SuiteResult {
     pub files: BTreeMap<String, File>,
     /// True if they ran to their end.
     pub whole: bool,
 }
 
-impl Said {
+impl SuiteResult {
     /// Files with failures.
     pub fn failed(&self) -> Vec<String> {
         let failed = self.files.iter().filter(|(_, file)| !file.failed.is_empty());
@@ -89,20 +89,20 @@ pub struct Results {
     pub source: String,
     pub verdict: Verdict,
     pub summary: String,
-    ours: Said,
-    kernel: Said,
+    ours: SuiteResult,
+    kernel: SuiteResult,
 }
 
 impl Results {
     /// Compares the results `ours` and `kernel` of the tests of `source`.
-    pub fn new(source: &str, ours: Said, kernel: Said) -> Self {
+    pub fn new(source: &str, ours: SuiteResult, kernel: SuiteResult) -> Self {
         let worse = |name: &&String| match (ours.files.get(*name), kernel.files.get(*name)) {
-            (Some(here), Some(there)) => {
-                here.failed.iter().any(|test| !there.failed.contains(test))
-                    || there.passes() && !here.passes()
+            (Some(ours), Some(kernel)) => {
+                ours.failed.iter().any(|test| !kernel.failed.contains(test))
+                    || kernel.passes() && !ours.passes()
             }
-            (here, there) => {
-                here.is_some_and(|file| !file.failed.is_empty()) || there.is_some_and(File::passes)
+            (ours, kernel) => {
+                ours.is_some_and(|file| !file.failed.is_empty()) || kernel.is_some_and(File::passes)
             }
         };
         let names_all: BTreeSet<&String> = ours.files.keys().chain(kernel.files.keys()).collect();
@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     /// One file per word: `a` passes, `a!` fails, `a?` is skipped.
-    fn said(words: &str, whole: bool) -> Said {
+    fn output(words: &str, whole: bool) -> SuiteResult {
         let files = words.split_whitespace().map(|word| {
             let file = match word.chars().last() {
                 Some('!') => File { failed: vec!["2".to_owned()], ..File::default() },
@@ -146,12 +146,12 @@ mod tests {
             };
             (word.trim_end_matches(['!', '?']).to_owned(), file)
         });
-        Said { files: files.collect(), whole }
+        SuiteResult { files: files.collect(), whole }
     }
 
     #[track_caller]
     fn check(ours: &str, kernel: &str, verdict: Verdict, summary: &str) {
-        let results = Results::new("p-1", said(ours, true), said(kernel, true));
+        let results = Results::new("p-1", output(ours, true), output(kernel, true));
         assert_eq!((results.verdict, results.summary.as_str()), (verdict, summary), "{ours} and {kernel}");
     }
 
@@ -169,36 +169,36 @@ mod tests {
             Verdict::Limited,
             "p-1, on both stacks: 1 files pass (3 tests), 1 fail, 0 are skipped",
         );
-        let there = "on the kernel's TCP: 2 files pass (6 tests), 0 fail, 0 are skipped";
-        let here = "p-1: 1 files pass (3 tests)";
+        let kernel = "on the kernel's TCP: 2 files pass (6 tests), 0 fail, 0 are skipped";
+        let ours = "p-1: 1 files pass (3 tests)";
         check(
             "a b!",
             "a b",
             Verdict::Fails,
-            &format!("{here}, 1 fail, 0 are skipped; {there}; only on greenwave's stack: b (fail: 2)"),
+            &format!("{ours}, 1 fail, 0 are skipped; {kernel}; only on greenwave's stack: b (fail: 2)"),
         );
         check(
             "a b?",
             "a b",
             Verdict::Fails,
-            &format!("{here}, 0 fail, 1 are skipped; {there}; only on greenwave's stack: b (skipped: no)"),
+            &format!("{ours}, 0 fail, 1 are skipped; {kernel}; only on greenwave's stack: b (skipped: no)"),
         );
         check(
             "a",
             "a b",
             Verdict::Fails,
-            &format!("{here}, 0 fail, 0 are skipped; {there}; only on greenwave's stack: b (not run)"),
+            &format!("{ours}, 0 fail, 0 are skipped; {kernel}; only on greenwave's stack: b (not run)"),
         );
     }
 
     #[test]
     fn what_does_not_come_to_its_end_does_not_work() {
-        let verdict = |ours, kernel| Results::new("p-1", said("a", ours), said("a", kernel)).verdict;
+        let verdict = |ours, kernel| Results::new("p-1", output("a", ours), output("a", kernel)).verdict;
         assert_eq!(verdict(true, true), Verdict::Works);
         assert_eq!(verdict(false, true), Verdict::Fails);
         assert_eq!(verdict(false, false), Verdict::Limited);
         assert_eq!(
-            Results::new("p-1", said("", true), said("", true)).verdict,
+            Results::new("p-1", output("", true), output("", true)).verdict,
             Verdict::Fails,
             "nothing passes"
         );
@@ -206,9 +206,9 @@ mod tests {
 
     #[test]
     fn what_is_run_again_counts_as_it_was_then() {
-        let mut first = said("a! b c!", true);
+        let mut first = output("a! b c!", true);
         assert_eq!(first.failed(), ["a", "c"]);
-        first.replace(said("a c!", true));
+        first.replace(output("a c!", true));
         assert_eq!((first.failed(), first.whole), (vec!["c".to_owned()], true));
     }
 }

@@ -32,15 +32,15 @@ impl<'a> Shared<'a> {
             return Ok(Self { world, keeper: None, variables: Vec::new() });
         }
         let path = world.folder().join("environment");
-        let place = path.display().to_string();
+        let environment = path.display().to_string();
         // Left by an earlier instance.
         let _ = std::fs::remove_file(&path);
-        let words = ["sh", "-c", KEEPER, &place, VARIABLE].map(str::to_owned);
+        let words = ["sh", "-c", KEEPER, &environment, VARIABLE].map(str::to_owned);
         let mut keeper = world.start(&words, 0)?;
         keeper.wait_until("it does not start", |_| path.exists())?;
-        let said = std::fs::read_to_string(&path).map_err(because("its environment"))?;
+        let output = std::fs::read_to_string(&path).map_err(because("its environment"))?;
         let names = ["LD_PRELOAD", VARIABLE];
-        let variables = names.iter().zip(said.lines()).map(|(name, value)| format!("{name}={value}"));
+        let variables = names.iter().zip(output.lines()).map(|(name, value)| format!("{name}={value}"));
         Ok(Self { world, variables: variables.collect(), keeper: Some(keeper) })
     }
 
@@ -63,9 +63,9 @@ impl Drop for Shared<'_> {
     fn drop(&mut self) {
         self.keeper = None;
         // Remaining processes in the namespace are daemons of the tests: no other program uses it.
-        let place = |path: &str| std::fs::metadata(path).map(|file| (file.dev(), file.ino())).ok();
-        let Some(ours) = place(&self.world.ours.path()) else { return };
-        for id in proc::processes().filter(|id| place(&format!("/proc/{id}/ns/net")) == Some(ours)) {
+        let environment = |path: &str| std::fs::metadata(path).map(|file| (file.dev(), file.ino())).ok();
+        let Some(ours) = environment(&self.world.ours.path()) else { return };
+        for id in proc::processes().filter(|id| environment(&format!("/proc/{id}/ns/net")) == Some(ours)) {
             signal(id, Signal::KILL);
         }
     }

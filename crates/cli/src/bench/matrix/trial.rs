@@ -1,38 +1,38 @@
 //! One cell of the matrix: a trial of a program and a feature.
 
 use super::feature::Feature;
-use super::harness::{Place, World};
+use super::harness::{Environment, World};
 use super::program::Program;
-use super::verdict::Came;
+use super::verdict::TrialResult;
 use super::{connection_flood, http_checks, lifecycle_tests, load, suite};
 use crate::programs::Stack;
 
 /// Tests `feature` of `program` on greenwave's stack; a failure is repeated on the kernel's.
-pub fn tried(place: &Place<'_>, program: Program, feature: Feature) -> Came {
+pub fn run_trial(environment: &Environment<'_>, program: Program, feature: Feature) -> TrialResult {
     if let Some(why) = feature.is_without(program) {
-        return Came::Without(why);
+        return TrialResult::Without(why);
     }
     if let Some(why) = program.is_missing() {
-        return Came::Skipped(why);
+        return TrialResult::Skipped(why);
     }
     let on = |stack| {
-        let world = World::new(place, stack)?;
-        run(feature, program, &world).map_err(|why| match world.said() {
-            said if said.is_empty() || why.contains(&said) => why,
-            said => format!("{why}; its output: {said}"),
+        let world = World::new(environment, stack)?;
+        run(feature, program, &world).map_err(|why| match world.output() {
+            output if output.is_empty() || why.contains(&output) => why,
+            output => format!("{why}; its output: {output}"),
         })
     };
     match on(Stack::None) {
-        Ok(came) => came,
+        Ok(results) => results,
         Err(why) => match on(Stack::Kernel) {
-            Ok(_) => Came::Fails(why),
-            Err(there) => Came::Limited(format!("{why}. Also fails on the kernel's TCP: {there}")),
+            Ok(_) => TrialResult::Fails(why),
+            Err(kernel) => TrialResult::Limited(format!("{why}. Also fails on the kernel's TCP: {kernel}")),
         },
     }
 }
 
 /// Runs the trial on the stack of `world`; returns its result or the failure.
-fn run(feature: Feature, program: Program, world: &World<'_>) -> Result<Came, String> {
+fn run(feature: Feature, program: Program, world: &World<'_>) -> Result<TrialResult, String> {
     match feature {
         _ if program.is_client() => http_checks::client(feature, program, world),
         Feature::Serves => http_checks::serves(program, world),

@@ -5,7 +5,7 @@ use super::results::{Results, Verdict};
 
 /// Result of a trial.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Came {
+pub enum TrialResult {
     /// Works.
     Works,
     /// Works, with a note.
@@ -21,7 +21,7 @@ pub enum Came {
     Skipped(String),
 }
 
-impl Came {
+impl TrialResult {
     /// Word for the result, without the reason.
     pub fn word(&self) -> &'static str {
         let verdict = match self {
@@ -56,7 +56,7 @@ impl Came {
         }
     }
 
-    pub fn has_failed(&self) -> bool {
+    pub fn is_failure(&self) -> bool {
         match self {
             Self::Fails(_) => true,
             Self::Suite(results) => results.verdict == Verdict::Fails,
@@ -69,9 +69,9 @@ impl Came {
 pub struct Row {
     pub program: Program,
     pub version: String,
-    pub came: Vec<Came>,
+    pub results: Vec<TrialResult>,
 }
 
-pub fn has_failed(rows: &[Row]) -> bool {
-    rows.iter().flat_map(|row| &row.came).any(Came::has_failed)
+pub fn is_failure(rows: &[Row]) -> bool {
+    rows.iter().flat_map(|row| &row.results).any(TrialResult::is_failure)
 }

@@ -73,7 +73,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let (rounds, time) =
         if smoke { (1, Span::from_millis(100)) } else { (args.common.rounds, args.duration) };
     let rx_core = args.rx_core;
-    let cores = Cores::here()?;
+    let cores = Cores::allowed()?;
     let gvisor = match systems.iter().any(|system| system.stack == systems::Stack::Gvisor) {
         true if !smoke => gvisor::build(),
         _ => gvisor::built(),

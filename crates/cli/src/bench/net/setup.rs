@@ -73,21 +73,21 @@ pub fn measure(
     case: &Case,
     setting: &Setting<'_>,
 ) -> Result<Measured, String> {
-    let said = |e: LabError| e.to_string();
-    let server = lab.namespace("server").map_err(said)?;
-    let client = lab.namespace("client").map_err(said)?;
+    let failed = |e: LabError| e.to_string();
+    let server = lab.namespace("server").map_err(failed)?;
+    let client = lab.namespace("client").map_err(failed)?;
     for namespace in [&server, &client] {
         let _ = namespace.without_ipv6();
     }
-    let place = Place { system, case, setting, server, client };
+    let setup = Setup { system, case, setting, server, client };
     match system.device {
-        Device::Veth | Device::Xdp | Device::XdpNative | Device::Packet => place.on_veth(lab),
-        Device::Tap if system.stack == Stack::Kernel => place.behind_tap(),
-        Device::Tap => place.on_tap(),
+        Device::Veth | Device::Xdp | Device::XdpNative | Device::Packet => setup.on_veth(lab),
+        Device::Tap if system.stack == Stack::Kernel => setup.on_kernel_tap(),
+        Device::Tap => setup.on_tap(),
     }
 }
 
-struct Place<'a> {
+struct Setup<'a> {
     system: &'a System,
     case: &'a Case,
     setting: &'a Setting<'a>,
@@ -95,15 +95,15 @@ struct Place<'a> {
     client: Namespace,
 }
 
-impl Place<'_> {
+impl Setup<'_> {
     fn on_veth(&self, lab: &NetLab) -> Result<Measured, String> {
-        let said = |e: LabError| e.to_string();
+        let failed = |e: LabError| e.to_string();
         let Cores { client, server, .. } = self.setting.cores;
-        lab.veth((&self.server, HERE), (&self.client, THERE), &Veth::default()).map_err(said)?;
+        lab.veth((&self.server, HERE), (&self.client, THERE), &Veth::default()).map_err(failed)?;
         self.steer(&self.server, HERE, server)?;
         self.steer(&self.client, THERE, client)?;
         if self.system.stack == Stack::Kernel {
-            kernel_address(&self.server, HERE).map_err(said)?;
+            kernel_address(&self.server, HERE).map_err(failed)?;
         }
         let child = self.start(&format!("{}:{HERE}", self.system.device.name()))?;
         let (device, mac) = self.client.enter(|| xdp(THERE, CLIENT))?;
@@ -112,23 +112,23 @@ impl Place<'_> {
 
     /// The server opens the TAP device; the client uses its kernel end.
     fn on_tap(&self) -> Result<Measured, String> {
-        let said = |e: LabError| e.to_string();
+        let failed = |e: LabError| e.to_string();
         let child = self.start(&format!("tap:{HERE}"))?;
-        self.server.disable_offloads(HERE).map_err(said)?;
-        self.server.up(HERE).map_err(said)?;
+        self.server.disable_offloads(HERE).map_err(failed)?;
+        self.server.up(HERE).map_err(failed)?;
         self.steer(&self.server, HERE, self.setting.cores.client)?;
         let (device, mac) = self.server.enter(|| packet_socket(HERE))?;
         self.drive(device, mac, &child)
     }
 
     /// The client opens the TAP device; the kernel serves at its end.
-    fn behind_tap(&self) -> Result<Measured, String> {
-        let said = |e: LabError| e.to_string();
+    fn on_kernel_tap(&self) -> Result<Measured, String> {
+        let failed = |e: LabError| e.to_string();
         let tap = self.server.enter(|| Tap::create(HERE)).map_err(|e| e.to_string())?;
-        self.server.disable_offloads(HERE).map_err(said)?;
-        self.server.up(HERE).map_err(said)?;
+        self.server.disable_offloads(HERE).map_err(failed)?;
+        self.server.up(HERE).map_err(failed)?;
         self.steer(&self.server, HERE, self.setting.cores.server)?;
-        kernel_address(&self.server, HERE).map_err(said)?;
+        kernel_address(&self.server, HERE).map_err(failed)?;
         let child = self.start("")?;
         self.drive(tap, [2, 0, 0, 0, 0, 1], &child)
     }

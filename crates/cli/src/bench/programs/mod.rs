@@ -11,8 +11,8 @@ use load::closed_loop::{Kind, Pace};
 use netlab::{NetLab, is_installed};
 use queueing::Span;
 
-use super::comparison::{self, Common, Cores, Ours, Scale};
-use crate::programs::{BULK, Program, Rig, SMALL, Setting, Stack};
+use super::comparison::{self, Common, Cores, Scale, StackArgs};
+use crate::programs::{BULK, Program, ProgramSetup, SMALL, Setting, Stack};
 use crate::{Error, progress};
 
 mod report;
@@ -32,7 +32,7 @@ pub struct Args {
     #[arg(long, default_value = "1s")]
     duration: Span,
     #[command(flatten)]
-    ours: Ours,
+    ours: StackArgs,
     /// Busy-polling time of greenwave's idle stack before it sleeps. It shares
     /// a core with the server, which waits meanwhile.
     #[arg(long, value_name = "SPAN", default_value = "0us", value_parser = crate::options::busy_poll, verbatim_doc_comment)]
@@ -48,7 +48,7 @@ fn program(name: &str) -> Result<Program, String> {
 
 /// Connections of small requests, and of bulk requests beside them.
 #[derive(Clone, Copy, Debug)]
-struct Crowd {
+struct Connections {
     small: u32,
     bulk: u32,
 }
@@ -59,12 +59,12 @@ struct Crowd {
 /// No network lab is possible here.
 pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let lab = comparison::lab("bench programs")?;
-    let (rounds, time, crowd) = match args.common.scale {
-        Scale::Full => (args.common.rounds, args.duration, Crowd { small: 50, bulk: 32 }),
-        Scale::Smoke => (1, Span::from_millis(50), Crowd { small: 4, bulk: 4 }),
+    let (rounds, time, connections) = match args.common.scale {
+        Scale::Full => (args.common.rounds, args.duration, Connections { small: 50, bulk: 32 }),
+        Scale::Smoke => (1, Span::from_millis(50), Connections { small: 4, bulk: 4 }),
     };
     let programs = if args.programs.is_empty() { Program::ALL.to_vec() } else { args.programs.clone() };
-    let cores = Cores::here()?;
+    let cores = Cores::allowed()?;
     let bar = progress::bar(u64::from(rounds) * programs.len() as u64);
     let mut rows = Rows::default();
     for round in 0..rounds {
@@ -81,7 +81,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
                 policy: &program.policy(),
                 seed: round.into(),
             };
-            if let Err(why) = measure(&lab, program, &setting, time, crowd, &mut rows) {
+            if let Err(why) = measure(&lab, program, &setting, time, connections, &mut rows) {
                 rows.fail(program, why);
             }
             bar.inc(1);
@@ -112,45 +112,46 @@ fn measure(
     program: Program,
     setting: &Setting<'_>,
     duration: Span,
-    crowd: Crowd,
+    connections: Connections,
     rows: &mut Rows,
 ) -> Result<(), String> {
     if !is_installed(program.name()) {
         return Err("the program is not installed".to_owned());
     }
     let on = |stack: Stack| move |why: String| format!("{}: {why}", stack.name());
-    let mut rigs = Vec::new();
+    let mut setups = Vec::new();
     for stack in Stack::ALL {
-        let rig = Rig::new(lab, program, stack, setting, 1, |_, device| device).map_err(on(stack))?;
-        rigs.push((stack, rig));
+        let setup =
+            ProgramSetup::new(lab, program, stack, setting, 1, |_, device| device).map_err(on(stack))?;
+        setups.push((stack, setup));
     }
     let small = |pace| {
-        let (request, answer) = program.ask(SMALL);
-        Kind { connections: crowd.small, request, answer, pace }
+        let (request, answer) = program.request(SMALL);
+        Kind { connections: connections.small, request, answer, pace }
     };
     let mut slowest = f64::INFINITY;
-    for (stack, rig) in &mut rigs[..2] {
+    for (stack, setup) in &mut setups[..2] {
         let kinds = vec![small(Pace::Closed { outstanding: 1 })];
-        let measured = rig.measure(vec![kinds], duration / 2, duration).map_err(on(*stack))?;
+        let measured = setup.measure(vec![kinds], duration / 2, duration).map_err(on(*stack))?;
         let figures = Figures::of(&measured, 0);
         slowest = slowest.min(figures.answers_per_s);
         rows.add(program, *stack, Case::Closed, figures);
     }
     let at = |share: f64| Pace::poisson((slowest * share).max(1.0), setting.seed);
     for (case, share) in [(Case::Half, 0.5), (Case::Most, 0.9)] {
-        for (stack, rig) in &mut rigs[..2] {
+        for (stack, setup) in &mut setups[..2] {
             let measured =
-                rig.measure(vec![vec![small(at(share))]], duration / 2, duration).map_err(on(*stack))?;
+                setup.measure(vec![vec![small(at(share))]], duration / 2, duration).map_err(on(*stack))?;
             rows.add(program, *stack, case, Figures::of(&measured, 0));
         }
     }
     // Bulk requests in a closed loop take all remaining capacity.
-    for (stack, rig) in &mut rigs {
-        let (request, answer) = program.ask(BULK);
+    for (stack, setup) in &mut setups {
+        let (request, answer) = program.request(BULK);
         let pace = Pace::Closed { outstanding: 1 };
-        let bulk = Kind { connections: crowd.bulk, request, answer, pace };
+        let bulk = Kind { connections: connections.bulk, request, answer, pace };
         let measured =
-            rig.measure(vec![vec![small(at(0.05)), bulk]], duration / 2, duration).map_err(on(*stack))?;
+            setup.measure(vec![vec![small(at(0.05)), bulk]], duration / 2, duration).map_err(on(*stack))?;
         rows.add(program, *stack, Case::MixedSmall, Figures::of(&measured, 0));
         rows.add(program, *stack, Case::MixedBulk, Figures::of(&measured, 1));
     }

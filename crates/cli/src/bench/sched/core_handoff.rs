@@ -88,23 +88,23 @@ impl Drop for Managed {
 }
 
 /// Shared page, processes, and a folder for journals; removed on drop.
-struct Rig {
+struct Processes {
     page: Page,
     lc: Part,
     be: Part,
     folder: TempDir,
 }
 
-impl Rig {
+impl Processes {
     fn new() -> Result<Self, Error> {
         let folder = TempDir::new("bench-sched")?;
         let path = folder.path().join("page");
         let page = Page::open(&path).map_err(|e| Error::file(&path, &e))?;
         let (lc, be) = (Part::start("lc", Some(&path))?, Part::start("be", Some(&path))?);
-        let rig = Self { page, lc, be, folder };
+        let processes = Self { page, lc, be, folder };
         // Each check times out after 10 s; on a busy machine a process is slow to start.
-        match (0..BEGIN_LOOKS).find_map(|_| rig.page.beat_after(queueing::Time::ZERO)) {
-            Some(_) => Ok(rig),
+        match (0..BEGIN_LOOKS).find_map(|_| processes.page.beat_after(queueing::Time::ZERO)) {
+            Some(_) => Ok(processes),
             None => {
                 Err(Error::new("the computing process did not start within 20 s").advice("an idle machine"))
             }
@@ -149,7 +149,7 @@ impl Rig {
     }
 }
 
-impl Drop for Rig {
+impl Drop for Processes {
     fn drop(&mut self) {
         self.page.end();
     }
@@ -179,21 +179,21 @@ pub fn measure(bounds: Bounds) -> Result<(Vec<Operation>, Vec<String>), Error> {
     let failed = |e: std::io::Error| Error::new(format!("scheduling the benchmark's processes: {e}"));
     affinity::pin(own).map_err(failed)?;
     let _pinned = Pinned(ours.clone());
-    goes_on()?;
-    let rig = Rig::new()?;
+    check_interrupt()?;
+    let processes = Processes::new()?;
     let (mut found, mut without) = (Vec::new(), Vec::new());
     // By the kernel's scheduler alone.
-    for part in [&rig.lc, &rig.be] {
+    for part in [&processes.lc, &processes.be] {
         sched_setaffinity(Some(Pid::from_child(&part.0)), &cpulist::set_of([theirs]))
             .map_err(|e| failed(e.into()))?;
     }
-    SchedPolicy::IDLE.set(Some(Pid::from_child(&rig.be.0))).map_err(failed)?;
-    handoffs(&rig, bounds, ["bare preempt", "bare give back"], &mut found, || true);
-    goes_on()?;
+    SchedPolicy::IDLE.set(Some(Pid::from_child(&processes.be.0))).map_err(failed)?;
+    handoffs(&processes, bounds, ["bare preempt", "bare give back"], &mut found, || true);
+    check_interrupt()?;
     // By the mechanism, with a round before each.
     let clock = Monotonic::new();
-    let (mut manager, mut allocator) = rig.manager(&[theirs], Mechanism::Affinity)?;
-    handoffs(&rig, bounds, ["preempt", "give back"], &mut found, || {
+    let (mut manager, mut allocator) = processes.manager(&[theirs], Mechanism::Affinity)?;
+    handoffs(&processes, bounds, ["preempt", "give back"], &mut found, || {
         // A round may park BE because LC waited; repeats rounds until BE has the core again.
         let start = clock.now();
         loop {
@@ -204,7 +204,7 @@ pub fn measure(bounds: Bounds) -> Result<(Vec<Operation>, Vec<String>), Error> {
             std::thread::sleep(PAUSE);
         }
     });
-    goes_on()?;
+    check_interrupt()?;
     let (run, idle) = (run(0, BE), Action::Idle { core: CoreId(0) });
     if manager.can_park(BE) {
         let [mut park, mut go_on, mut wake] = [(); 3].map(|()| Samples::default());
@@ -214,12 +214,12 @@ pub fn measure(bounds: Bounds) -> Result<(Vec<Operation>, Vec<String>), Error> {
             let start = clock.now();
             manager.act(start, &[idle]);
             std::thread::sleep(PAUSE);
-            park.add(parked(&rig, start));
-            wake.add(rig.page.wake(false).map(|(woken, _)| woken));
+            park.add(parked(&processes, start));
+            wake.add(processes.page.wake(false).map(|(woken, _)| woken));
             std::thread::sleep(PAUSE);
             let start = clock.now();
             manager.act(start, &[run]);
-            go_on.add(rig.page.beat_after(start).map(|beat| beat.since(start)));
+            go_on.add(processes.page.beat_after(start).map(|beat| beat.since(start)));
         }
         found.push(Operation { name: "wake", what: "decision → LC runs on an idle core", samples: wake });
         found.push(Operation { name: "park", what: "decision → BE's last instruction", samples: park });
@@ -228,29 +228,29 @@ pub fn measure(bounds: Bounds) -> Result<(Vec<Operation>, Vec<String>), Error> {
         without.push("wake, park, resume: no cgroup freezer is mounted".to_owned());
     }
     manager.end()?;
-    goes_on()?;
-    found.push(migrate(&rig, bounds, [own, theirs], Mechanism::Affinity)?);
-    in_runtime(&rig, bounds, theirs, &mut found)?;
+    check_interrupt()?;
+    found.push(migrate(&processes, bounds, [own, theirs], Mechanism::Affinity)?);
+    in_runtime(&processes, bounds, theirs, &mut found)?;
     if let Err(e) = scx::check() {
         without.push(e.to_string());
         return Ok((found, without));
     }
-    in_kernel(&rig, bounds, theirs, &mut found)?;
+    in_kernel(&processes, bounds, theirs, &mut found)?;
     // The benchmark itself would keep BE off its core there.
     if let Some(&third) = ours.get(2) {
-        found.push(migrate(&rig, bounds, [theirs, third], Mechanism::Scx)?);
+        found.push(migrate(&processes, bounds, [theirs, third], Mechanism::Scx)?);
     }
     Ok((found, without))
 }
 
 /// Returns an error after ctrl-C.
-fn goes_on() -> Result<(), Error> {
+fn check_interrupt() -> Result<(), Error> {
     if signals::is_set() { Err(Error::interrupted("")) } else { Ok(()) }
 }
 
 /// Time to BE's last instruction after it was parked at `start`; none if BE did not have the core.
-fn parked(rig: &Rig, start: Time) -> Option<Span> {
-    let last = rig.page.last_beat();
+fn parked(processes: &Processes, start: Time) -> Option<Span> {
+    let last = processes.page.last_beat();
     (last > start).then(|| last.since(start))
 }
 
@@ -260,10 +260,15 @@ fn run(core: usize, task: TaskId) -> Action {
 }
 
 /// A worker of a program on greenwave's runtime, parked and woken through its signal page.
-fn in_runtime(rig: &Rig, bounds: Bounds, core: CoreId, found: &mut Vec<Operation>) -> Result<(), Error> {
+fn in_runtime(
+    processes: &Processes,
+    bounds: Bounds,
+    core: CoreId,
+    found: &mut Vec<Operation>,
+) -> Result<(), Error> {
     let clock = Monotonic::new();
     // The BE process would share the core with it, since both are in the idle class.
-    let _stopped = rig.be.stopped()?;
+    let _stopped = processes.be.stopped()?;
     // Moved before it starts workers, which inherit its affinity.
     let part = Part::start("tasks", None)?;
     let failed = |e: rustix::io::Errno| Error::new(format!("scheduling the benchmark's processes: {e}"));
@@ -272,7 +277,7 @@ fn in_runtime(rig: &Rig, bounds: Bounds, core: CoreId, found: &mut Vec<Operation
     let within = |done: &mut dyn FnMut() -> bool| {
         let since = clock.now();
         while !done() {
-            goes_on()?;
+            check_interrupt()?;
             if clock.now().since(since) > Span::from_secs(20) {
                 return Err(Error::new("the process with tasks made no progress within 20 s")
                     .advice("an idle machine"));
@@ -284,11 +289,12 @@ fn in_runtime(rig: &Rig, bounds: Bounds, core: CoreId, found: &mut Vec<Operation
     let mut page = None;
     within(&mut || {
         page = page.take().or_else(|| SharedPage::of_process(part.id()).ok());
-        page.as_ref().is_some_and(|page| page.page().slots().iter().any(|lane| told_after(lane, Time::ZERO)))
+        page.as_ref()
+            .is_some_and(|page| page.page().slots().iter().any(|lane| report_after(lane, Time::ZERO)))
     })?;
     let Some(page) = page else { return Ok(()) };
     let lanes = page.page().slots();
-    let (mut manager, allocator) = rig.manager_of(&part, &[core], Mechanism::Runtime)?;
+    let (mut manager, allocator) = processes.manager_of(&part, &[core], Mechanism::Runtime)?;
     let (mut signals, mut park, mut wake) =
         (allocator.signals().clone(), Samples::default(), Samples::default());
     let idle = Action::Idle { core: CoreId(0) };
@@ -296,8 +302,8 @@ fn in_runtime(rig: &Rig, bounds: Bounds, core: CoreId, found: &mut Vec<Operation
         manager.sense(clock.now(), &mut signals);
         let start = clock.now();
         manager.act(start, &[run(0, BE)]);
-        let told = within(&mut || lanes.iter().any(|lane| told_after(lane, start)))?;
-        wake.add(Some(told.since(start)));
+        let reported = within(&mut || lanes.iter().any(|lane| report_after(lane, start)))?;
+        wake.add(Some(reported.since(start)));
         std::thread::sleep(PAUSE);
         manager.sense(clock.now(), &mut signals);
         let start = clock.now();
@@ -316,36 +322,41 @@ fn in_runtime(rig: &Rig, bounds: Bounds, core: CoreId, found: &mut Vec<Operation
 }
 
 /// True if a task poll of `lane` began after `at`.
-fn told_after(lane: &WorkerSlot, at: Time) -> bool {
+fn report_after(lane: &WorkerSlot, at: Time) -> bool {
     lane.read().is_some_and(|pulse| pulse.request.is_some_and(|since| since > at))
 }
 
 /// Both processes under the sched_ext scheduler, where a decision gives LC its core.
-fn in_kernel(rig: &Rig, bounds: Bounds, core: CoreId, found: &mut Vec<Operation>) -> Result<(), Error> {
+fn in_kernel(
+    processes: &Processes,
+    bounds: Bounds,
+    core: CoreId,
+    found: &mut Vec<Operation>,
+) -> Result<(), Error> {
     let (clock, idle) = (Monotonic::new(), Action::Idle { core: CoreId(0) });
-    let (mut manager, _) = rig.manager(&[core], Mechanism::Scx)?;
+    let (mut manager, _) = processes.manager(&[core], Mechanism::Scx)?;
     let [mut preempt, mut go_on, mut park, mut wake] = [(); 4].map(|()| Samples::default());
     for _ in bounds.tries() {
         for (before, samples) in [(run(0, BE), &mut preempt), (idle, &mut wake)] {
             let start = clock.now();
             manager.act(start, &[run(0, BE)]);
             if before == idle {
-                let computes = rig.page.beat_after(start).is_some();
+                let computes = processes.page.beat_after(start).is_some();
                 let start = clock.now();
                 manager.act(start, &[idle]);
                 std::thread::sleep(PAUSE);
-                park.add(parked(rig, start).filter(|_| computes));
+                park.add(parked(processes, start).filter(|_| computes));
             }
             std::thread::sleep(PAUSE);
             let start = clock.now();
             manager.act(start, &[run(0, LC)]);
             let decided = clock.now().since(start);
-            samples.add(rig.page.wake(false).map(|(woken, _)| decided + woken));
+            samples.add(processes.page.wake(false).map(|(woken, _)| decided + woken));
         }
         std::thread::sleep(PAUSE);
         let start = clock.now();
         manager.act(start, &[run(0, BE)]);
-        go_on.add(rig.page.beat_after(start).map(|beat| beat.since(start)));
+        go_on.add(processes.page.beat_after(start).map(|beat| beat.since(start)));
     }
     for (name, what, samples) in [
         ("scx preempt", "decision → LC runs, preempting BE", preempt),
@@ -361,7 +372,7 @@ fn in_kernel(rig: &Rig, bounds: Bounds, core: CoreId, found: &mut Vec<Operation>
 /// Wakes LC over BE, then lets BE resume; calls `before` first, which returns true if BE has the
 /// core.
 fn handoffs(
-    rig: &Rig,
+    processes: &Processes,
     bounds: Bounds,
     names: [&'static str; 2],
     found: &mut Vec<Operation>,
@@ -370,7 +381,7 @@ fn handoffs(
     let (mut there, mut back) = (Samples::default(), Samples::default());
     for _ in bounds.tries() {
         std::thread::sleep(PAUSE);
-        let (woken, resumed) = if before() { rig.page.wake(true).unzip() } else { (None, None) };
+        let (woken, resumed) = if before() { processes.page.wake(true).unzip() } else { (None, None) };
         there.add(woken);
         back.add(resumed);
     }
@@ -379,9 +390,14 @@ fn handoffs(
 }
 
 /// Moves BE to the other core and back.
-fn migrate(rig: &Rig, bounds: Bounds, both: [CoreId; 2], mechanism: Mechanism) -> Result<Operation, Error> {
+fn migrate(
+    processes: &Processes,
+    bounds: Bounds,
+    both: [CoreId; 2],
+    mechanism: Mechanism,
+) -> Result<Operation, Error> {
     let (clock, mut samples) = (Monotonic::new(), Samples::default());
-    let (mut manager, _) = rig.manager(&both, mechanism)?;
+    let (mut manager, _) = processes.manager(&both, mechanism)?;
     for turn in bounds.tries() {
         let to = turn as usize % 2;
         let from = 1 - to;
@@ -390,7 +406,7 @@ fn migrate(rig: &Rig, bounds: Bounds, both: [CoreId; 2], mechanism: Mechanism) -
         // BE may move to the benchmark's own core, and arrives there while the benchmark sleeps.
         let came = (0..ARRIVES).find_map(|_| {
             std::thread::sleep(PAUSE);
-            let (core, since) = rig.page.place();
+            let (core, since) = processes.page.place();
             (core == u32::from(both[to].0) && since > start).then(|| since.since(start))
         });
         samples.add(came);

@@ -63,7 +63,7 @@ fn check(queues: usize, more: &[&str]) {
         header: None,
         addresses,
         claimant: None,
-        interface: Watch::default(),
+        interface: LinkMonitor::default(),
         stack,
         policies,
         observed,

@@ -25,7 +25,7 @@ fn rates_and_quantiles_are_those_of_the_window() {
 fn what_is_older_than_the_window_counts_no_more() {
     let mut live = serve(3);
     for second in 4..=9 {
-        live.tell(at(f64::from(second)), MetricsSample::default());
+        live.update(at(f64::from(second)), MetricsSample::default());
     }
     assert_eq!(live.snapshot(at(9.0), 5).spreads(WAIT).count(), 0);
     assert_eq!(live.snapshot(at(9.0), 8).spreads(WAIT).count(), 2);
@@ -55,7 +55,7 @@ fn moves_beyond_what_is_kept_are_counted() {
     let mut live = sched();
     let moved = live.snapshot(at(2.0), 10).moves[0].clone();
     let many = (0..600).map(|n| Move { at_s: 2.5 + f64::from(n) / 1e4, ..moved.clone() });
-    live.tell(at(3.0), MetricsSample { moves: many.collect(), ..MetricsSample::default() });
+    live.update(at(3.0), MetricsSample { moves: many.collect(), ..MetricsSample::default() });
     let seen = live.snapshot(at(3.0), 1);
     assert_eq!((seen.moves.len(), seen.moves_lost), (512, 88));
     assert_eq!(live.snapshot(at(3.0), 10).moves_lost, 90);

@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use super::super::harness::{OURS, PEER, World, because, finished};
-use super::super::results::{File, Said};
+use super::super::results::{File, SuiteResult};
 use super::super::shared_stack::Shared;
 use super::{LIMIT, copy};
 
@@ -15,7 +15,7 @@ use super::{LIMIT, copy};
 const AT_ONCE: &str = "4";
 
 /// Runs memcached's tests, or `only` those files, one after the other.
-pub fn run(world: &World<'_>, source: &Path, only: &[String]) -> Result<Said, String> {
+pub fn run(world: &World<'_>, source: &Path, only: &[String]) -> Result<SuiteResult, String> {
     let folder = copy(world, &source.join("t"), "memcached")?;
     let executable = |name: &str, text: String| {
         let path = folder.join(name);
@@ -52,7 +52,7 @@ pub fn run(world: &World<'_>, source: &Path, only: &[String]) -> Result<Said, St
     let words: Vec<String> = prove.iter().map(|&word| word.to_owned()).chain(files).collect();
     let out = finished(&world.clients, &words, LIMIT)?;
     shared.stop()?;
-    Ok(said(&String::from_utf8_lossy(&out.stdout)))
+    Ok(output(&String::from_utf8_lossy(&out.stdout)))
 }
 
 /// Option that the tests pass, and that Debian's build does not know.
@@ -69,8 +69,8 @@ fn replace(path: &Path) -> Result<(), String> {
     std::fs::write(path, text).map_err(because("a test"))
 }
 
-fn said(text: &str) -> Said {
-    let mut all = Said::default();
+fn output(text: &str) -> SuiteResult {
+    let mut all = SuiteResult::default();
     // File that the details at the end belong to.
     let mut of = String::new();
     for line in text.lines() {
@@ -122,14 +122,14 @@ mod tests {
         };
         // As on a terminal, both are one text.
         let text = String::from_utf8([out.stderr, out.stdout].concat()).unwrap();
-        let here = said(&text);
-        assert!(here.whole, "{text}");
-        assert_eq!(here.failed(), ["t/b.t", "t/e.t"], "{text}");
-        assert_eq!(here.files["t/b.t"].failed, ["Failed test: 2"]);
+        let ours = output(&text);
+        assert!(ours.whole, "{text}");
+        assert_eq!(ours.failed(), ["t/b.t", "t/e.t"], "{text}");
+        assert_eq!(ours.files["t/b.t"].failed, ["Failed test: 2"]);
         let failed = ["Non-zero exit status: 1", "Parse errors: No plan found in TAP output"];
-        assert_eq!(here.files["t/e.t"].failed, failed);
-        assert_eq!(here.files["t/c-d.t"].skipped.as_deref(), Some("none"));
-        assert_eq!(here.files.len(), 5);
-        assert!(!said("t/a.t .. ok\n").whole);
+        assert_eq!(ours.files["t/e.t"].failed, failed);
+        assert_eq!(ours.files["t/c-d.t"].skipped.as_deref(), Some("none"));
+        assert_eq!(ours.files.len(), 5);
+        assert!(!output("t/a.t .. ok\n").whole);
     }
 }

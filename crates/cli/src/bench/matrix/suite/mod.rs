@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use super::harness::{World, because};
 use super::program::Program;
-use super::results::{Results, Said};
-use super::verdict::Came;
+use super::results::{Results, SuiteResult};
+use super::verdict::TrialResult;
 use crate::programs::Stack;
 
 mod memcached;
@@ -18,28 +18,28 @@ mod redis;
 /// Timeout, many times longer than all tests of one program take.
 const LIMIT: Duration = Duration::from_secs(1200);
 
-pub fn suite(program: Program, world: &World<'_>) -> Result<Came, String> {
+pub fn suite(program: Program, world: &World<'_>) -> Result<TrialResult, String> {
     let Some(source) = world.sources().and_then(|folder| source(folder, program.upstream())) else {
         let what = format!("--sources names no folder with the source of {}", program.upstream());
-        return Ok(Came::Skipped(what));
+        return Ok(TrialResult::Skipped(what));
     };
     let is_redis = program == Program::Redis;
     let needs: &[&str] = if is_redis { &["tclsh", "redis-cli"] } else { &["prove", "nsenter"] };
     if let Some(tool) = needs.iter().find(|tool| !netlab::is_installed(tool)) {
-        return Ok(Came::Skipped(format!("{tool} is not installed")));
+        return Ok(TrialResult::Skipped(format!("{tool} is not installed")));
     }
     let run = if is_redis { redis::run } else { memcached::run };
-    let on = |world: &World<'_>| -> Result<Said, String> {
-        let mut said = run(world, &source, &[])?;
-        let failed = said.failed();
-        if said.whole && !failed.is_empty() {
-            said.replace(run(world, &source, &failed)?);
+    let on = |world: &World<'_>| -> Result<SuiteResult, String> {
+        let mut output = run(world, &source, &[])?;
+        let failed = output.failed();
+        if output.whole && !failed.is_empty() {
+            output.replace(run(world, &source, &failed)?);
         }
-        Ok(said)
+        Ok(output)
     };
     let (ours, kernel) = (on(world)?, on(&world.again(Stack::Kernel)?)?);
     let name = source.file_name().unwrap_or_default().to_string_lossy();
-    Ok(Came::Suite(Box::new(Results::new(&name, ours, kernel))))
+    Ok(TrialResult::Suite(Box::new(Results::new(&name, ours, kernel))))
 }
 
 /// Folder in `sources` with the tests of `name`.
@@ -55,11 +55,11 @@ fn source(sources: &Path, name: &str) -> Option<PathBuf> {
 
 /// Copies `from`, which tests write into, to `to` in the setup's folder.
 fn copy(world: &World<'_>, from: &Path, to: &str) -> Result<PathBuf, String> {
-    let there = world.folder().join(to);
-    if there.exists() {
-        std::fs::remove_dir_all(&there).map_err(because("a folder"))?;
+    let kernel = world.folder().join(to);
+    if kernel.exists() {
+        std::fs::remove_dir_all(&kernel).map_err(because("a folder"))?;
     }
-    std::fs::create_dir(&there).map_err(because("a folder"))?;
-    world.peer_client(&["cp", "-r", &from.display().to_string(), &there.display().to_string()])?;
-    std::fs::canonicalize(there).map_err(because("a folder"))
+    std::fs::create_dir(&kernel).map_err(because("a folder"))?;
+    world.peer_client(&["cp", "-r", &from.display().to_string(), &kernel.display().to_string()])?;
+    std::fs::canonicalize(kernel).map_err(because("a folder"))
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 use super::super::harness::{OURS, World, because, finished};
 use super::super::http_checks::serving;
 use super::super::program::{Program, Shape};
-use super::super::results::{File, Said};
+use super::super::results::{File, SuiteResult};
 use super::{LIMIT, copy};
 
 /// Test that occupies a port on the machine of the tests so that the server cannot bind it. Here
@@ -15,7 +15,7 @@ use super::{LIMIT, copy};
 const ON_ONE_MACHINE: &str = "CONFIG SET rollback on apply error";
 
 /// Runs all of redis's tests, or `only` these units.
-pub fn run(world: &World<'_>, source: &Path, only: &[String]) -> Result<Said, String> {
+pub fn run(world: &World<'_>, source: &Path, only: &[String]) -> Result<SuiteResult, String> {
     let folder = copy(world, &source.join("tests"), "redis")?;
     std::fs::create_dir_all(folder.join("src")).map_err(because("a folder"))?;
     for tool in ["redis-cli", "redis-benchmark", "redis-server"] {
@@ -31,12 +31,12 @@ pub fn run(world: &World<'_>, source: &Path, only: &[String]) -> Result<Said, St
     let words: Vec<String> = test.into_iter().chain(what).chain(single).map(str::to_owned).collect();
     let out = finished(&world.clients, &words, LIMIT)?;
     server.stop()?;
-    Ok(said(&String::from_utf8_lossy(&out.stdout)))
+    Ok(output(&String::from_utf8_lossy(&out.stdout)))
 }
 
-fn said(text: &str) -> Said {
+fn output(text: &str) -> SuiteResult {
     let ended = text.contains("\\o/") || text.contains("!!! WARNING");
-    let mut all = Said { whole: ended && !text.contains("[TIMEOUT]"), ..Said::default() };
+    let mut all = SuiteResult { whole: ended && !text.contains("[TIMEOUT]"), ..SuiteResult::default() };
     let (mut unit, mut file, mut why) = (String::new(), File::default(), None);
     for line in text.lines() {
         let after = |begin: &str| line.strip_prefix(begin);
@@ -59,7 +59,7 @@ fn said(text: &str) -> Said {
 }
 
 /// Records the end of unit `unit`.
-fn end(all: &mut Said, unit: &str, mut file: File, why: Option<String>) {
+fn end(all: &mut SuiteResult, unit: &str, mut file: File, why: Option<String>) {
     if unit.is_empty() {
         return;
     }
@@ -81,21 +81,21 @@ mod tests {
                     [2/3 done]: unit/b (0 seconds)\nTesting unit/c\n[3/3 done]: unit/c (0 seconds)\n\n\
                     \x20                  The End\n\n!!! WARNING The following tests failed:\n\n\
                     *** [err]: SET it in tests/unit/a.tcl\n";
-        let here = said(text);
-        assert!(here.whole);
-        assert_eq!(here.failed(), ["unit/a"]);
+        let ours = output(text);
+        assert!(ours.whole);
+        assert_eq!(ours.failed(), ["unit/a"]);
         let names = |all: &[&str]| all.iter().map(|&name| name.to_owned()).collect();
         let a = File { passed: 2, failed: names(&["SET it"]), left_out: names(&["PUT"]), skipped: None };
-        assert_eq!(here.files["unit/a"], a);
-        assert_eq!(here.files["unit/b"].skipped.as_deref(), Some("Not supported"));
-        assert_eq!(here.files["unit/c"].skipped.as_deref(), Some("no tests for such a server"));
-        assert_eq!(here.files.len(), 3);
+        assert_eq!(ours.files["unit/a"], a);
+        assert_eq!(ours.files["unit/b"].skipped.as_deref(), Some("Not supported"));
+        assert_eq!(ours.files["unit/c"].skipped.as_deref(), Some("no tests for such a server"));
+        assert_eq!(ours.files.len(), 3);
     }
 
     #[test]
     fn tests_that_are_cut_off_do_not_come_to_their_end() {
-        let there = said("Testing unit/a\n[ok]: GET (0 ms)\n[exception]: Executing test client: no.\n");
-        assert_eq!((there.whole, there.failed()), (false, vec!["unit/a".to_owned()]));
-        assert!(!said("Testing unit/a\n[TIMEOUT]: clients\nThe End\n!!! WARNING The following\n").whole);
+        let kernel = output("Testing unit/a\n[ok]: GET (0 ms)\n[exception]: Executing test client: no.\n");
+        assert_eq!((kernel.whole, kernel.failed()), (false, vec!["unit/a".to_owned()]));
+        assert!(!output("Testing unit/a\n[TIMEOUT]: clients\nThe End\n!!! WARNING The following\n").whole);
     }
 }

@@ -21,7 +21,7 @@ use sim::world::services::{Class, Config};
 use toml::{Table, Value};
 
 use self::setup::Rig;
-use self::workload::{Driven, Told};
+use self::workload::{Driven, ServiceCounts};
 use super::host_requirements::HostLock;
 use super::{Kind, Row, Run, RunResult, World, kept, line, micros_if, points, shown};
 use crate::error::Error;
@@ -71,8 +71,8 @@ struct Host {
     #[serde(default)]
     stack: bool,
     /// True if that stack sheds new connections at the SYN, in modes with a guard.
-    #[serde(default = "yes")]
-    door: bool,
+    #[serde(rename = "door", default = "yes")]
+    sheds_syns: bool,
     /// Number of classes, from the last, that open a connection for each request.
     #[serde(default)]
     newcomers: usize,
@@ -160,8 +160,8 @@ fn policy(on: Mechanisms, host: &Host) -> Result<Policy, String> {
 
 impl Plan {
     /// True if the stack limits new connections to the capacity.
-    fn has_door(&self) -> bool {
-        self.host.stack && self.host.door && self.on.guard
+    fn sheds_syns(&self) -> bool {
+        self.host.stack && self.host.sheds_syns && self.on.guard
     }
 
     /// True if a service whose request is behind its budget requests a core.
@@ -283,7 +283,7 @@ fn total(driven: &Driven, seconds: f64) -> Row {
 }
 
 /// Row of a service: its own queue, from the first request to the last, including warm-up requests.
-fn of_service(name: &str, told: &Told) -> Row {
+fn of_service(name: &str, told: &ServiceCounts) -> Row {
     let us = |ns: u64| Span::from_nanos(ns).as_micros_f64();
     let known = [
         ("requests", told.worked as f64),

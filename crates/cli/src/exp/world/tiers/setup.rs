@@ -134,14 +134,15 @@ impl Rig {
         let stack = plan.host.stack.then(|| OurStack::new(&plan.host.dscp)).transpose()?;
         let target = if stack.is_some() { (OURS, PORT).into() } else { at(USERS, 1) };
         let front_queue = queue(0);
-        let tells = (plan.has_door() || plan.asks()).then(|| front_queue.clone());
+        let tells = (plan.sheds_syns() || plan.asks()).then(|| front_queue.clone());
         let settings = settings(plan, target, &parts, tells);
         let front = match &stack {
             None => service(&front_host, settings)?,
             Some(stack) => {
                 let (addr, words) = (format!("{OURS}/{PREFIX}"), [&testbed, "tier", &settings]);
-                let door = plan.has_door().then_some((plan.host.guard_target, &*front_queue));
-                let command = stack.command((&group, &front_host), USERS_DEVICE, &addr, door, &words)?;
+                let sheds_syns = plan.sheds_syns().then_some((plan.host.guard_target, &*front_queue));
+                let command =
+                    stack.command((&group, &front_host), USERS_DEVICE, &addr, sheds_syns, &words)?;
                 start(command).map_err(|why| stack.explained(why))?
             }
         };

@@ -35,7 +35,7 @@ impl OurStack {
     }
 
     /// Starts `words` in `group` and `host` on the stack with `addr` on `device`. With a target at
-    /// its `door`, the stack sheds new connections beyond the capacity, also by the front's own
+    /// its `sheds_syns`, the stack sheds new connections beyond the capacity, also by the front's own
     /// queue, which the front writes to a queue report.
     ///
     /// # Errors
@@ -45,14 +45,14 @@ impl OurStack {
         (group, host): (&Group, &Namespace),
         device: &str,
         addr: &str,
-        door: Option<(Span, &Path)>,
+        sheds_syns: Option<(Span, &Path)>,
         words: &[&str],
     ) -> Result<Command, Error> {
         let this = std::env::current_exe().map_err(|e| Error::new(format!("greenwave run: {e}")))?;
         let mut command = group.command(host, &this.to_string_lossy());
         command.args(["run", "--device", &format!("xdp:{device}"), "--addr", addr, "--policy"]);
         command.arg(self.folder.path().join(POLICY));
-        if let Some((target, queue)) = door {
+        if let Some((target, queue)) = sheds_syns {
             // A shed client gets an immediate RST, as from the front's own shedding.
             let target = target.as_nanos().to_string() + "ns";
             command.args(["--guard", "queue-delay", "--target-delay", &target, "--guard-reject", "reset"]);

@@ -23,7 +23,7 @@ pub struct Driven {
     pub noise: Noise,
     pub events: u64,
     /// Reports of the services, the front first.
-    pub services: Vec<(String, Told)>,
+    pub services: Vec<(String, ServiceCounts)>,
     /// BE's work rate, in its own unit.
     pub be_per_s: f64,
     /// Cores that BE used.
@@ -37,7 +37,7 @@ pub struct Driven {
 
 /// Report of a service at its end.
 #[derive(Clone, Copy, Debug, Deserialize)]
-pub struct Told {
+pub struct ServiceCounts {
     /// Processed requests, in any order.
     pub worked: u64,
     /// Requests received at the first level, and at the last.
@@ -135,7 +135,7 @@ impl AuxProcesses {
 }
 
 /// Final reports of the services, by name.
-fn told(plan: &Plan, said: Vec<Option<String>>) -> Result<Vec<(String, Told)>, Error> {
+fn told(plan: &Plan, said: Vec<Option<String>>) -> Result<Vec<(String, ServiceCounts)>, Error> {
     let [front, workers] = &plan.config.stages[..] else { unreachable!("a plan has a front and workers") };
     let names = std::iter::once(front.name.clone())
         .chain((1..=workers.parts).map(|n| format!("{}-{n}", workers.name)));

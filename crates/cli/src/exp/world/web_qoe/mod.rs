@@ -22,7 +22,7 @@ use self::qoe::qoe;
 use super::host_requirements::HostLock;
 use super::{Kind, Row, Run, RunResult, World, checked, kept, points, shown};
 use crate::error::Error;
-use crate::programs::{Item, Program, Rig, SMALL, Setting, Stack};
+use crate::programs::{Item, Program, ProgramSetup, SMALL, Setting, Stack};
 use crate::settings::{text, text_or_none, within};
 
 pub const WORLD: World = World {
@@ -146,15 +146,15 @@ fn run(config: &Config, stack: Stack) -> Result<RunResult, Error> {
     let back = |way| if config.both_ways { way } else { Rates::NONE };
     let before =
         |n: usize, device| FaultInjector::with_faults(device, [ways[n], back(ways[n])], &rng.fork(n as u64));
-    let mut rig = Rig::new(&lab, server, stack, &setting, ways.len(), before).map_err(said)?;
-    let (request, answer) = server.ask(page);
+    let mut setup = ProgramSetup::new(&lab, server, stack, &setting, ways.len(), before).map_err(said)?;
+    let (request, answer) = server.request(page);
     let half = config.connections / 2;
     let crowd = |connections| {
         let pace = Pace::periodic(connections, config.period);
         vec![Requests { connections, request: request.clone(), answer, pace }]
     };
     let crowds = vec![crowd(half), crowd(config.connections - half)];
-    let measured = rig.measure(crowds, config.warmup, config.duration).map_err(said)?;
+    let measured = setup.measure(crowds, config.warmup, config.duration).map_err(said)?;
     let seconds = measured.span.as_secs_f64();
     let row = |(class, tally): (&str, &Tally)| row(class, tally, seconds, measured.cores);
     let rows: Vec<Row> = ["near", "far"].into_iter().zip(&measured.kinds).map(row).collect();
