@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_included_follows_and_its_lines_know_where_they_are_from() {
+    fn included_text_follows_with_its_own_line_numbers() {
         let folder = Folder::new(
             "follows",
             &[
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_included_is_said_with_the_line_that_asks_for_it() {
+    fn an_invalid_include_is_reported_with_its_line() {
         let check = |name: &str, a: &str, b: &str, says: &str| {
             let error = Folder::new(name, &[("a.toml", a), ("b.toml", b)]).read().unwrap_err();
             assert!(error.starts_with("error: ") && error.contains(says), "{says:?} is not in {error:?}");

@@ -24,7 +24,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reason_is_named_with_its_number_and_with_help_where_there_is_some() {
+    fn a_drop_reason_is_named_with_its_count_and_its_advice() {
         let mut refused = [0; Malformed::ALL.len()];
         assert_eq!(line(&refused), None);
         refused[Malformed::Truncated.index()] = 2;

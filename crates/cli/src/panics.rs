@@ -75,7 +75,7 @@ mod tests {
 
     //~ input: a panic is reported with thread, place and reason
     #[test]
-    fn whose_thread_panicked_is_told_where_and_why() {
+    fn a_thread_s_panic_is_reported_with_place_and_reason() {
         install_hook();
         let place = concat!("the stack panicked at ", file!(), ":");
         check(|| panic!("no chunk is left"), &[place, ": no chunk is left"]);

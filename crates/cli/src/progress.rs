@@ -50,7 +50,7 @@ mod tests {
 
     //~ demo: without a terminal a line per minute reports progress and remaining time
     #[test]
-    fn a_line_says_how_far_a_run_is_and_what_is_left() {
+    fn a_line_shows_progress_and_remaining_time() {
         let after = |seconds, done| line("fish/fig8", done, 400, Duration::from_secs(seconds));
         assert_eq!(after(60, 0), "fish/fig8: 0 of 400 after 1 min");
         assert_eq!(after(600, 100), "fish/fig8: 100 of 400 after 10 min, about 30 more");

@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn they_are_asked_once_a_second_and_looked_at_when_all_have_answered() {
+    fn snapshots_are_requested_once_a_second_and_read_when_complete() {
         let mut poller = SnapshotPoller::new(2, || 0);
         let hatches = poller.hatches();
         let at = |ms: u64| Time::ZERO + Span::from_millis(ms);

@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_terminal_has_no_room_for_stands_below_behind_the_same_words() {
+    fn columns_that_do_not_fit_continue_below_with_the_same_labels() {
         let header = ["thousand requests a second", "mode"].map(str::to_owned).into_iter();
         let header: Vec<String> = header.chain((1..=9).map(|i| format!("figure{i}"))).collect();
         let header: Vec<&str> = header.iter().map(String::as_str).collect();

@@ -51,7 +51,7 @@ fn bad_arguments_are_one_line_and_exit_2() {
 
 //~ cli: `doctor` reports for each mechanism whether it works, the reason if not, and a remedy
 #[test]
-fn the_doctor_says_of_each_mechanism_whether_why_and_what_to_try() {
+fn the_doctor_reports_each_mechanism_with_reason_and_advice() {
     let out = greenwave(&["doctor", "--json"]);
     let said: serde_json::Value = serde_json::from_slice(&out.stdout).expect("JSON");
     schema::conforms(&said);
@@ -95,7 +95,7 @@ fn a_result_that_could_not_be_written_is_refused_before_it_is_measured() {
 
 //~ cli: `load` refuses a target without a listener at once
 #[test]
-fn a_target_where_nobody_listens_is_refused_at_once() {
+fn a_target_without_a_listener_is_refused_at_once() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("there is a free port");
     let target = listener.local_addr().expect("a listener has an address").to_string();
     drop(listener);
@@ -104,7 +104,7 @@ fn a_target_where_nobody_listens_is_refused_at_once() {
 
 //~ input: unwritable results and closed pipes cause no panic
 #[test]
-fn a_pipe_that_nobody_reads_ends_the_command_without_a_word() {
+fn a_closed_pipe_ends_the_command_silently() {
     let (reader, writer) = std::io::pipe().expect("there are pipes");
     drop(reader);
     let mut command = Command::new(env!("CARGO_BIN_EXE_greenwave"));
@@ -145,7 +145,7 @@ fn a_server_that_cannot_be_is_refused_before_anything_is_made() {
 
 //~ cli: an invalid policy is refused with its line
 #[test]
-fn a_policy_that_the_mode_never_asks_is_refused() {
+fn a_policy_that_the_mode_does_not_use_is_refused() {
     let rule =
         |layer: &str| format!("[[rule]]\nname = \"web\"\nlayer = \"{layer}\"\nport = 80\npriority = 0\n");
     let check = |layer: &str, mode: &str, expected: &str| {

@@ -55,7 +55,7 @@ fn four_modes_are_measured_in_both_classes_by_stage() {
 
 //~ demo: the last line compares adps with none
 #[test]
-fn the_last_lines_compare_adps_with_none_and_say_on_what() {
+fn the_last_lines_compare_adps_with_none_and_name_the_machine() {
     let (stdout, _) = demo("demo-plain.html", &["--modes", "none,adps"]);
     let lines: Vec<_> = stdout.lines().collect();
     let [.., compared, place] = lines[..] else { panic!("{stdout}") };

@@ -61,7 +61,7 @@ fn an_experiment_on_an_egress_times_every_flow() {
 }
 
 #[test]
-fn what_an_experiment_on_an_egress_cannot_be_is_said_before_any_runs() {
+fn an_invalid_egress_experiment_is_refused_before_any_run() {
     TINY.is_refused("rate = \"100mbit\"", "rate = \"fast\"", "rate \"fast\" is not a number");
     TINY.is_refused("rate = \"100mbit\"", "rate = \"1bit\"", "rate 1bit is outside");
     TINY.is_refused("policy = \"fish\"", "policy = \"fisch\"", "fisch: No such file");

@@ -248,9 +248,9 @@ fn case(row: &Row, cause: Cause) -> Case {
         (ProgramRemoved, Daemon, "guard attach") => {
             Tested("cli/src/guard/attach.rs::only_an_end_that_was_asked_for_is_a_success")
         }
-        (ProgramRemoved, Daemon, "sched") => Tested(
-            "cli/tests/sched/scx.rs::a_manager_that_hangs_loses_its_scheduler_to_the_kernel_and_says_so",
-        ),
+        (ProgramRemoved, Daemon, "sched") => {
+            Tested("cli/tests/sched/scx.rs::a_stalled_manager_loses_its_scheduler_and_reports_it")
+        }
         (ProgramRemoved | InterfaceRemoved | InterfaceDown, _, "egress attach") => Not(
             "it does not stay; of what is there then: fabric/main.rs, what_cannot_be_put_back_is_not_taken_down",
         ),

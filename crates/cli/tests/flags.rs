@@ -60,7 +60,7 @@ const DEMO: [&str; 9] =
 
 //~ cli: `demo` takes seed, spacing and service time
 #[test]
-fn a_demo_takes_the_seed_spacing_and_service_that_it_is_told() {
+fn a_demo_uses_the_given_seed_spacing_and_service() {
     let page = Scratch::new("demo.html");
     let demo = |seed: &str| -> Value {
         let more = ["--seed", seed, "--spacing", "3us", "--service", "20us", "--json", "--out", page.path()];
@@ -85,8 +85,8 @@ fn a_demo_takes_the_seed_spacing_and_service_that_it_is_told() {
 //~ demo: a terminal gets a progress bar on stderr and an aligned table
 /// A terminal gets a bar, on stderr; it leaves the table on stdout alone.
 #[test]
-fn a_terminal_sees_a_bar_and_the_table_has_its_columns() {
-    let test = "a_terminal_sees_a_bar_and_the_table_has_its_columns";
+fn a_terminal_gets_a_progress_bar_and_the_table_its_columns() {
+    let test = "a_terminal_gets_a_progress_bar_and_the_table_its_columns";
     let (page, table) = (Scratch::new("bar.html"), Scratch::new("bar.txt"));
     // script(1) provides a terminal.
     let program = env!("CARGO_BIN_EXE_greenwave");
@@ -132,7 +132,7 @@ fn an_experiment_ends_with_a_table_of_its_claims() {
 
 //~ cli: `calibrate` writes the cost of every step
 #[test]
-fn a_calibration_prints_and_writes_what_every_step_costs() {
+fn a_calibration_prints_and_writes_the_cost_of_every_step() {
     let file = Scratch::new("model.toml");
     let small = ["calibrate", "--slices", "2", "--requests", "1000"];
     let result = printed(&[&small[..], &["--json", "--out", file.path()]].concat());

@@ -136,7 +136,7 @@ fn a_scheduler_that_is_killed_leaves_nothing_changed() {
 //~ sched: a killed scheduler leaves nothing changed
 //~ faults: a killed scheduler, also without its guardian, leaves nothing changed
 #[test]
-fn a_scheduler_that_is_killed_with_its_guardian_is_made_good_by_the_next_start() {
+fn the_next_start_restores_after_a_killed_scheduler_and_guardian() {
     if !proc::may_schedule() {
         return skipped("a_scheduler_that_is_killed_with_its_guardian_…", "no CAP_SYS_NICE");
     }
@@ -204,7 +204,7 @@ fn shared(test: &str, config: &str, lasts: &str) -> Vec<Value> {
 
 //~ sched: `greenwave sched` manages commands, processes and cgroups and reports its mechanism and limits
 #[test]
-fn commands_share_and_what_was_chosen_is_said() {
+fn commands_share_cores_and_the_choices_are_printed() {
     let config = format!(
         "[[tasks]]\nname = \"lc\"\nclass = \"LC\"\nguaranteed = 1\ncommand = [\"sh\", \"-c\", \"{SPINS}\"]\n\
          [[tasks]]\nname = \"be\"\nclass = \"BE\"\ncommand = [\"sh\", \"-c\", \"{SPINS}\"]\n"
@@ -289,8 +289,8 @@ fn is_limited(told: &str, limit: &str) {
 
 //~ sched: latency-critical threads are real-time while they sleep; missing capabilities are reported
 #[test]
-fn without_the_capability_to_schedule_it_says_what_is_lost() {
-    let test = "without_the_capability_to_schedule_it_says_what_is_lost";
+fn without_the_capability_to_schedule_the_limits_are_printed() {
+    let test = "without_the_capability_to_schedule_the_limits_are_printed";
     if getrlimit(Resource::Rtprio).current != Some(0) {
         return skipped(test, "anybody may be real-time here (ulimit -r)");
     }
@@ -309,8 +309,8 @@ fn without_the_capability_to_schedule_it_says_what_is_lost() {
 
 //~ sched: latency-critical threads are real-time while they sleep; missing capabilities are reported
 #[test]
-fn without_the_capability_to_look_into_others_it_says_that_pulses_are_not_read() {
-    let test = "without_the_capability_to_look_into_others_it_says_that_pulses_are_not_read";
+fn without_ptrace_capability_unread_worker_signals_are_reported() {
+    let test = "without_ptrace_capability_unread_worker_signals_are_reported";
     let cores = affinity::cores().unwrap_or_default();
     let [_, one, ..] = cores[..] else {
         return skipped(test, "no core is left to greenwave beside its tasks'");

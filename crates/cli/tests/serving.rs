@@ -126,8 +126,8 @@ const GREETING: &str = "greenwave: who goes next?\n";
 
 //~ cli: `serve` takes address, host address and port, and prints its summary as JSON
 #[test]
-fn a_server_listens_where_it_is_told_to_and_ends_with_json() {
-    let Some(place) = place("a_server_listens_where_it_is_told_to_and_ends_with_json") else { return };
+fn a_server_listens_at_the_given_address_and_ends_with_json() {
+    let Some(place) = place("a_server_listens_at_the_given_address_and_ends_with_json") else { return };
     let server = Server::start(&place, "tap:gw0", &["--port", "8080", "--host-addr", "10.77.0.7", "--json"]);
     assert!(place.run("ip", &["addr", "show", "dev", "gw0"]).unwrap().contains("inet 10.77.0.7/24"));
     (0..3).for_each(|_| assert_eq!(get(&place, 8080, "/"), GREETING));
@@ -141,8 +141,8 @@ fn a_server_listens_where_it_is_told_to_and_ends_with_json() {
 
 //~ cli: `serve` works in every mode with and without workers, and through a gateway
 #[test]
-fn other_subnets_are_reached_by_the_gateway_that_is_told() {
-    let test = "other_subnets_are_reached_by_the_gateway_that_is_told";
+fn other_subnets_are_reached_by_the_given_gateway() {
+    let test = "other_subnets_are_reached_by_the_given_gateway";
     let Some(place) = place(test) else { return };
     if !netlab::is_installed("curl") {
         return skipped(test, "curl is not there");

@@ -176,8 +176,8 @@ fn inside() {
     what_a_policy_drops_is_not_answered();
     reload::a_policy_is_read_again_and_connections_stay();
     reload::a_hangup_with_nothing_to_read_changes_nothing();
-    a_guard_counts_who_comes_and_the_end_says_so();
-    what_is_served_is_shown_live_and_the_end_still_counts_it_all();
+    a_guard_counts_connections_and_reports_them_at_the_end();
+    served_requests_are_shown_live_and_all_counted_at_the_end();
     a_capture_holds_the_frames();
     lost_packets_cost_time_and_no_bytes();
     without_permission_it_says_so();
@@ -185,7 +185,7 @@ fn inside() {
 
 //~ views: a daemon is shown until it ends, and the end still counts everything
 /// The view takes histograms from serving shards; none is lost.
-fn what_is_served_is_shown_live_and_the_end_still_counts_it_all() {
+fn served_requests_are_shown_live_and_all_counted_at_the_end() {
     if !is_there("ip") {
         return skipped("its part with --ui, as ip is not there");
     }
@@ -343,7 +343,7 @@ fn shards_serve_side_by_side(device: &str) {
 }
 
 //~ cli: `serve --guard` counts by class and reason; invalid settings are refused
-fn a_guard_counts_who_comes_and_the_end_says_so() {
+fn a_guard_counts_connections_and_reports_them_at_the_end() {
     let server = Server::start(&["--app", "http", "--guard", "queue-delay", "--target-delay", "500ms"]);
     curl(&[URL]);
     curl(&[URL]);

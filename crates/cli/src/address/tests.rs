@@ -61,7 +61,7 @@ fn addresses_gateways_and_the_kernels_end_go_together() {
 }
 
 #[test]
-fn what_does_not_go_together_is_said_with_what_would() {
+fn contradictory_addresses_are_refused_with_advice() {
     check(
         "xdp:eth0 10.7.0.2/24 10.7.0.3/24",
         "one IPv4 address, not 10.7.0.2/24 and 10.7.0.3/24   try: --addr 10.7.0.2/24",
@@ -107,7 +107,7 @@ fn what_does_not_go_together_is_said_with_what_would() {
 }
 
 #[test]
-fn a_word_that_is_no_address_is_told_what_would_be() {
+fn an_invalid_address_is_refused_with_valid_ones() {
     for (text, expected) in [
         ("10.7.0.2", "has no prefix, such as 10.7.0.2/24"),
         ("fd07::2", "has no prefix, such as fd07::2/64"),

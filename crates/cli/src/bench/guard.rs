@@ -176,7 +176,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_promise_is_a_goal_and_json_is_what_the_schema_says() {
+    fn each_promise_is_a_goal_and_json_conforms_to_the_schema() {
         let cost = |what, is_syn, ns| Cost { what, is_syn, each: Span::from_nanos(ns) };
         let costs = [cost("a SYN", true, 300), cost("one shed", true, 401), cost("others", false, 50)];
         let shares = Shares { accept: 0.004, answer: None };

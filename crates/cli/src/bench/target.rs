@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_worst_case_decides_and_what_was_not_measured_is_said() {
+    fn the_worst_case_decides_and_missing_measurements_are_reported() {
         let check = |goal: Goal, cases: &[(f64, &str)], holds: Option<bool>, says: &str| {
             let goal = goal.over(cases.iter().map(|(figure, case)| (*figure, (*case).to_owned())));
             assert_eq!((goal.holds, goal.to_string().as_str()), (holds, says));

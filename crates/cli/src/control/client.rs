@@ -152,7 +152,7 @@ mod tests {
     use crate::ui::fixture::{at, serve};
 
     #[test]
-    fn what_a_daemon_is_stands_before_its_figures() {
+    fn a_daemon_s_description_precedes_its_figures() {
         let live = serve(5).snapshot(at(5.0), 10);
         let reads = vec!["greenwave.toml".to_owned(), "policy.toml".to_owned()];
         let status = Status { user: 33, began_unix_s: 0, reads, reloads: true, live };
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stranger_who_has_the_name_is_asked_by_root_alone() {
+    fn only_root_contacts_a_daemon_of_another_user() {
         let cases = [(ROOT, 33, true), (33, 33, true), (33, ROOT, true), (33, 34, false), (34, 33, false)];
         for (user, ours, expected) in cases {
             assert_eq!(is_trusted(user, ours), expected, "user {user}'s, asked by {ours}");
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn another_versions_answer_is_said_to_be_one() {
+    fn an_answer_of_another_version_is_reported() {
         let check = |text: &str, expected: &str| {
             let error = read("web", text).map(|_| ()).expect_err(text).to_string();
             assert!(

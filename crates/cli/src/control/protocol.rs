@@ -151,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_asks_once_it_has_ended_and_long_ones_are_refused_before_that() {
+    fn a_complete_line_is_a_command_and_a_long_one_is_refused_early() {
         for (bytes, command) in [
             ("status\n", Some(Command::Status)),
             ("reload\r\nand more", Some(Command::Reload)),
@@ -180,14 +180,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_is_read_as_it_was_meant() {
+    fn every_command_survives_a_round_trip() {
         for command in Command::value_variants() {
             assert_eq!(read_command(command.line().as_bytes(), true), Ok(Some(*command)));
         }
     }
 
     #[test]
-    fn root_and_the_daemons_own_users_may_ask_and_nobody_else() {
+    fn only_root_and_the_daemon_s_users_may_control_it() {
         let refused = |user, owners: &[u32]| may(user, owners, "web").err().map(|e| e.to_string());
         for (user, owners) in [(0, &[33][..]), (33, &[33]), (33, &[0, 33]), (0, &[])] {
             assert_eq!(refused(user, owners), None, "{user} of {owners:?}");
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_words() {
+    fn names_have_letters_digits_and_marks() {
         for good in ["web", "guard-eth0", "a.b_C9", &"a".repeat(64)] {
             assert_eq!(name(good).as_deref(), Ok(good));
         }

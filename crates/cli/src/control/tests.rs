@@ -84,7 +84,7 @@ fn ui() -> Ui {
 }
 
 #[test]
-fn status_is_what_the_daemon_is() {
+fn status_describes_the_daemon() {
     let mut daemon = Daemon::new();
     let mut client = daemon.client(b"status\n");
     daemon.poll(Span::ZERO);
@@ -106,10 +106,10 @@ fn of_another(daemon: &Daemon, user: u32, bytes: &'static [u8]) -> Option<Client
 
 //~ operations: only root and the daemon's users can control it
 #[test]
-fn another_user_is_told_who_may_ask_and_nothing_is_done() {
+fn another_user_is_refused_with_the_permitted_users() {
     let mut daemon = Daemon::new();
     let Some(mut stranger) = of_another(&daemon, 70_001, b"end\n") else {
-        let line = "skipped: another_user_is_told_who_may_ask_and_nothing_is_done: only root can switch to another user\n";
+        let line = "skipped: another_user_is_refused_with_the_permitted_users: only root can switch to another user\n";
         let _ = std::io::stderr().write_all(line.as_bytes());
         return;
     };
@@ -135,7 +135,7 @@ fn another_user_is_told_who_may_ask_and_nothing_is_done() {
 }
 
 #[test]
-fn what_cannot_be_asked_is_refused_with_what_can() {
+fn an_unknown_command_is_refused_with_the_valid_ones() {
     for (bytes, says) in [
         (&b"restart\n"[..], "unknown command \"restart\""),
         (&[b'x'; 500], "a line has at most 64 bytes"),
@@ -152,7 +152,7 @@ fn what_cannot_be_asked_is_refused_with_what_can() {
 }
 
 #[test]
-fn who_says_nothing_is_told_so_and_who_leaves_is_forgotten() {
+fn silent_clients_time_out_and_closed_ones_are_dropped() {
     let mut daemon = Daemon::new();
     let (mut silent, mut slow, gone) = (daemon.client(b""), daemon.client(b"sta"), daemon.client(b""));
     daemon.poll(Span::ZERO);
@@ -196,7 +196,7 @@ fn a_reload_is_answered_by_its_own_outcome() {
 }
 
 #[test]
-fn a_reload_of_which_nothing_is_known_ends() {
+fn a_reload_without_an_outcome_times_out() {
     let mut daemon = Daemon::new();
     let mut client = daemon.client(b"reload\n");
     daemon.poll(Span::ZERO);
@@ -208,7 +208,7 @@ fn a_reload_of_which_nothing_is_known_ends() {
 }
 
 #[test]
-fn many_clients_are_heard_one_after_the_other() {
+fn excess_clients_are_served_in_turn() {
     let mut daemon = Daemon::new();
     let silent: Vec<Client> = (0..CLIENTS_MAX).map(|_| daemon.client(b"")).collect();
     let mut asking: Vec<Client> = (0..50).map(|_| daemon.client(b"status\n")).collect();
@@ -224,7 +224,7 @@ fn many_clients_are_heard_one_after_the_other() {
 }
 
 #[test]
-fn a_name_is_had_by_one_who_is_named() {
+fn a_name_in_use_is_refused_with_its_owner() {
     let daemon = Daemon::new();
     let second = flags(&daemon.name).open(Some(&ui()), Vec::new());
     let what = format!(

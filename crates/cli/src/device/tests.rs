@@ -36,7 +36,7 @@ fn every_kind_is_read_with_its_options() {
 }
 
 #[test]
-fn what_is_no_device_is_told_what_would_be() {
+fn an_invalid_device_is_refused_with_valid_ones() {
     for text in ["eth0", "", "ebpf:eth0", "xdp"] {
         check(text, "is not tap:NAME, packet:INTERFACE, xdp:INTERFACE, dpdk:DEVICE or pcap:FILE");
     }

@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_policies_that_come_along_are_good_and_differ_where_they_say() {
+    fn built_in_policies_are_valid_and_differ_as_documented() {
         let [fish, pias, fifo] = POLICIES.map(|(name, _)| named(name).expect(name));
         assert_eq!((fish.levels(), fish.buckets > 1), (8, true));
         assert_eq!(Policy { name: pias.name.clone(), buckets: 1, queue: pias.queue, ..fish }, pias);
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_with_the_value_and_a_remedy() {
+    fn invalid_settings_are_reported_with_value_and_remedy() {
         let check = |text: &str, says: &str| {
             let error = parse("fish.toml", text).expect_err(text).to_string();
             assert!(

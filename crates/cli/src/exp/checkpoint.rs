@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_found_comes_back_to_the_bit() {
+    fn a_checkpoint_restores_results_to_the_bit() {
         assert_eq!(known_after("whole", |text| text), [Some(1.0 / 3.0), Some(2.0), None]);
     }
 

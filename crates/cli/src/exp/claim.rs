@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_metric_says_where_it_stops_making_sense() {
+    fn an_invalid_metric_is_reported_with_its_position() {
         for text in [
             "",
             "min(1)",

@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_class_that_nobody_came_of_in_a_run_leaves_the_others_in_their_places() {
+    fn a_class_without_requests_in_a_run_keeps_the_order_of_seeds() {
         let world = World::named("server").unwrap();
         let row = |class: &str, p99: f64| {
             let mut figures = vec![0.0; world.stats.len()];

@@ -311,7 +311,7 @@ mod tests {
     "#;
 
     #[test]
-    fn later_layers_win_and_modes_differ_only_where_they_say() {
+    fn later_layers_win_and_modes_differ_only_in_their_settings() {
         let experiment = Experiment::parse(FILE).unwrap();
         let (paper, b) = (&experiment.scale["paper"], &experiment.points()[1]);
         let none = experiment.settings_for(paper, b, "none").unwrap();

@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_policy_looks_at_the_byte_that_tells_small_from_bulk() {
+    fn the_policy_reads_the_byte_that_separates_small_from_bulk() {
         for program in Program::ALL {
             let policy = program.policy();
             assert!(Policy::parse(&policy).is_ok(), "{policy}");

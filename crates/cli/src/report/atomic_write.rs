@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_written_is_said_with_its_name() {
+    fn a_file_that_cannot_be_written_is_named() {
         let said = whole("/no/such/folder/page.html".as_ref(), "x").unwrap_err().to_string();
         assert!(
             said.starts_with("error: /no/such/folder/page.html: No such file or directory\n  try: "),

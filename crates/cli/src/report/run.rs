@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_result_of_a_later_version_says_of_which() {
+    fn a_result_of_a_later_version_names_that_version() {
         let later = json!({"greenwave": {"form": FORM + 1, "version": "9.0.0", "new": true}});
         let expected = Unreadable::Newer { version: "9.0.0".to_owned(), form: FORM + 1 };
         assert_eq!(Run::read(&later).unwrap_err(), expected);

@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_asked_for_is_taken_and_otherwise_what_works_and_why_is_said() {
+    fn a_requested_mechanism_is_used_else_a_working_one_with_a_reason() {
         let (ours, managed) = ([0, 1].map(CoreId), [CoreId(1)]);
         let by = |text: &str, managed: &[CoreId]| choose(&config(text), &ours, managed);
         let plain = by("mechanism = \"affinity\"", &managed).unwrap();
@@ -111,7 +111,7 @@ mod tests {
         }
     }
     #[test]
-    fn pulses_are_read_where_a_task_has_one_and_a_core_is_left_for_rounds() {
+    fn worker_signals_are_read_if_a_task_has_them_and_a_core_is_free() {
         let (ours, managed) = ([0, 1].map(CoreId), [CoreId(1)]);
         let pulse = |text: &str| {
             let be = "[[tasks]]\nname = \"b\"\nclass = \"BE\"\npid = 2\npulse = true\n";

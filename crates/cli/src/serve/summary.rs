@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_was_shed_stands_by_class_and_reason_in_table_and_json() {
+    fn shed_connections_are_listed_by_class_and_reason_in_table_and_json() {
         let mut stats = Stats::default();
         stats.counters.guard[7] = Shed { seen: 12, by_rate: 4, by_presence: 0, by_closing: 3 };
         let table = guard_args::shed(&stats.counters.guard).to_string();

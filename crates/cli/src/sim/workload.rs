@@ -167,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn workloads_say_sizes_and_who_sends() {
+    fn workloads_give_sizes_and_senders() {
         let read = |text: &str| text.parse::<Workload>().map(|w| (w.sizes, w.senders.map(|s| s.to_string())));
         let found = |sizes: &str, senders: Option<&str>| Ok((sizes.to_owned(), senders.map(str::to_owned)));
         assert_eq!(read("websearch"), found("websearch", None));

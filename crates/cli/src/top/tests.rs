@@ -49,7 +49,7 @@ fn a_pause_keeps_what_was_there() {
 }
 
 #[test]
-fn who_does_not_answer_is_named_until_he_does() {
+fn an_unreachable_server_is_named_until_it_answers() {
     let mut screen = Screen::new(HERE, 10);
     screen.on_answer(at(12.0), answered(&serve(12), 12.0));
     screen.on_answer(at(13.0), Err("Connection refused".to_owned()));
@@ -63,7 +63,7 @@ fn who_does_not_answer_is_named_until_he_does() {
 }
 
 #[test]
-fn a_small_terminal_is_told_so_and_a_low_one_scrolls_to_the_end_and_back() {
+fn a_terminal_that_is_too_small_is_reported_and_a_low_one_scrolls() {
     let mut screen = Screen::new(HERE, 10);
     screen.on_answer(at(12.0), answered(&serve(12), 12.0));
     let small = drawn(&mut screen, (40, 10), at(12.0)).join(" ");

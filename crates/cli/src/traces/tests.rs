@@ -92,7 +92,7 @@ fn ns(span: &Value, at: &str) -> u64 {
 }
 
 #[test]
-fn a_line_is_one_trace_whose_stages_follow_each_other_and_fill_the_whole() {
+fn a_line_is_one_trace_whose_stages_are_contiguous_and_complete() {
     let mut format = Format::new("greenwave serve", 7, 1);
     let spans = spans(&format.line(3, &slow(2), 1_700_000_000_000_000_000));
     let (whole, stages) = spans.split_first().expect("spans");
@@ -151,7 +151,7 @@ fn a_parent_is_kept() {
 }
 
 #[test]
-fn identifiers_are_the_seeds_and_none_comes_twice() {
+fn identifiers_follow_from_the_seed_and_are_unique() {
     let lines = |seed| {
         let mut format = Format::new("greenwave serve", 7, seed);
         (0..100).map(|_| format.line(0, &slow(0), 0)).collect::<Vec<_>>()
@@ -208,11 +208,11 @@ fn a_file_takes_whole_lines_up_to_its_limit_and_the_rest_is_counted() {
 }
 
 #[test]
-fn a_full_disk_costs_the_traces_and_nothing_else() {
+fn a_full_disk_loses_only_traces() {
     let full = Path::new("/dev/full");
     if !full.exists() {
         // Bypasses the test harness, which hides the output of passing tests.
-        let why = "skipped: a_full_disk_costs_the_traces_and_nothing_else: there is no /dev/full\n";
+        let why = "skipped: a_full_disk_loses_only_traces: there is no /dev/full\n";
         let _ = std::io::stderr().write_all(why.as_bytes());
         return;
     }
@@ -221,7 +221,7 @@ fn a_full_disk_costs_the_traces_and_nothing_else() {
 }
 
 #[test]
-fn what_finds_the_queue_full_is_dropped_and_counted() {
+fn traces_that_overflow_the_queue_are_dropped_and_counted() {
     let (queue, batches) = sync_channel(1);
     let writer = std::thread::spawn(Done::default);
     let mut traces = Traces { queue, writer, dropped: 0, path: PathBuf::from("t") };
@@ -234,7 +234,7 @@ fn what_finds_the_queue_full_is_dropped_and_counted() {
 }
 
 #[test]
-fn few_are_written_where_nobody_says_and_all_that_are_slow_where_somebody_says_how_slow() {
+fn few_requests_are_traced_by_default_and_all_above_a_given_threshold() {
     let of = |slower_than, slowest| {
         let traces = Some(PathBuf::from("t"));
         Flags { traces, slower_than, slowest, slow_levels: PrioritySet::ALL }

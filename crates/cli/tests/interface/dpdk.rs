@@ -45,8 +45,8 @@ fn a_port_of_dpdk_is_served_and_nothing_stays_of_it() {
 }
 
 #[test]
-fn dpdk_that_cannot_start_says_why_in_a_line_and_what_to_try() {
-    let test = "dpdk_that_cannot_start_says_why_in_a_line_and_what_to_try";
+fn dpdk_that_cannot_start_is_one_line_with_advice() {
+    let test = "dpdk_that_cannot_start_is_one_line_with_advice";
     let Some(cable) = cable_for_dpdk(test) else { return };
     let check = |device: &str, what: &str, advice: &str| {
         let said = cable.refusal(&format!("dpdk:{device}"), &[]);

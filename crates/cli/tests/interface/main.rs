@@ -214,8 +214,8 @@ fn a_bad_path_and_a_capture_go_around_any_device_and_the_capture_plays() {
 }
 
 #[test]
-fn a_server_that_cannot_be_says_why_in_a_line_and_what_to_try() {
-    let Some(cable) = Cable::new("a_server_that_cannot_be_says_why_in_a_line_and_what_to_try") else {
+fn a_server_that_cannot_start_is_one_line_with_advice() {
+    let Some(cable) = Cable::new("a_server_that_cannot_start_is_one_line_with_advice") else {
         return;
     };
     let check = |device: &str, more: &[&str], expected| cable.refuses(device, more, expected);

@@ -7,7 +7,7 @@ use super::*;
 
 //~ sched: a service with late requests has a core until they are done or its reports stop
 #[test]
-fn who_is_behind_has_a_core_until_he_is_not_or_is_heard_no_more() {
+fn a_late_service_has_a_core_until_it_recovers_or_stops_reporting() {
     if !proc::may_schedule() {
         return skipped("who_is_behind_has_a_core_until_…", "no CAP_SYS_NICE");
     }

@@ -122,8 +122,8 @@ fn however_a_daemon_ends_all_is_as_before_and_what_it_started_has_ended() {
 
 //~ sched: every end of the scheduler restores class, nice, cores and cgroups and ends its commands
 #[test]
-fn restore_says_and_ends_what_a_killed_daemon_had_started() {
-    let test = "restore_says_and_ends_what_a_killed_daemon_had_started";
+fn restore_reports_and_ends_programs_of_a_killed_daemon() {
+    let test = "restore_reports_and_ends_programs_of_a_killed_daemon";
     if !proc::may_schedule() {
         return skipped(test, "no CAP_SYS_NICE");
     }

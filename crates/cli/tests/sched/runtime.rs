@@ -111,7 +111,7 @@ fn goes_on_after(lane: &WorkerSlot, at: Time) -> bool {
 }
 
 #[test]
-fn workers_are_heard_parked_and_let_go_when_the_scheduler_ends() {
+fn workers_are_observed_parked_and_released_at_the_end() {
     if !proc::may_schedule() {
         return skipped("workers_are_heard_parked_and_let_go_…", "no CAP_SYS_NICE");
     }

@@ -47,7 +47,7 @@ fn daemon(test: &str, core: &str, text: &str) -> (Program, Scratch) {
 }
 
 #[test]
-fn where_the_kernel_takes_no_scheduler_it_is_refused_with_what_would_help() {
+fn scx_without_kernel_support_is_refused_with_advice() {
     let Err(e) = scx::check() else { return };
     let task = format!("[[tasks]]\nname = \"a\"\nclass = \"LC\"\npid = {}\n", std::process::id());
     let file = Scratch::new("scx-refused.toml", &task);
@@ -60,7 +60,7 @@ fn where_the_kernel_takes_no_scheduler_it_is_refused_with_what_would_help() {
 }
 
 #[test]
-fn tasks_share_a_core_by_a_scheduler_in_the_kernel_and_it_is_said() {
+fn tasks_share_a_core_under_scx_and_the_mechanism_is_printed() {
     let Some((core, _turn)) = core("tasks_share_a_core_by_a_scheduler_in_the_kernel_…") else { return };
     let config = format!(
         "cores = \"{core}\"\nsensor = \"none\"\n\
@@ -99,7 +99,7 @@ fn a_scheduler_in_the_kernel_ends_with_its_manager_and_nothing_is_left_changed()
 }
 
 #[test]
-fn a_manager_that_hangs_loses_its_scheduler_to_the_kernel_and_says_so() {
+fn a_stalled_manager_loses_its_scheduler_and_reports_it() {
     let Some((core, _turn)) = core("a_manager_that_hangs_loses_its_scheduler_…") else { return };
     let mut command = Command::new("sh");
     command.args(["-c", &format!("read -r line; {SPINS}")]).stdin(Stdio::piped());

@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn more_than_there_are_is_refused_with_what_fits() {
+    fn too_many_cores_are_refused_with_a_count_that_fits() {
         let check = |available, count, what: &str, fits: &str| {
             let said = Cores::disjoint(&machine(available), count).unwrap_err().to_string();
             assert!(said.contains(what) && said.contains(fits), "{said}");

@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_generators_say_is_understood() {
+    fn load_generators_output_is_parsed() {
         let wrk = "Running 3s test @ http://10.7.0.2/small\n  2 threads and 50 connections\n  \
                    12345 requests in 3.01s, 2.00MB read\nRequests/sec:   4101.33\n";
         let ab = "Complete requests:      5000\nFailed requests:        0\nKeep-Alive requests:    5000\n";

@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_brings_the_value_whole_and_nothing_else() {
+    fn a_response_has_exactly_the_value() {
         let good: [(Program, &[u8]); 3] = [
             (Program::Redis, b"$3\r\nabc\r\n+OK\r\n"),
             (Program::Memcached, b"VALUE k 0 3\r\nabc\r\nEND\r\n"),

@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn json_is_what_the_schema_says() {
+    fn json_conforms_to_the_schema() {
         let json = json(&rows(), &FEATURES, "packet");
         crate::report::schema::conforms(&json);
         assert_eq!((&json["holds"], &json["rows"][3]["result"]), (&false.into(), &"fails".into()));

@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fails_on_our_stack_only_is_ours() {
+    fn a_failure_on_greenwave_s_stack_only_counts_against_it() {
         check(
             "a b?",
             "a b?",

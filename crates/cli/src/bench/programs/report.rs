@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn json_is_what_the_schema_says() {
+    fn json_conforms_to_the_schema() {
         let rows = Rows::default();
         crate::report::schema::conforms(&json(&rows, &goals(&rows), 3, Span::from_millis(100)));
     }

@@ -269,7 +269,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_promise_is_a_goal_and_json_is_what_the_schema_says() {
+    fn each_promise_is_a_goal_and_json_conforms_to_the_schema() {
         let operation = |name, ns: &[u64]| {
             let mut samples = Samples::default();
             ns.iter().for_each(|ns| samples.add(Some(Span::from_nanos(*ns))));

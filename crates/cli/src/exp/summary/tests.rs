@@ -16,7 +16,7 @@ fn result(name: &str, holds: bool) -> Value {
 
 //~ cli: a failed claim is shown with its reason
 #[test]
-fn each_claim_is_a_row_and_a_failed_one_says_why() {
+fn each_claim_is_a_row_and_a_failed_one_has_its_reason() {
     let mut overview = Overview::default();
     overview.add(result("a/one", true)).unwrap();
     let mut two = result("b/two", false);
@@ -40,7 +40,7 @@ b/two       p999    2.00  3.00  0.100        1.50     <= 4     NO
 
 //~ cli: a failed claim is shown with its reason
 #[test]
-fn why_is_what_the_experiment_s_file_says_today() {
+fn the_reason_of_a_failure_is_from_the_experiment_s_present_file() {
     let mut overview = Overview::default();
     let mut old = result("platform/green", false);
     old["claims"][0]["id"] = json!("tail-idle");
@@ -51,7 +51,7 @@ fn why_is_what_the_experiment_s_file_says_today() {
 
 //~ cli: `exp table --markdown` names date, seed and machine of each row
 #[test]
-fn a_page_says_where_each_row_comes_from() {
+fn a_page_gives_the_origin_of_each_row() {
     let mut overview = Overview::default();
     let mut dated = result("a/one", true);
     dated["date"] = json!("2026-11-21");

@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn pairs_see_what_the_spread_of_seeds_hides() {
+    fn pairing_by_seed_finds_differences_that_the_spread_hides() {
         let a = some(&[1.0, 100.0, 30.0, 7.0]);
         let b = some(&[4.0, 103.1, 32.9, 10.0]);
         let [by_seed, by_welch] =

@@ -57,7 +57,7 @@ fn each_claim_has_a_verdict_and_whether_its_figure_moved() {
 }
 
 #[test]
-fn a_claim_that_is_gone_is_said_and_is_no_failure() {
+fn a_removed_claim_is_reported_and_is_no_failure() {
     let mut without = result("a/one", 1, &[3.0]);
     without["claims"] = json!([]);
     let without = || Run::read(&without).unwrap();
@@ -82,7 +82,7 @@ fn same_seeds_are_paired_and_others_are_not() {
 }
 
 #[test]
-fn folders_are_paired_by_name_and_who_is_alone_is_named() {
+fn folders_are_paired_by_name_and_unpaired_runs_are_named() {
     let several = |names: [&str; 2]| names.map(|name| run(name, 1, &[3.0])).to_vec();
     let (comparisons, alone) = pairs(several(["a/one", "b/two"]), several(["c/three", "a/one"])).unwrap();
     assert_eq!(comparisons.len(), 1);
@@ -92,7 +92,7 @@ fn folders_are_paired_by_name_and_who_is_alone_is_named() {
 }
 
 #[test]
-fn what_is_printed_fits_80_columns_and_says_how_it_was_judged() {
+fn the_comparison_fits_80_columns_and_names_its_method() {
     let mut long = result("a/one", 1, &[3.0, 3.2, 3.1]);
     long["claims"][0]["id"] = json!("a-claim-whose-name-takes-more-than-there-is-room-for");
     long["figures"][0]["mode"] = json!("a mode with a name that takes more room than there is");

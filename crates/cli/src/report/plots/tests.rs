@@ -66,7 +66,7 @@ fn lines_may_be_logarithmic() {
 
 //~ demo: `report.html` is self-contained and shows a CDF per class and the stages of p99
 #[test]
-fn an_axis_of_long_times_says_their_unit_at_each_mark() {
+fn an_axis_of_long_times_has_the_unit_at_each_mark() {
     let axis = [(1.0, 80.0), (2.0, 2_000_000.0)];
     let svg = line_plot("t", "seed", "p99, µs", true, &named(&axis));
     is_plot(&svg, &[">\np99\n<", ">\n100 µs\n<", ">\n1 ms\n<", ">\n10 s\n<"]);
@@ -78,7 +78,7 @@ fn an_axis_of_long_times_says_their_unit_at_each_mark() {
 }
 
 #[test]
-fn a_line_whose_colour_comes_again_is_dashed() {
+fn a_line_with_a_repeated_colour_is_dashed() {
     let line = |i: usize| (format!("mode {i}"), vec![(1.0, i as f64), (2.0, i as f64 + 1.0)]);
     let lines: Vec<_> = (0..13).map(line).collect();
     let drawn = |lines, what: &str| line_plot("t", "x", "y", false, lines).matches(what).count();

@@ -20,7 +20,7 @@ fn lines(result: &Value) -> Vec<String> {
 }
 
 #[test]
-fn lists_of_objects_are_tables_whose_rows_inherit_words() {
+fn lists_of_objects_are_tables_whose_rows_inherit_labels() {
     let result = json!({"modes": [
         {"mode": "none", "report": {"seed": 7, "lost": 1, "classes": [{"class": "LS", "p99_ns": 4200}]}},
         {"mode": "adps", "report": {"seed": 7, "lost": 0, "classes": [{"class": "LS", "p99_ns": 900}]}},

@@ -26,7 +26,7 @@ fn the_example_is_right_and_shows_the_defaults() {
 
 //~ sched: latency-critical threads are real-time while they sleep; missing capabilities are reported
 #[test]
-fn a_wait_asks_for_a_core_when_the_mechanism_can_still_end_it() {
+fn a_wait_requests_a_core_while_the_mechanism_can_still_end_it() {
     let lc = "[[tasks]]\nname = \"a\"\nclass = \"LC\"\npid = 1\n";
     let delay = |more: &str, mechanism| {
         let config = Config::parse("t.toml", &format!("{lc}{more}")).unwrap();
@@ -43,7 +43,7 @@ fn a_wait_asks_for_a_core_when_the_mechanism_can_still_end_it() {
 }
 
 #[test]
-fn what_is_wrong_is_said_with_the_value_and_a_remedy() {
+fn invalid_settings_are_reported_with_value_and_remedy() {
     let lc = "[[tasks]]\nname = \"a\"\nclass = \"LC\"\npid = 1\n";
     let be = "[[tasks]]\nname = \"b\"\nclass = \"BE\"\npid = 2\n";
     let check = |text: &str, says: &str| {
@@ -92,7 +92,7 @@ fn what_is_wrong_is_said_with_the_value_and_a_remedy() {
 }
 
 #[test]
-fn cores_and_guarantees_must_be_there() {
+fn cores_and_guarantees_must_exist() {
     let ours = [0, 1].map(CoreId);
     let with = |text: &str| {
         Config::parse(

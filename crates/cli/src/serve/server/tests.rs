@@ -92,7 +92,7 @@ fn check(queues: usize, more: &[&str]) {
 }
 
 #[test]
-fn a_shard_that_dies_ends_the_server_in_a_line_and_takes_the_devices_away() {
+fn a_failed_shard_ends_the_server_with_one_line_and_closes_the_devices() {
     check(1, &[]);
     check(3, &[]);
     check(3, &["--workers", "1"]);

@@ -186,7 +186,7 @@ fn the_guides_table_is_this_one() {
 }
 
 #[test]
-fn the_dashboard_asks_for_metrics_that_are_exported() {
+fn the_dashboard_queries_only_exported_metrics() {
     let text = include_str!("../../../../../deploy/grafana/greenwave.json");
     let board: serde_json::Value = serde_json::from_str(text).expect("the dashboard is JSON");
     let mut expressions = Vec::new();

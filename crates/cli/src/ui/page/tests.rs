@@ -4,7 +4,7 @@ use super::super::fixture::{at, sched, serve};
 use super::*;
 
 #[test]
-fn the_page_stands_alone_and_is_read_without_a_script() {
+fn the_page_is_self_contained_and_readable_without_scripts() {
     let html = html(&serve(12).snapshot(at(12.0), 10), 10);
     for foreign in ["http:", "https:", "<link", "@import", "src=", "url("] {
         assert!(!html.contains(foreign), "{foreign}");
@@ -26,7 +26,7 @@ fn a_task_s_name_is_text() {
 }
 
 #[test]
-fn a_core_s_time_is_cut_where_it_changed_hands() {
+fn a_core_s_timeline_is_split_at_reassignments() {
     let snapshot = sched().snapshot(at(2.0), 1);
     let of = |owner| -> Vec<(f64, f64, &str)> {
         let pieces = pieces(owner, &snapshot.moves, 1.0, 2.0);

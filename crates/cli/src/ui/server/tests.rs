@@ -19,7 +19,7 @@ fn asked(site: &Site, method: Method, path: &str, host: &str) -> (u16, String) {
 }
 
 #[test]
-fn pages_are_found_and_what_cannot_be_is_said() {
+fn pages_are_served_and_invalid_requests_are_refused_with_a_reason() {
     let site = site(false);
     let get = |path: &str| asked(&site, Method::GET, path, "127.0.0.1:9900");
     assert!(get("/").1.starts_with("<!DOCTYPE html>"));
@@ -35,7 +35,7 @@ fn pages_are_found_and_what_cannot_be_is_said() {
 }
 
 #[test]
-fn another_name_for_this_address_is_not_answered_to_on_loopback() {
+fn another_host_name_is_refused_on_loopback() {
     for host in ["127.0.0.1", "127.0.0.1:9900", "[::1]:9900", "[::1]", "localhost", "LOCALHOST:1"] {
         assert_eq!(asked(&site(false), Method::GET, "/", host).0, 200, "{host}");
     }
@@ -82,7 +82,7 @@ fn a_server_answers_on_a_socket_and_is_gone_when_dropped() {
 }
 
 #[test]
-fn the_view_goes_on_after_a_panic_beside_it() {
+fn the_view_survives_a_panic_of_another_thread() {
     let site = site(false);
     let live = site.live.clone();
     let _ = std::thread::spawn(move || {

@@ -8,7 +8,7 @@ fn titles(snapshot: &Snapshot) -> Vec<&'static str> {
 }
 
 #[test]
-fn a_server_s_tables_say_who_waited_and_who_was_shed() {
+fn a_server_s_tables_show_waits_and_shed_connections_by_class() {
     let text = text(&serve(12).snapshot(at(12.0), 10));
     let row = |begin: &[&str]| {
         let cells = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
@@ -27,7 +27,7 @@ fn a_server_s_tables_say_who_waited_and_who_was_shed() {
 }
 
 #[test]
-fn a_scheduler_s_tables_say_who_has_which_core_and_why() {
+fn a_scheduler_s_tables_show_core_assignments_with_reasons() {
     let snapshot = sched().snapshot(at(2.0), 10);
     assert_eq!(titles(&snapshot), ["Tasks", "Cores", "Core moves", "Counters"]);
     let text = text(&snapshot);
@@ -61,7 +61,7 @@ fn the_highest_of_a_sparkline_is_the_tallest_and_the_latest_stands_last() {
 
 //~ views: the slowest requests of the window show where they waited
 #[test]
-fn the_slowest_requests_of_the_window_say_where_they_waited() {
+fn the_slowest_requests_of_the_window_show_their_stages() {
     let snapshot = serve(12).snapshot(at(12.0), 10);
     let section = sections(&snapshot).into_iter().find(|section| section.title == "Slow requests, µs");
     let text = section.expect("there are some").table.to_string();

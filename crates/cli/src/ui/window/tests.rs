@@ -22,7 +22,7 @@ fn rates_and_quantiles_are_those_of_the_window() {
 }
 
 #[test]
-fn what_is_older_than_the_window_counts_no_more() {
+fn samples_older_than_the_window_are_ignored() {
     let mut live = serve(3);
     for second in 4..=9 {
         live.update(at(f64::from(second)), MetricsSample::default());
@@ -41,7 +41,7 @@ fn a_minute_is_kept_and_not_more() {
 }
 
 #[test]
-fn a_command_that_tells_nothing_more_is_silent_and_stale() {
+fn a_command_without_updates_is_silent_and_stale() {
     let live = serve(3);
     let (fresh, stale) = (live.snapshot(at(4.0), 1), live.snapshot(at(13.0), 1));
     assert_eq!((fresh.silent_s, fresh.is_stale()), (1.0, false));
@@ -62,7 +62,7 @@ fn moves_beyond_what_is_kept_are_counted() {
 }
 
 #[test]
-fn a_snapshot_is_the_same_after_a_journey_as_json() {
+fn a_snapshot_survives_a_round_trip_as_json() {
     for live in [serve(5), sched()] {
         let mut seen = live.snapshot(at(5.0), 10);
         // JSON objects return labels in the order of their names.

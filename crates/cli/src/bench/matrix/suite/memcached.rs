@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_prove_says_is_understood() {
+    fn prove_s_output_is_parsed() {
         let folder = std::env::temp_dir().join(format!("greenwave-prove-{}", std::process::id()));
         std::fs::create_dir_all(folder.join("t")).unwrap();
         for (name, text) in [
@@ -118,7 +118,7 @@ mod tests {
         let out = std::process::Command::new("prove").arg("t").current_dir(&folder).output();
         std::fs::remove_dir_all(&folder).unwrap();
         let Ok(out) = out else {
-            return errln!("skipped: what_prove_says_is_understood: the program prove is not there");
+            return errln!("skipped: prove_s_output_is_parsed: the program prove is not there");
         };
         // As on a terminal, both are one text.
         let text = String::from_utf8([out.stderr, out.stdout].concat()).unwrap();

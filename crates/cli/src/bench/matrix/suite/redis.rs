@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_redis_says_is_understood() {
+    fn redis_s_test_output_is_parsed() {
         let text = "Starting test server at port 21079\nTesting unit/a\n[ready]: 7\n[ok]: GET (0 ms)\n\
                     [err]: SET it in tests/unit/a.tcl\nExpected 1\n[ok]: DEL (3 ms)\n[skip]: PUT\n\
                     [1/3 done]: unit/a (1 seconds)\nTesting unit/b\n[ignore]: MOVE: no: Not supported\n\

@@ -37,7 +37,7 @@ fn settings_that_make_no_sense_are_refused() {
 }
 
 #[test]
-fn a_closed_loop_thinks_so_long_that_its_load_is_the_one_asked_for() {
+fn a_closed_loop_s_think_time_gives_the_requested_load() {
     let visits = config("visitors = 400").unwrap().visits(1000.0);
     assert_eq!(visits.pace, Pace::Closed { clients: 400, think: Span::from_millis(200) });
 }

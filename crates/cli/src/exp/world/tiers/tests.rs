@@ -58,7 +58,7 @@ fn a_label_has_a_level_of_its_own_where_there_are_levels() {
 }
 
 #[test]
-fn who_got_no_answer_waited_longer_than_anybody() {
+fn an_unanswered_request_counts_as_the_longest_wait() {
     let mut class =
         Class { name: "urgent".to_owned(), requests: 4, on_time: 2, late: 1, dropped: 1, ..none() };
     for ms in [10, 20, 3_000] {
