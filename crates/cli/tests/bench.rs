@@ -111,8 +111,8 @@ fn the_guards_three_figures_are_measured_and_said() {
     };
     behind("SYN above a rate, shed", "\n");
     behind("100 intervals per second: ", " % of a core");
-    behind("the program, ns for a SYN ≤ 400: ", " at worst (");
-    behind("the program, ns for another frame ≤ 50: ", " at worst (");
+    behind("the program, ns for a SYN ≤ 400: worst ", " (");
+    behind("the program, ns for another frame ≤ 50: worst ", " (");
     behind("the controller, % of a core ≤ 1: ", " (100 intervals per second)");
     let text = small(&["guard", "--duration", "200ms", "--json"]);
     let goals =

@@ -122,7 +122,7 @@ fn get(place: &Namespace, port: u16, path: &str) -> String {
     body.to_owned()
 }
 
-const GREETING: &str = "greenwave: who goes next?\n";
+const GREETING: &str = "greenwave: urgent first\n";
 
 //~ cli: `serve` takes address, host address and port, and prints its summary as JSON
 #[test]

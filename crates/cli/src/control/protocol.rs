@@ -196,7 +196,7 @@ mod tests {
         for (owners, who) in
             [(&[0, 0][..], "root"), (&[0, 33], "root and user 33"), (&[33, 33], "root and user 33")]
         {
-            let what = format!("error: user 1000 may not ask web: {who} may{advice}");
+            let what = format!("error: user 1000 may not control web; allowed: {who}{advice}");
             assert_eq!(refused(1000, owners), Some(what));
         }
     }

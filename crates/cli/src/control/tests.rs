@@ -117,7 +117,7 @@ fn another_user_is_refused_with_the_permitted_users() {
     let mut silent = of_another(&daemon, 70_001, b"").expect("permission to change the user");
     daemon.poll(Span::ZERO);
     let answer = stranger.answer();
-    let says = format!("user 70001 may not ask {}: root may", daemon.name);
+    let says = format!("user 70001 may not control {}; allowed: root", daemon.name);
     assert_eq!((answer.done, answer.said), (false, Some(says.clone())));
     assert_eq!(silent.said(), (false, says));
     assert!(daemon.control.clients.is_empty(), "refused clients are dropped");
@@ -129,7 +129,7 @@ fn another_user_is_refused_with_the_permitted_users() {
     let mut stranger = of_another(&daemon, 70_001, b"reload\n").expect("permission to change the user");
     daemon.poll(Span::ZERO);
     assert!(owner.answer().done);
-    let says = format!("user 70001 may not ask {}: root and user 70002 may", daemon.name);
+    let says = format!("user 70001 may not control {}; allowed: root and user 70002", daemon.name);
     assert_eq!(stranger.said(), (false, says));
     assert!(!daemon.control.begin_reload());
 }

@@ -159,10 +159,10 @@ fn check_refuses_what_a_start_refuses_with_the_same_words() {
         ("proto = \"udp\"", "--app http needs --proto tcp"),
         ("dispatch = \"best\"", "dispatch "),
         ("worker-affinity = \"high=0\"", "--worker-affinity needs workers"),
-        ("workers = 1\nsteer = \"high=9\"", "9"),
+        ("workers = 1\nworker-affinity = \"high=9\"", "9"),
         ("pcap = \"/no/such/folder/file\"", "/no/such/folder/file: No such file"),
         ("traces = \"/no/such/folder/file\"", "/no/such/folder/file: No such file"),
-        ("ui = \"0.0.0.0:9900\"", "other machines could look"),
+        ("ui = \"0.0.0.0:9900\"", "reachable from other machines"),
         ("port = 0", "invalid value '0'"),
         ("workers = 300", "invalid value '300'"),
         ("mode = \"best\"", "invalid value 'best'"),
@@ -187,11 +187,11 @@ fn check_refuses_what_a_start_refuses_with_the_same_words() {
     }
     let guard = [
         ("policy = \"best\"", "best"),
-        ("period = \"1s\"", "period 1.00 s is outside"),
+        ("interval = \"1s\"", "interval 1.00 s is outside"),
         ("user = \"no-such-user\"", "user \"no-such-user\" is neither"),
-        ("joined = \"/no/such/queue\"", "/no/such/queue"),
+        ("queue-report = \"/no/such/queue\"", "/no/such/queue"),
         ("class = \"port:81\"", "81"),
-        ("ui = \"0.0.0.0:9900\"", "other machines could look"),
+        ("ui = \"0.0.0.0:9900\"", "reachable from other machines"),
         ("target-delay = \"soon\"", "invalid value 'soon'"),
     ];
     for (number, (text, says)) in guard.into_iter().enumerate() {

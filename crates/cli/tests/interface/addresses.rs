@@ -170,8 +170,16 @@ fn an_address_that_cannot_be_had_is_one_line_and_what_to_try() {
     let Some(cable) = Cable::new("an_address_that_cannot_be_had_is_one_line_and_what_to_try") else { return };
     let check = |device: &str, more: &[&str], expected| cable.refuses(device, more, expected);
     for device in ["xdp:gw0", "packet:gw0"] {
-        check(device, &["--addr", "fd07::9/64"], ["address fd07::9 is in use by another host", "nobody has"]);
-        check(device, &["--addr", "fd07::1/64"], ["address fd07::1 is in use: this machine", "nobody has"]);
+        check(
+            device,
+            &["--addr", "fd07::9/64"],
+            ["address fd07::9 is in use by another host", "unused address"],
+        );
+        check(
+            device,
+            &["--addr", "fd07::1/64"],
+            ["address fd07::1 is in use: this machine", "unused address"],
+        );
         check(device, &["--addr", "fe80::7/64"], ["link-local", "--addr fe80::7%gw0/64"]);
     }
     check("xdp:gw0", &["--addr", "dhcp"], ["no DHCP lease within 10", "--addr"]);

@@ -103,7 +103,10 @@ fn root_and_a_servers_user_may_ask_it_and_nobody_else() {
     for line in ["status\n", "end\n", ""] {
         let answer = as_user(&place, 70_002, line);
         assert_eq!(answer["done"], false, "{answer}");
-        assert_eq!(answer["said"], "user 70002 may not ask web: root and user 70001 may", "{line:?}");
+        assert_eq!(
+            answer["said"], "user 70002 may not control web; allowed: root and user 70001",
+            "{line:?}"
+        );
     }
     let (code, _, said) = control(&place, &["reload"]);
     assert_eq!(code, Some(2), "{said}");

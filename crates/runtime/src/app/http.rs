@@ -244,7 +244,7 @@ fn answer<'a>(head: &Head<'_>, body: &'a [u8]) -> (u16, Content<'a>) {
     }
     let path = path(head.target);
     if path == "/" {
-        return (200, Content::Text("greenwave: who goes next?\n".to_owned()));
+        return (200, Content::Text("greenwave: urgent first\n".to_owned()));
     }
     match path.strip_prefix("/bytes/").map(str::parse::<usize>) {
         Some(Ok(n)) if n <= RESPONSE_BYTES_MAX => (200, Content::Filler(n)),

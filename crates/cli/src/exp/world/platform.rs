@@ -12,8 +12,8 @@ use super::{Kind, Row, Run, RunResult, World, checked, kept, micros_if, points, 
 pub const WORLD: World = World {
     name: "platform",
     kind: Kind::Sim,
-    note: "latencies in µs, from birth to answer; who got none waited for the clients' patience or longer; \
-           good: answered in time; beside: BE's work, in lanes of a machine of its own",
+    note: "latencies in µs from start to response; unanswered requests count with the client's timeout or more; \
+           good: answered in time; beside: BE's work, in hyperthreads of a machine of its own",
     stats: &[
         shown("requests", "1", "reqs"),
         shown("answered", "1/s", "answ/s"),

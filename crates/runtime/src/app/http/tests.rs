@@ -56,7 +56,7 @@ fn requests_are_answered_one_after_another() {
 
 #[test]
 fn http_1_0_closes_without_keep_alive() {
-    check("GET / HTTP/1.0\r\n\r\n", &[(200, "greenwave: who goes next?\n")], Outcome::Close);
+    check("GET / HTTP/1.0\r\n\r\n", &[(200, "greenwave: urgent first\n")], Outcome::Close);
     let keep = "GET /bytes/0 HTTP/1.0\r\nConnection: keep-alive\r\n\r\n";
     check(keep, &[(200, "")], Outcome::Keep);
     let close = "GET /bytes/0 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";

@@ -29,8 +29,8 @@ use crate::settings::{text, text_or_none, within};
 pub const WORLD: World = World {
     name: "colocated",
     kind: Kind::host(1),
-    note: "latencies in µs; lost: never sent or never answered; work: over what it does by itself; cpu: of the \
-           shared core; other: what else used a core",
+    note: "latencies in µs; lost: never sent or never answered; work: relative to running alone; cpu: of the \
+           shared core; other: CPU use of other processes",
     stats: &[
         shown("answered", "1/s", "answered/s"),
         shown("lost", "%", "lost %"),

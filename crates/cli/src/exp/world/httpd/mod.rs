@@ -31,8 +31,9 @@ use crate::settings::{text, within};
 pub const WORLD: World = World {
     name: "httpd",
     kind: Kind::Host { per_core: 1, awake: &[setup::SERVER_CORE] },
-    note: "goodput: answered within patience; phantom: connected and never answered; late and phantom \
-           visitors have left; other: what else used a core; client: visits that began late",
+    note: "goodput: answered before the client timed out; overflow: the accept queue was full, so the \
+           client was connected and never answered; other: CPU use of other processes; client: visits that \
+           the client began late",
     stats: &[
         shown("offered", "1/s", "offered"),
         shown("goodput", "1/s", "good/s"),

@@ -30,9 +30,8 @@ use crate::settings::{text, text_or_none, within};
 pub const WORLD: World = World {
     name: "tiers",
     kind: Kind::host(1),
-    note: "latencies in µs from the planned birth; who got no answer counts as having waited for `unanswered`; \
-           good: answered in time; a service's row is of its own queue; BE: its work; other: what else used a \
-           core",
+    note: "latencies in µs from the scheduled start; an unanswered request counts as a wait of `unanswered`; \
+           good: answered in time; a service's row is its own queue; BE: its work; other: CPU use of other processes",
     stats: &[
         shown("requests", "1", "reqs"),
         shown("answered", "1/s", "answ/s"),
