@@ -100,13 +100,13 @@ mod tests {
             most(),
             &[(40.0, "a"), (51.0, "b")],
             Some(false),
-            "FAIL: ns ≤ 50: 51.00 at worst (b), 40.00 at best (a)",
+            "FAIL: ns ≤ 50: worst 51.00 (b), best 40.00 (a)",
         );
         check(
             least(),
             &[(3.0, "a"), (4.0, "b")],
             Some(true),
-            "pass: ratio ≥ 3: 3.00 at worst (a), 4.00 at best (b)",
+            "pass: ratio ≥ 3: worst 3.00 (a), best 4.00 (b)",
         );
         check(most(), &[(0.5, "a"), (f64::NAN, "b")], Some(true), "pass: ns ≤ 50: 0.50 (a)");
         check(most(), &[], None, "not measured: ns ≤ 50");

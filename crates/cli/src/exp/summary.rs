@@ -339,7 +339,11 @@ const QUOTES: [(&str, &str, &str); 9] = [
         "peak-kept",
         "goodput of nginx at 4 and 10 times its capacity, over its peak, with the guard",
     ),
-    ("platform/green", "p999-off-over-on", "p99.9 of urgent requests on simulated hosts, all mechanisms off over on"),
+    (
+        "platform/green",
+        "p999-off-over-on",
+        "p99.9 of urgent requests on simulated hosts, all mechanisms off over on",
+    ),
     ("platform/host", "overload-goodput", "requests in time through three services in overload, %"),
 ];
 

@@ -34,7 +34,7 @@ fn every_old_flag_is_a_hidden_alias_of_the_new_one() {
     for (name, old, new) in FLAGS {
         let arg = argument(name, new);
         assert!(arg.get_all_aliases().is_some_and(|all| all.contains(old)), "{name} --{old}");
-        assert_eq!(arg.get_visible_aliases(), None, "{name} --{old}");
+        assert!(arg.get_visible_aliases().is_none_or(|all| all.is_empty()), "{name} --{old}");
     }
 }
 

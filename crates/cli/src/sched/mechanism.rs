@@ -134,7 +134,7 @@ mod tests {
             choice.limits(&pulse("").unwrap(), &mut limits);
             limits.join("; ")
         };
-        assert!(limits(&all).contains("pulses are not read"), "{}", limits(&all));
-        assert!(limits(&by("", &managed)).contains("without a pulse are read from /proc"));
+        assert!(limits(&all).contains("worker signals (pulse) are not read"), "{}", limits(&all));
+        assert!(limits(&by("", &managed)).contains("without worker signals (pulse) are read from /proc"));
     }
 }

@@ -26,10 +26,10 @@ fn each_claim_is_a_row_and_a_failed_one_has_its_reason() {
     overview.add(two).unwrap();
     overview.add_missing("b/three", &Error::new("no nginx").advice("apt-get install nginx-light"));
     let expected = "\
-experiment  claim  paper  ours      ±  ours/paper  must be  holds
-a/one       p99     2.00  3.00  0.100        1.50     <= 4    yes
-b/two       p99     2.00  3.00  0.100        1.50     <= 4     NO
-b/two       p999    2.00  3.00  0.100        1.50     <= 4     NO
+experiment  claim  paper  ours      ±  ours/paper  bound  holds
+a/one       p99     2.00  3.00  0.100        1.50   <= 4    yes
+b/two       p99     2.00  3.00  0.100        1.50   <= 4     NO
+b/two       p999    2.00  3.00  0.100        1.50   <= 4     NO
   b/two p99, p999: the link is slower
   b/three could not run: error: no nginx;  try: apt-get install nginx-light
 
@@ -46,7 +46,10 @@ fn the_reason_of_a_failure_is_from_the_experiment_s_present_file() {
     old["claims"][0]["id"] = json!("tail-idle");
     overview.add(old).unwrap();
     let text = overview.text();
-    assert!(text.contains("platform/green tail-idle: a kernel that takes cores from BE at once"), "{text}");
+    assert!(
+        text.contains("platform/green p999-off-over-on-idle: a kernel that takes cores from BE at once"),
+        "{text}"
+    );
 }
 
 //~ cli: `exp table --markdown` names date, seed and machine of each row

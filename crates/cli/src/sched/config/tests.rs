@@ -72,7 +72,7 @@ fn invalid_settings_are_reported_with_value_and_remedy() {
     check(&format!("{lc}joined = {many:?}"), "task a: 17 services in joined; at most 16 are possible");
     check(&format!("policy = \"static\"\n{lc}"), "under policy static, LC needs guaranteed cores");
     check(&format!("policy = \"parties\"\n{lc}"), "policy parties needs the task's tail latency");
-    check(&format!("policy = \"elfen\"\n{lc}"), "policy elfen keeps LC to first lanes");
+    check(&format!("policy = \"elfen\"\n{lc}"), "policy elfen keeps LC on first hyperthreads");
     check("mechanism = \"scx\"\nperiod = \"9us\"", "period 9.00 µs is outside 10.0 µs..=1.00 s");
     let scx = Config::parse("t.toml", &format!("mechanism = \"scx\"\npolicy = \"elfen\"\n{lc}")).unwrap();
     assert_eq!(scx.tempo(Mechanism::Scx), (Span::from_micros(50), Span::from_micros(100)));
@@ -83,7 +83,7 @@ fn invalid_settings_are_reported_with_value_and_remedy() {
     let pulse = format!("{lc}pulse = true\n");
     check(
         &format!("mechanism = \"runtime\"\npolicy = \"elfen\"\n{pulse}"),
-        "policy elfen keeps LC to first lanes",
+        "policy elfen keeps LC on first hyperthreads",
     );
     check(&format!("period = \"50us\"\n{pulse}"), "period 50.0 µs is outside 1.00 ms..=1.00 s");
     let runtime = format!("mechanism = \"runtime\"\nperiod = \"10us\"\n{pulse}{be}");

@@ -178,8 +178,8 @@ mod tests {
             let error = told(lines).map(|_| ()).unwrap_err();
             assert!(error.contains(says), "{says:?} is not in {error:?}");
         };
-        check(ends, "how late");
-        check("late,4", "request 0 of 3 never ended");
+        check(ends, "did not report its delay");
+        check("late,4", "request 0 of 3 never completed");
         for line in [
             "",
             "hello",
