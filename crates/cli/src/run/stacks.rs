@@ -334,13 +334,16 @@ fn summary<D: Device>(servers: &mut [Server<D>], meters: &[FrameMeter], is_guard
         c.bytes_out
     );
     if c.opened + c.connects_failed > 0 {
-        eoutln!("{} outgoing connections, {} failed", c.opened, c.connects_failed);
+        errln!("{} outgoing connections, {} failed", c.opened, c.connects_failed);
     }
     if c.datagrams_in + c.datagrams_out + c.datagrams_lost + c.datagrams_unmatched + c.datagrams_unsent > 0 {
         let full = c.datagrams_lost + udp_full;
         errln!(
             "{} datagrams in, {} out; dropped: {full} program too slow, {} no receiver, {} no route",
-            c.datagrams_in, c.datagrams_out, c.datagrams_unmatched, c.datagrams_unsent
+            c.datagrams_in,
+            c.datagrams_out,
+            c.datagrams_unmatched,
+            c.datagrams_unsent
         );
     }
     malformed_summary::line(&refused).into_iter().for_each(|line| errln!("{line}"));

@@ -60,7 +60,7 @@ const QUEUE: usize = 16;
 
 impl Flags {
     /// The requests to write, if any.
-    fn limits(&self) -> Option<SlowRequestLimits> {
+    fn given_limits(&self) -> Option<SlowRequestLimits> {
         self.traces.as_ref()?;
         let few = if self.slower_than.is_some() { MOST as usize } else { FEW };
         let most = self.slowest.map_or(few, usize::from);
@@ -68,10 +68,10 @@ impl Flags {
     }
 
     /// The requests to keep in full: those to write, or else a few to show where `is_shown`.
-    pub fn kept(&self, is_shown: bool) -> SlowRequestLimits {
+    pub fn limits(&self, is_shown: bool) -> SlowRequestLimits {
         let shown =
             is_shown.then_some(SlowRequestLimits { most: SLOW_SHOWN, ..SlowRequestLimits::default() });
-        self.limits().or(shown).unwrap_or_default()
+        self.given_limits().or(shown).unwrap_or_default()
     }
 
     /// Checks that the file can be written, before anything else is opened.

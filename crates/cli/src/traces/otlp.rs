@@ -116,9 +116,7 @@ fn attributes(shard: usize, slow: &Slow) -> Vec<Value> {
 fn trouble(slow: &Slow) -> Option<&'static str> {
     match slow.end {
         RequestEnd::Answered => None,
-        RequestEnd::Gone if slow.side != Side::Served => {
-            Some("the connection closed before the response")
-        }
+        RequestEnd::Gone if slow.side != Side::Served => Some("the connection closed before the response"),
         RequestEnd::Gone => Some("the connection closed before the response was sent"),
         RequestEnd::Failed => Some("the application panicked"),
     }

@@ -164,8 +164,8 @@ fn identifiers_follow_from_the_seed_and_are_unique() {
 }
 
 #[test]
-fn a_request_without_an_answer_says_why() {
-    for (end, why) in [(RequestEnd::Gone, "gone"), (RequestEnd::Failed, "panicked")] {
+fn a_request_without_a_response_has_a_reason() {
+    for (end, why) in [(RequestEnd::Gone, "closed"), (RequestEnd::Failed, "panicked")] {
         let line = Format::new("greenwave serve", 7, 1).line(0, &Slow { end, ..slow(0) }, 0);
         let status = &spans(&line)[0]["status"];
         assert_eq!(status["code"], 2);

@@ -69,7 +69,7 @@ pub fn serve(seconds: u64) -> Live {
             Spans { name: LEFT, labels: left, recorded: &urgent },
         ];
         let slow = vec![slow(second, 7, RequestEnd::Answered), slow(second, 0, RequestEnd::Gone)];
-        live.tell(at(second as f64), MetricsSample { figures, spans, slow, ..MetricsSample::default() });
+        live.update(at(second as f64), MetricsSample { figures, spans, slow, ..MetricsSample::default() });
     }
     live
 }
