@@ -86,6 +86,8 @@ impl ManagedTasks {
             self.scanned = now;
             self.tasks.iter_mut().for_each(|task| task.scan(now, &mut self.journal));
             let tasks = &self.tasks;
+            // Tried again at the next scan.
+            let _ = self.journal.keep();
             // If the log cannot be shortened, the longer one stays in use.
             let _ = self.journal.shorten(|task, thread| tasks[task].is_watched(thread));
         }

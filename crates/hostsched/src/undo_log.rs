@@ -312,6 +312,19 @@ impl Journal {
         Ok(())
     }
 
+    /// Writes the log again if it was removed, or its directory: otherwise a kill would restore nothing.
+    ///
+    /// # Errors
+    /// It cannot be written at its path; [`put_back`](Self::put_back) still restores all.
+    pub fn keep(&mut self) -> io::Result<()> {
+        if rustix::fs::fstat(&self.file)?.st_nlink > 0 {
+            return Ok(());
+        }
+        let folder = self.path.parent().ok_or(io::ErrorKind::NotFound)?;
+        self.folder = Folder::create(folder)?;
+        self.write_anew()
+    }
+
     /// Compacts the log if it may hold many ended threads. `is_watched`, given a task, a process and a
     /// thread, is true for threads known to be alive.
     ///

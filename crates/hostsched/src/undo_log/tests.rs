@@ -172,6 +172,34 @@ fn a_journal_that_cannot_be_shortened_goes_on() {
     fs::remove_dir_all(&folder).unwrap();
 }
 
+//~ sched: a removed undo log is written again, so a kill restores every setting
+#[test]
+fn a_removed_log_is_written_again_and_restores_everything() {
+    let folder = scratch("removed");
+    let mut child = sleep();
+    let before = affinity(child.id());
+    let mut journal = Journal::begin(&folder, &[CoreId(0)]).unwrap();
+    journal.thread(0, child.id(), child.id(), &InheritedMarks::default()).unwrap();
+    sched_setaffinity(pid(child.id()), &cpulist::set_of([before[0]])).unwrap();
+    for removes in
+        [|path: &Path| fs::remove_file(path), |path: &Path| fs::remove_dir_all(path.parent().unwrap())]
+    {
+        removes(journal.path()).unwrap();
+        assert!(all(&folder).unwrap().is_empty());
+        journal.keep().unwrap();
+        let [(path, author)] = &all(&folder).unwrap()[..] else { panic!("one journal") };
+        assert!(author.is_alive() && path == journal.path());
+    }
+    let path = journal.path().to_owned();
+    // The lock ends with the daemon.
+    drop(journal);
+    assert_eq!(restore(&path).unwrap().threads, 1);
+    assert_eq!(affinity(child.id()), before);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    fs::remove_dir_all(&folder).unwrap();
+}
+
 /// A log `sched-7.journal` in `folder`, written by `process`, with these lines.
 fn written(folder: &Path, process: u32, lines: &str) -> PathBuf {
     let began = proc::began(process, process).unwrap();
