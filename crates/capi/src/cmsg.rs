@@ -1,7 +1,8 @@
-//! Ancillary data of datagrams: local address, traffic class and segment size.
+//! Ancillary data of datagrams: local address, traffic class, hop limit and segment size.
 //!
 //! * `IP_PKTINFO` on IPv4 sockets; `IPV6_PKTINFO` on IPv6 sockets, with IPv4 addresses mapped;
 //! * `IP_TOS` on IPv4 datagrams, `IPV6_TCLASS` on IPv6 datagrams;
+//! * `IP_TTL` and `IPV6_HOPLIMIT` when sending;
 //! * `UDP_SEGMENT` when sending, `UDP_GRO` when receiving.
 //!
 //! Any other control message sent is refused, because it would have no effect. Source: cmsg(3),
@@ -124,6 +125,20 @@ unsafe fn one(control: &Control, said: &mut Cmsg) -> Result<(), Errno> {
             // SAFETY: the caller's.
             said.class = class_of_v6(unsafe { control.value() }?).ok_or(Errno::INVAL)?;
         }
+        // An int of exactly this range, as in the kernel (`ip_cmsg_send`, `ip6_datagram_send_ctl`).
+        (IPPROTO_IP, libc::IP_TTL) if control.len == size_of::<c_int>() => {
+            // SAFETY: the caller's.
+            let hops: c_int = unsafe { control.value() }?;
+            said.hops = Some(u8::try_from(hops).ok().filter(|hops| *hops > 0).ok_or(Errno::INVAL)?);
+        }
+        (IPPROTO_IP, libc::IP_TTL) => return Err(Errno::INVAL),
+        (IPPROTO_IPV6, libc::IPV6_HOPLIMIT) if control.len == size_of::<c_int>() => {
+            // SAFETY: the caller's.
+            let hops: c_int = unsafe { control.value() }?;
+            // -1 is the socket's.
+            said.hops = if hops == -1 { None } else { Some(u8::try_from(hops).map_err(|_| Errno::INVAL)?) };
+        }
+        (IPPROTO_IPV6, libc::IPV6_HOPLIMIT) => return Err(Errno::INVAL),
         (libc::SOL_UDP, libc::UDP_SEGMENT) => {
             // SAFETY: the caller's.
             said.segment = unsafe { control.value() }?;
@@ -149,7 +164,8 @@ pub(crate) unsafe fn write(
 ) -> Result<(), Errno> {
     let left = std::mem::take(&mut message.msg_controllen);
     let mut room = Room { message, left };
-    let Cmsg { here, class, segment } = said;
+    // The stack says no hop limit of what it received.
+    let Cmsg { here, class, hops: _, segment } = said;
     match here {
         Some(PktInfo { addr, interface }) if six => {
             let ipi6_addr = libc::in6_addr { s6_addr: mapped(addr).octets() };
@@ -239,7 +255,7 @@ mod tests {
         {
             let here = Some(PktInfo { addr: addr.parse().unwrap(), interface: 3 });
             for (here, class) in [(here, None), (None, Some(0)), (here, Some(255))] {
-                let said = Cmsg { here, class, segment: 0 };
+                let said = Cmsg { here, class, hops: None, segment: 0 };
                 let read = with(256, |message| {
                     // SAFETY: the buffer is large enough.
                     unsafe { write(message, six, Some(from.parse().unwrap()), said) }.unwrap();
@@ -254,7 +270,7 @@ mod tests {
     #[test]
     fn how_what_comes_at_once_is_to_be_cut_is_told_last() {
         let told = with(256, |message| {
-            let said = Cmsg { here: None, class: Some(1), segment: 1200 };
+            let said = Cmsg { here: None, class: Some(1), hops: None, segment: 1200 };
             // SAFETY: the buffer is large enough.
             unsafe { write(message, false, Some(PEER4.parse().unwrap()), said) }.unwrap();
             // SAFETY: it was just filled.
@@ -269,7 +285,7 @@ mod tests {
     #[test]
     fn where_there_is_no_room_that_is_said() {
         let here = Some(PktInfo { addr: "10.0.0.1".parse().unwrap(), interface: 3 });
-        let (both, none) = (Cmsg { here, class: Some(1), segment: 0 }, Cmsg::default());
+        let (both, none) = (Cmsg { here, class: Some(1), hops: None, segment: 0 }, Cmsg::default());
         let lost = libc::MSG_CTRUNC;
         for (room, said, expected) in [
             (0, both, (0, lost)),

@@ -1,9 +1,9 @@
 //! Header of a datagram in the socket pair between a program and the stack.
 //!
-//! A pair has no addresses, so each message begins with 43 bytes that the library adds and strips:
+//! A pair has no addresses, so each message begins with 44 bytes that the library adds and strips:
 //!
 //! ```text
-//! KIND·1 SAYS·1 PORT·2 ADDRESS·16 INTERFACE·4 OURS·16 SEGMENT·2 CLASS·1
+//! KIND·1 SAYS·1 PORT·2 ADDRESS·16 INTERFACE·4 OURS·16 SEGMENT·2 CLASS·1 HOPS·1
 //! ```
 //!
 //! in network order; IPv4 addresses are mapped into IPv6 (RFC 4291 §2.5.5.2). To a program, the
@@ -11,20 +11,23 @@
 //! destination's; without one, the connected peer is meant. The fields that follow are ancillary
 //! data ([`Cmsg`]). Bit 0 of `SAYS`: the local address is present ([`PktInfo`]). Bit 1: the traffic
 //! class is present, DSCP and congestion bits (RFC 2474, RFC 3168). `SEGMENT`, if not 0, splits the
-//! payload into datagrams of this length; the last may be shorter (UDP_SEGMENT, udp(7)).
+//! payload into datagrams of this length; the last may be shorter (UDP_SEGMENT, udp(7)). Bit 2: the hop
+//! limit is present.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 /// Bytes of a header.
-pub const LEN: usize = 43;
+pub const LEN: usize = 44;
 /// End of the peer's address, and start of the interface.
 const THERE: usize = 20;
-/// Offsets of the segment size and of the traffic class.
+/// Offsets of the segment size, the traffic class and the hop limit.
 const SEGMENT: usize = 40;
 const CLASS: usize = 42;
-/// Flags: local address, traffic class.
+const HOPS: usize = 43;
+/// Flags: local address, traffic class, hop limit.
 const HERE: u8 = 1;
 const CLASSED: u8 = 2;
+const LIMITED: u8 = 4;
 /// Maximum number of datagrams in a message, as in Linux.
 pub const SEGMENTS_MAX: usize = 128;
 /// Maximum payload over IPv4 and over IPv6, in bytes (RFC 768, RFC 8200).
@@ -57,6 +60,8 @@ pub struct Cmsg {
     pub here: Option<PktInfo>,
     /// Traffic class.
     pub class: Option<u8>,
+    /// Hop limit of each datagram, to the stack.
+    pub hops: Option<u8>,
     /// Bytes of each datagram in the payload; 0: one datagram.
     pub segment: u16,
 }
@@ -72,6 +77,7 @@ impl Cmsg {
         Self {
             here: says(HERE).then_some(here),
             class: says(CLASSED).then_some(bytes[CLASS]),
+            hops: says(LIMITED).then_some(bytes[HOPS]),
             segment: u16::from_be_bytes([bytes[SEGMENT], bytes[SEGMENT + 1]]),
         }
     }
@@ -89,11 +95,15 @@ pub fn mapped(ip: IpAddr) -> Ipv6Addr {
 impl DatagramHeader {
     /// Header bytes with ancillary data.
     #[must_use]
-    pub fn encode_with(self, Cmsg { here, class, segment }: Cmsg) -> [u8; LEN] {
+    pub fn encode_with(self, Cmsg { here, class, hops, segment }: Cmsg) -> [u8; LEN] {
         let mut bytes = self.encode();
         if let Some(class) = class {
             bytes[1] |= CLASSED;
             bytes[CLASS] = class;
+        }
+        if let Some(hops) = hops {
+            bytes[1] |= LIMITED;
+            bytes[HOPS] = hops;
         }
         if let Some(PktInfo { addr, interface }) = here {
             bytes[1] |= HERE;
@@ -122,7 +132,7 @@ impl DatagramHeader {
     /// Header at the start of `bytes`; `None` if it is malformed.
     #[must_use]
     pub fn decode(bytes: &[u8]) -> Option<Self> {
-        let &[kind, 0..=3, high, low, ref addr @ ..] = bytes.first_chunk::<LEN>()?.first_chunk::<THERE>()?
+        let &[kind, 0..=7, high, low, ref addr @ ..] = bytes.first_chunk::<LEN>()?.first_chunk::<THERE>()?
         else {
             return None;
         };
@@ -167,7 +177,7 @@ mod tests {
         for (addr, interface) in [("10.0.0.2", 3), ("fd00::2", 0), ("0.0.0.0", u32::MAX)] {
             let here = Some(PktInfo { addr: addr.parse().unwrap(), interface });
             for (here, class, segment) in [(here, None, 1200), (None, Some(0), 0), (here, Some(187), 9)] {
-                let said = Cmsg { here, class, segment };
+                let said = Cmsg { here, class, hops: class.map(|class| class / 2), segment };
                 let bytes = envelope.encode_with(said);
                 assert_eq!((DatagramHeader::decode(&bytes), Cmsg::decode(&bytes)), (Some(envelope), said));
             }
@@ -182,7 +192,7 @@ mod tests {
         ) {
             let mut bytes = bytes;
             if let Some(kind) = kind {
-                (bytes[0], bytes[1]) = (kind, bytes[1] & 3);
+                (bytes[0], bytes[1]) = (kind, bytes[1] & 7);
             }
             if let Some(envelope) = DatagramHeader::decode(&bytes) {
                 let said = Cmsg::decode(bytes.first_chunk().unwrap());

@@ -125,7 +125,8 @@ def messages(sendmmsg=LIBC.sendmmsg, recvmmsg=LIBC.recvmmsg):
     s = udp()
     assert s.sendmsg([b"in ", b"two"], [], 0, PEER) == 6
     assert s.recvmsg_into([bytearray(3), bytearray(9)])[::3] == (6, PEER)
-    refuses(lambda: s.sendmsg([b"x"], [(socket.IPPROTO_IP, socket.IP_TTL, b"\0\0\0\0")], 0, PEER), errno.EOPNOTSUPP)
+    refuses(lambda: s.sendmsg([b"x"], [(socket.IPPROTO_IP, socket.IP_TTL, b"\0\0\0\0")], 0, PEER), errno.EINVAL)
+    refuses(lambda: s.sendmsg([b"x"], [(socket.IPPROTO_IP, socket.IP_RETOPTS, b"\0\0\0\0")], 0, PEER), errno.EOPNOTSUPP)
     addr = struct.pack("!HH4s8x", 0, PEER[1], socket.inet_aton(PEER[0]))
     addr = struct.pack("H", socket.AF_INET) + addr[2:]
     texts = [b"first", b"second", b"third"]

@@ -266,7 +266,7 @@ fn packets_have_the_hop_limit_that_their_socket_was_told() {
             assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
             String::from_utf8_lossy(&out.stdout).into_owned()
         });
-        assert_eq!(expected.lines().count(), 13, "a line for each port, and one for pieces\n{expected}");
+        assert_eq!(expected.lines().count(), 16, "a line for each port, and one for pieces\n{expected}");
         let prefix = if there == PEER { 24 } else { 64 };
         let at = format!("{addr}/{prefix}");
         let run = || world.client_at(&at, "packet:gw0", &["python3", &program, addr, there]).0;

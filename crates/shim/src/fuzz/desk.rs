@@ -527,7 +527,9 @@ impl World {
         let (at, kind) = (usize::from(input.byte()?), input.below(5)?);
         let Some(end) = self.mailboxes.get(at % self.mailboxes.len().max(1)) else { return Some(()) };
         let to = Self::addr(input)?;
-        let said = Cmsg { here: None, class: None, segment: u16::from(input.byte()? / 64) * 400 };
+        let byte = input.byte()?;
+        let hops = if byte % 2 == 0 { Some(byte) } else { None };
+        let said = Cmsg { here: None, class: None, hops, segment: u16::from(byte / 64) * 400 };
         match kind {
             0 => {
                 let len = usize::from(input.byte()?);

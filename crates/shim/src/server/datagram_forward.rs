@@ -103,6 +103,7 @@ impl SocketServer {
         let said = Cmsg {
             here: info.then_some(PktInfo { addr: local.ip(), interface }),
             class: told_class[usize::from(remote.is_ipv6())].then_some(class),
+            hops: None,
             segment: 0,
         };
         let (mut rest, mut first) = (payload, true);
@@ -176,7 +177,7 @@ impl SocketServer {
             }
         };
         let len = len - datagram_header::LEN;
-        let Cmsg { here, class, segment } = Cmsg::decode(&head);
+        let Cmsg { here, class, hops, segment } = Cmsg::decode(&head);
         let here = here.filter(|here| !here.addr.is_unspecified());
         if here.is_some_and(|PktInfo { addr, .. }| !self.place.has(addr) || addr.is_ipv4() != to.is_ipv4()) {
             // The kernel returns EINVAL at once; here the next call does.
@@ -210,7 +211,7 @@ impl SocketServer {
             }
             false => {
                 let whole = mailbox.options.whole(to.is_ipv6());
-                let hops = mailbox.options.hops[usize::from(to.is_ipv6())];
+                let hops = hops.unwrap_or(mailbox.options.hops[usize::from(to.is_ipv6())]);
                 QueuedDatagram::Out { from, to, len, segment, class, whole, hops }
             }
         }

@@ -1,5 +1,5 @@
 """Hop limits set before and after bind, listen and connect; what each socket then says they are."""
-import socket, sys
+import socket, struct, sys
 OURS, PEER = sys.argv[1:3]
 SIX = ":" in OURS
 FAMILY = socket.AF_INET6 if SIX else socket.AF_INET
@@ -42,6 +42,19 @@ s = udp(); s.bind((OURS, 0)); tell(s, 20); s.sendto(b"z" * 4000, (PEER, 9009)); 
 s = udp(); s.connect((PEER, 9010)); tell(s, 21); s.send(b"z"); print(9010, told(s))
 s = udp(); s.sendto(b"z", (PEER, 9011)); print(9011, told(s))
 s = udp(); tell(s, 1); tell(s, -1); s.sendto(b"z", (PEER, 9012)); print(9012, told(s))
+CONTROL = (41, 52) if SIX else (0, 2)  # IPV6_HOPLIMIT, IP_TTL
+def with_limit(s, hops, to=None): return s.sendmsg([b"z"], [(*CONTROL, struct.pack("i", hops))], 0, *([to] if to else []))
+s = udp(); tell(s, 22); with_limit(s, 23, (PEER, 9013)); print(9013, told(s))
+s = udp(); s.connect((PEER, 9014)); with_limit(s, 24); s.send(b"z"); print(9014, told(s))
+s = udp(); s.bind((OURS, 0)); with_limit(s, 255, (PEER, 9015)); print(9015, told(s))
+for value in (-2, -1, 0, 1, 256):
+    s = udp(); s.connect((PEER, 9100))
+    try: print("control", value, with_limit(s, value))
+    except OSError as e: print("control", value, e.errno)
+for size in (1, 2, 8):
+    s = udp(); s.connect((PEER, 9100))
+    try: print("control of", size, s.sendmsg([b"z"], [(*CONTROL, bytes([9, *bytes(size - 1)]))]))
+    except OSError as e: print("control of", size, e.errno)
 for value in (-2, 0, 256):
     for kind in (tcp, udp):
         s = kind(); s.bind((OURS, 0))

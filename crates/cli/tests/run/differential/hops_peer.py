@@ -19,12 +19,12 @@ def serve(port):
 def order():
     while True:
         b, _ = orders.recvfrom(100)
-        if b == b"end": continue
+        if b in (b"end", b"z") or not b.isdigit(): continue
         c = socket.create_connection((FROM, int(b))); take(c)
 
 orders = socket.socket(FAMILY, socket.SOCK_DGRAM); orders.bind((HERE, 9100))
 sinks = []
-for port in range(9008, 9013):
+for port in range(9008, 9016):
     sinks.append(socket.socket(FAMILY, socket.SOCK_DGRAM)); sinks[-1].bind((HERE, port))
 for port in range(9001, 9005): threading.Thread(target=serve, args=(port,), daemon=True).start()
 threading.Thread(target=order, daemon=True).start()
@@ -47,5 +47,5 @@ while True:
         if upper[8:] [:3] == b"end": break
         continue
     for port in ports:
-        if 9001 <= port <= 9012: seen.setdefault(port, set()).add(hops)
+        if 9001 <= port <= 9015: seen.setdefault(port, set()).add(hops)
 for port in sorted(seen, key=str): print(port, sorted(seen[port]))
