@@ -12,7 +12,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 
 use super::bind_addr::BindAddr;
-use super::ephemeral_ports::{self, EPHEMERAL};
+use super::ephemeral_ports::{self, EPHEMERAL, UsedPorts};
 use super::scm_rights;
 use super::socket_name::LEN;
 use super::tcp_sockopt::TcpSockopt;
@@ -170,10 +170,11 @@ impl Listeners {
         Ok(())
     }
 
-    /// A free port; `turn` counts the calls.
-    pub fn free_port(&self, secret: &[u8], turn: u64) -> Option<u16> {
+    /// A free port, if possible none of `used`; `turn` counts the calls.
+    pub fn free_port(&self, used: &UsedPorts, secret: &[u8], turn: u64) -> Option<u16> {
         let is_taken = |port| self.0.iter().any(|listener| listener.addr.port() == port);
-        ephemeral_ports::free(EPHEMERAL, secret, turn, is_taken)
+        ephemeral_ports::free(EPHEMERAL, secret, turn, |port| used.has(port) || is_taken(port))
+            .or_else(|| ephemeral_ports::free(EPHEMERAL, secret, turn, is_taken))
     }
 
     /// Sockets bound to this port.

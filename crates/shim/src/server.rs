@@ -22,6 +22,7 @@ use rustix::net::{AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketT
 
 use super::client;
 use super::conn_pair::Shared;
+use super::ephemeral_ports::UsedPorts;
 use super::ifaddrs::Interface;
 use super::label_table::LabelTable;
 use super::listener_table::{Listener, Listeners};
@@ -71,6 +72,7 @@ pub struct SocketServer {
     mailboxes: UdpTable,
     openings: PendingConnects,
     ended: Ended,
+    ports: UsedPorts,
     questions: Questions,
     /// Cookies of kernel sockets that were bound here last, oldest first.
     cookies: VecDeque<u64>,
@@ -136,6 +138,7 @@ impl SocketServer {
             cookies: VecDeque::new(),
             made: 0,
             inherited: Vec::new(),
+            ports: UsedPorts::default(),
             refused: BTreeMap::new(),
             rules: BTreeMap::new(),
         })

@@ -7,6 +7,7 @@
 //! tcp(7), `tcp_reset` of Linux (net/ipv4/tcp_input.c).
 
 use std::collections::{BTreeMap, VecDeque};
+use std::time::Instant;
 
 use rustix::io::Errno;
 
@@ -62,6 +63,7 @@ impl Ended {
 impl SocketServer {
     /// Records the end of connection `id`; the caller then drops the pair's end.
     pub fn ended(&mut self, id: u64, end: End) {
+        self.ports.close(Instant::now(), id);
         self.ended.insert(id, end);
     }
 

@@ -6,6 +6,7 @@
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::OwnedFd;
+use std::time::Instant;
 
 use rustix::event::epoll;
 use rustix::io::Errno;
@@ -27,7 +28,8 @@ impl SocketServer {
         }
         self.made += 1;
         if addr.port() == 0 {
-            let Some(port) = self.listeners.free_port(&self.key, self.made) else {
+            self.ports.expire(Instant::now());
+            let Some(port) = self.listeners.free_port(&self.ports, &self.key, self.made) else {
                 return no(&end, Errno::ADDRINUSE);
             };
             addr.set_port(port);

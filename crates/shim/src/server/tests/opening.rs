@@ -201,6 +201,31 @@ fn programs_connect_to_each_other_without_a_wire() {
     let opened = Name::of(ours.as_fd()).unwrap();
     assert_eq!((opened.kind, accepted.kind), (Kind::Opened, Kind::Connection));
     assert_eq!((opened.local, opened.remote), (accepted.remote, accepted.local));
+//~ programs: a socket bound to any port gets none of a connection that may be in TIME-WAIT
+#[test]
+fn a_socket_bound_to_any_port_has_none_of_a_connection() {
+    // The same requests of the same server get the same port, unless a connection has it.
+    let port = |bound: &OwnedFd| Name::of(bound.as_fd()).expect("a name").local.port();
+    let mut world = World::new(95);
+    let (_, bound) = world.bind("10.0.0.1:0");
+    let first = port(&bound);
+    drop((bound, world));
+    for closes in [false, true] {
+        let mut world = World::new(95);
+        let mut pipe = None;
+        world.ask_stack(connect(PEER), |desk, what| {
+            if let SocketEvent::Connect { call, to, .. } = *what {
+                pipe = desk.opening(call, 7, SocketAddr::new(end(HERE).ip(), first), to);
+            }
+        });
+        assert!(pipe.is_some());
+        if closes {
+            world.desk.ended(7, End { error: None, whole: true, released: true });
+        }
+        assert_ne!(port(&world.bind("10.0.0.1:0").1), first, "closed: {closes}");
+    }
+}
+
     assert_eq!(Name::of(theirs.as_fd()), Some(accepted), "the peer has the same name");
     ours.write_all(b"hello").unwrap();
     let mut bytes = [0; 5];
