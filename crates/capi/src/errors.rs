@@ -11,6 +11,7 @@ use std::ffi::{c_int, c_uint};
 use libc::ssize_t;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
+use rustix::net::sockopt::socket_error;
 use shim::socket_name::Kind;
 use shim::{Answer, ErrorUse, Name, Request, ShimClient};
 
@@ -32,12 +33,18 @@ fn error(seam: &ShimClient, id: u64, by: ErrorUse) -> Option<Errno> {
 
 /// Error of `socket`, if it is a connection.
 pub(crate) fn of(seam: &ShimClient, socket: &Name, by: ErrorUse) -> Option<Errno> {
-    matches!(socket.kind, Kind::Connection | Kind::Opened).then(|| error(seam, socket.id, by)).flatten()
+    let has = matches!(socket.kind, Kind::Connection | Kind::Opened) && !socket.is_between();
+    has.then(|| error(seam, socket.id, by)).flatten()
 }
 
 /// Error of `fd`.
 fn take(fd: c_int, by: ErrorUse) -> Option<Errno> {
-    of(&seam()?, &ours(fd)?, by)
+    let (seam, socket) = (seam()?, ours(fd)?);
+    if socket.is_between() {
+        // The pair itself has the error.
+        return socket_error(borrow(fd)?).ok()?.err();
+    }
+    of(&seam, &socket, by)
 }
 
 /// True if both sides of `fd` are shut down.
@@ -59,7 +66,7 @@ pub(crate) fn received(fd: c_int, got: ssize_t, wanted: impl FnOnce() -> bool) -
     };
     match take(fd, ErrorUse::Read) {
         Some(error) => fail(error) as ssize_t,
-        None if ours(fd).is_some() => 0,
+        None if ours(fd).is_some_and(|socket| !socket.is_between()) => 0,
         // The request changed errno.
         None => pair.map_or(got, |errno| fail(errno) as ssize_t),
     }

@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
 
 use libc::{msghdr, sockaddr, socklen_t, ssize_t};
 use rustix::io::{Errno, fcntl_dupfd_cloexec, ioctl_fionbio};
-use rustix::net::{SendFlags, getsockname, send, sockopt};
+use rustix::net::{RecvFlags, SendFlags, getsockname, send, sockopt};
 use rustix::thread::CapabilitySet;
 use shim::scm_rights::{self, Message};
 use shim::socket_name::{Kind, LEN};
@@ -256,6 +256,10 @@ unsafe fn take(
     if ours(connection.as_raw_fd()).is_none() {
         // A connection of the kernel's, set to reset on close until now.
         let _ = sockopt::set_socket_linger(&connection, None);
+    }
+    if name.is_between() {
+        // The mark of a connection that was not accepted.
+        let _ = rustix::net::recv(&connection, &mut [0; 1], RecvFlags::DONTWAIT);
     }
     fd_replace::inherit(fd, connection.as_raw_fd());
     shm_send::accept(connection.as_raw_fd(), &name);

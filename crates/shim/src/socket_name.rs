@@ -48,6 +48,18 @@ pub enum Kind {
     Datagrams,
 }
 
+/// First number of connections between two programs of one `greenwave run`, above the stack's.
+pub const BETWEEN: u64 = 0x3fff_ffff << 32;
+
+impl Name {
+    /// True if it is a connection between two programs: its socket pair is between them, without
+    /// the stack.
+    #[must_use]
+    pub fn is_between(&self) -> bool {
+        matches!(self.kind, Kind::Connection | Kind::Opened) && self.id >= BETWEEN
+    }
+}
+
 impl Kind {
     const ALL: [(Self, u8); 4] =
         [(Self::Listener, b'L'), (Self::Connection, b'C'), (Self::Opened, b'O'), (Self::Datagrams, b'D')];

@@ -17,18 +17,18 @@ use std::time::{Duration, Instant};
 use net::stack::HopLimits;
 use rustix::event::epoll;
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, socketpair};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, send, socketpair};
 
 use super::super::conn_pair::{ConnPair, READABLE};
 use super::super::ephemeral_ports::EPHEMERAL;
 use super::super::listener_table::Stack;
 use super::super::protocol::Answer;
 use super::super::scm_rights;
-use super::super::socket_name::{Kind, Name};
+use super::super::socket_name::{BETWEEN, Kind, Name};
 use super::super::tcp_sockopt::{self, TcpSockopt};
 use super::ended::End;
 use super::reply::{no, refused, say};
-use super::{Refusal, SocketEvent, SocketServer};
+use super::{QUIET, Refusal, SocketEvent, SocketServer};
 
 /// A program's request for a connection.
 pub(super) struct PendingConnect {
@@ -74,8 +74,6 @@ const FAILED_MAX: usize = 4096;
 /// Time for which the program's end is kept: a SYN and two retransmissions (after one and three
 /// seconds, RFC 6298). A connection that takes longer keeps the smallest buffer.
 pub(super) const KEPT: Duration = Duration::from_secs(5);
-/// First number of connections between programs, above the stack's.
-pub(super) const BETWEEN: u64 = 0x3fff_ffff << 32;
 
 impl PendingConnects {
     /// Adds a handshake that begins at `now` as connection `id`.
@@ -237,6 +235,8 @@ impl SocketServer {
         let name = Name { kind: Kind::Connection, six: listener.six, local: to, remote: from, ..name };
         let (name, listener) = (name.encode(), listener.id);
         bind(&theirs, &SocketAddrUnix::new_abstract_name(&name)?)?;
+        // Unread until accept takes it: a connection that ends in the accept queue is reset.
+        send(&theirs, &[0], QUIET)?;
         self.hand_over(listener, name, accepted).map_err(|_| Errno::CONNREFUSED)?;
         scm_rights::hand(&asker.reply, &Answer::Done.encode(), theirs.as_fd())
             .map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::IO))?;

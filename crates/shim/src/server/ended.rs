@@ -11,11 +11,11 @@ use std::time::Instant;
 
 use rustix::io::Errno;
 
-use super::connect::BETWEEN;
 use super::reply::refused;
 use super::{Answer, SocketServer};
 use crate::label_table::MAILBOX_FIRST;
 use crate::protocol::ErrorUse;
+use crate::socket_name::BETWEEN;
 
 /// End of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

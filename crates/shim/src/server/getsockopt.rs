@@ -8,9 +8,9 @@ use std::os::fd::OwnedFd;
 
 use rustix::io::Errno;
 
-use super::connect::BETWEEN;
 use super::reply::{no, tell};
 use super::{LISTENER, MAILBOX, SocketEvent, SocketServer};
+use crate::socket_name::BETWEEN;
 use crate::tcp_info::SocketInfo;
 
 /// A pending request.

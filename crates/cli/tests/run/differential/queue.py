@@ -5,9 +5,9 @@ first = 21000 + 100 * int(OURS.rpartition(".")[2]); ports = iter(range(first, fi
 def listener(ip=OURS):
     l = socket.socket(); l.setsockopt(1, 2, 1); l.bind((ip, next(ports))); l.listen(8); return l
 class Own:
-    """A connection over loopback to `l`, in the place of one of the peer's."""
+    """A connection to `l` of this host's own, over loopback or to an own address, in the place of one of the peer's."""
     def __init__(self, l, data):
-        self.s = socket.create_connection(("127.0.0.1", l.getsockname()[1])); self.s.sendall(data.encode()); self.s.settimeout(10)
+        self.s = socket.create_connection((OURS if l.getsockname()[0] == OURS else "127.0.0.1", l.getsockname()[1])); self.s.sendall(data.encode()); self.s.settimeout(10)
         time.sleep(.02)
     def settimeout(self, _): pass
     def recv(self, _):
@@ -19,7 +19,7 @@ class Own:
     def close(self): self.s.close()
 def arrive(l, data):
     """A connection of the peer's to `l`; where it says how that has ended."""
-    if l.getsockname()[0] == "0.0.0.0": return Own(l, data)
+    if at != "ours": return Own(l, data)
     k = socket.create_connection((PEER, 7008)); k.sendall(f"{OURS},{l.getsockname()[1]},{data}".encode())
     assert k.recv(9) == b"connected"; time.sleep(.02 if data else .005)
     return k
@@ -28,8 +28,7 @@ def said(k):
 ENDS = {
  "close": lambda l: l.close(), "shutdown RD": lambda l: l.shutdown(socket.SHUT_RD), "shutdown RDWR": lambda l: l.shutdown(socket.SHUT_RDWR),
 }
-for ip in (OURS, "0.0.0.0"):
-    at = "ours" if ip == OURS else ip
+for at, ip in (("ours", OURS), ("own", OURS), ("0.0.0.0", "0.0.0.0")):
     for data in ("", "x"):
         for end, f in ENDS.items():
             l = listener(ip); first, second = arrive(l, data), arrive(l, data)
@@ -52,7 +51,7 @@ for ip in (OURS, "0.0.0.0"):
         first, second = arrive(Port(), data), arrive(Port(), data)
         os.kill(child, signal.SIGKILL); os.waitpid(child, 0)
         print(f"{at} {data or 'nothing'} killed: {said(first)}, {said(second)}")
-l = listener(); first = arrive(l, ""); l.shutdown(socket.SHUT_RD); l.settimeout(.2)
+at = "ours"; l = listener(); first = arrive(l, ""); l.shutdown(socket.SHUT_RD); l.settimeout(.2)
 try: l.accept(); result = "a connection"
 except OSError as e: result = type(e).__name__ + str(e.errno)
 print(f"accept after shutdown: {result}, {said(first)}")

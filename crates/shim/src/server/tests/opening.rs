@@ -235,6 +235,7 @@ fn a_socket_bound_to_any_port_has_none_of_a_connection() {
 
 #[test]
 fn a_connection_in_its_handshake_has_no_outbox_to_write_to() {
+    theirs.read_exact(&mut [0; 1]).expect("the mark that accept takes");
     let mut world = World::new(31);
     let (mut pipe, _theirs, _) = world.opening(false);
     let (outboxes, _) = world.while_polled(|seam| reached(seam, 7), |_, _| ());
@@ -243,6 +244,18 @@ fn a_connection_in_its_handshake_has_no_outbox_to_write_to() {
     world.desk.opened(7, &mut pipe);
     assert!(put());
     assert_eq!(pipe.read(&mut [0; 8]), Read::Some(5));
+}
+
+//~ programs: a closed listener frees its port and resets its waiting connections
+#[test]
+fn a_connection_between_programs_that_ends_in_the_accept_queue_is_reset() {
+    let mut world = World::new(94);
+    let listener = world.listener(HERE);
+    let (asked, _) = world.ask_stack(connect(HERE), |_, _| ());
+    let mut ours = UnixStream::from(asked.brought.unwrap());
+    drop(listener);
+    let end = ours.read(&mut [0; 8]).expect_err("no clean end");
+    assert_eq!(end.kind(), std::io::ErrorKind::ConnectionReset);
 }
 
 #[test]
