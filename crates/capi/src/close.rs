@@ -8,7 +8,7 @@ use shim::socket_name::Kind;
 use shim::{Answer, Name, ShimClient};
 
 use crate::real_fn::next;
-use crate::{connect, errors, fail, label, listen, ours, seam, shm_send};
+use crate::{connect, errors, fail, label, late_data, listen, ours, seam, shm_send};
 
 /// shutdown(2).
 ///
@@ -25,6 +25,9 @@ pub unsafe extern "C" fn shutdown(fd: c_int, how: c_int) -> c_int {
     {
         if is_unconnected(&seam, fd, &socket) {
             return fail(Errno::NOTCONN);
+        }
+        if how == libc::SHUT_RD && matches!(socket.kind, Kind::Connection | Kind::Opened) {
+            late_data::mark(fd);
         }
         if socket.kind == Kind::Listener {
             // A listener has no write side, and stops accepting.

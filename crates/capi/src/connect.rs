@@ -19,7 +19,9 @@ use shim::socket_name::Kind;
 use shim::{Answer, Name, Request, ShimClient};
 
 use crate::real_fn::next;
-use crate::{borrow, errors, fail, fd_replace, kernel_socket, ours, seam, socket_kind, udp_socket};
+use crate::{
+    borrow, errors, fail, fd_replace, kernel_socket, low_water, ours, seam, socket_kind, udp_socket,
+};
 
 /// connect(2).
 ///
@@ -143,7 +145,8 @@ fn open(seam: &ShimClient, fd: c_int, to: SocketAddr, six: bool, from: u64) -> R
     let waits = !fcntl_getfl(socket)?.contains(OFlags::NONBLOCK);
     let patience = if waits { socket_timeout(socket, Timeout::Send)? } else { None };
     let (send_buffer, hops) = (fd_replace::send_buffer(fd), fd_replace::hop_limits(fd, to));
-    let asked = seam.ask(&Request::Connect { to, six, waits, from, send_buffer, hops })?;
+    let low_water = low_water::of(fd).map_or(1, i32::cast_unsigned);
+    let asked = seam.ask(&Request::Connect { to, six, waits, from, send_buffer, low_water, hops })?;
     match asked.answer {
         Answer::Done => {}
         Answer::NotOurs => return Ok(false),

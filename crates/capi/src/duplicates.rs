@@ -1,8 +1,9 @@
 //! Duplicate descriptors of one kernel socket: when the socket moves to the stack, all duplicates
 //! in this process do.
 //!
-//! Only the calls that duplicate a descriptor are recorded, so a process that makes none pays
-//! nothing. A duplicate in a forked child or another process stays with the kernel's socket;
+//! Only the calls that duplicate a descriptor are recorded (also those by number, and a descriptor
+//! received by `SCM_RIGHTS`), so a process that makes none, and was started with no such socket,
+//! pays nothing. A duplicate in a forked child or another process stays with the kernel's socket;
 //! `greenwave run` reports if one of those listens or connects. Source: dup(2), fcntl(2).
 
 use std::ffi::{c_int, c_long};
@@ -15,6 +16,11 @@ use crate::{borrow, is_loaded, seam, shm_send, socket_kind};
 /// stack.
 static ANY: AtomicBool = AtomicBool::new(false);
 
+/// Records that some descriptor may have been duplicated in a way that is not seen.
+pub(crate) fn expect() {
+    ANY.store(true, Ordering::Relaxed);
+}
+
 /// Records that `fd` is duplicated.
 pub(crate) fn note(fd: c_int) {
     if ANY.load(Ordering::Relaxed) || seam().is_none() || shm_send::is_confined() {
@@ -23,7 +29,7 @@ pub(crate) fn note(fd: c_int) {
     if borrow(fd)
         .is_some_and(|socket| socket_kind::tcp(socket).or_else(|| socket_kind::udp(socket)).is_some())
     {
-        ANY.store(true, Ordering::Relaxed);
+        expect();
     }
 }
 

@@ -16,10 +16,10 @@ use shim::tcp_sockopt::is_stacks;
 use shim::{HopLimits, Name, Request, ShimClient};
 
 use crate::real_fn::next;
-use crate::{borrow, duplicates, epoll_registry, kernel_socket, label, shm_send, udp_fds};
+use crate::{borrow, duplicates, epoll_registry, kernel_socket, label, low_water, shm_send, udp_fds};
 
 /// Options that a socket pair keeps; a value of all zeros is the default.
-const KEPT: [c_int; 7] = [
+const KEPT: [c_int; 8] = [
     libc::SO_REUSEADDR,
     libc::SO_REUSEPORT,
     libc::SO_KEEPALIVE,
@@ -27,12 +27,14 @@ const KEPT: [c_int; 7] = [
     libc::SO_RCVTIMEO,
     libc::SO_SNDTIMEO,
     libc::SO_OOBINLINE,
+    libc::SO_RCVLOWAT,
 ];
 /// Bit mask of buffers whose size the program set: bit 0 send, bit 1 receive (socket(7)).
 const SO_BUF_LOCK: c_int = 72;
 
 /// Options that the stack implements, with Linux's defaults (tcp(7), ip(7), ipv6(7)).
-const TOLD: [(c_int, c_int, c_int); 12] = [
+const TOLD: [(c_int, c_int, c_int); 13] = [
+    (SOL_SOCKET, libc::SO_RCVLOWAT, 1),
     (IPPROTO_TCP, libc::TCP_KEEPIDLE, 7200),
     (IPPROTO_TCP, libc::TCP_KEEPINTVL, 75),
     (IPPROTO_TCP, libc::TCP_KEEPCNT, 9),
@@ -194,7 +196,11 @@ pub(crate) fn inherit(from: c_int, to: c_int) {
     for name in KEPT {
         if let Some((value, len)) = get::<16>(from, SOL_SOCKET, name)
             && value[..len].iter().any(|byte| *byte != 0)
+            && !(name == libc::SO_RCVLOWAT && low_water::of(from).is_none())
         {
+            if name == libc::SO_RCVLOWAT {
+                low_water::expect();
+            }
             set(to, SOL_SOCKET, name, &value[..len]);
         }
     }
@@ -275,7 +281,8 @@ pub(crate) fn int(fd: c_int, level: c_int, name: c_int) -> Option<c_int> {
     (len == 4).then_some(c_int::from_ne_bytes(value))
 }
 
-fn set(fd: c_int, level: c_int, name: c_int, value: &[u8]) {
+/// Sets an option in the kernel.
+pub(crate) fn set(fd: c_int, level: c_int, name: c_int, value: &[u8]) {
     type Real = unsafe extern "C" fn(c_int, c_int, c_int, *const c_void, socklen_t) -> c_int;
     // An option that a pair does not support has no effect.
     next!(setsockopt(fd, level, name, value.as_ptr().cast(), value.len() as socklen_t) as Real);

@@ -12,7 +12,10 @@ use rustix::io::Errno;
 
 use crate::datagram_io::{ReceivedDatagram, piece, receive};
 use crate::real_fn::next;
-use crate::{cmsg, errors, fail, is_loaded, memory, ours, shm_send, socket_address, stream, udp_fds};
+use crate::{
+    cmsg, duplicates, errors, fail, is_loaded, late_data, low_water, memory, ours, shm_send, socket_address,
+    stream, udp_fds,
+};
 
 /// Receives a datagram into `n` bytes at `bytes`; returns its length or -1.
 ///
@@ -33,7 +36,11 @@ pub unsafe extern "C-unwind" fn recv(fd: c_int, bytes: *mut c_void, n: size_t, f
     match udp_fds::of(fd) {
         // SAFETY: the program's arguments.
         Some(_) => unsafe { one(fd, bytes, n, flags) },
-        None => stream::receive(fd, flags, n, || next!(recv(fd, bytes, n, flags) as Real)),
+        None => {
+            let call = || next!(recv(fd, bytes, n, flags) as Real);
+            // SAFETY: as above.
+            unsafe { stream::receive(fd, flags, bytes, n, call) }
+        }
     }
 }
 
@@ -53,7 +60,11 @@ pub unsafe extern "C-unwind" fn __recv_chk(
     match udp_fds::of(fd) {
         // SAFETY: the program's arguments.
         Some(_) if n <= room => unsafe { one(fd, bytes, n, flags) },
-        _ => stream::receive(fd, flags, n, || next!(__recv_chk(fd, bytes, n, room, flags) as Real)),
+        _ => {
+            let call = || next!(__recv_chk(fd, bytes, n, room, flags) as Real);
+            // SAFETY: as above.
+            unsafe { stream::receive(fd, flags, bytes, n, call) }
+        }
     }
 }
 
@@ -86,9 +97,13 @@ pub unsafe extern "C-unwind" fn recvfrom(
         return got.map_or(-1, |got| unsafe { told(&got, name.six, addr, len) });
     }
     if addr.is_null() || ours(fd).is_none() {
-        return stream::receive(fd, flags, n, || next!(recvfrom(fd, bytes, n, flags, addr, len) as Real));
+        let call = || next!(recvfrom(fd, bytes, n, flags, addr, len) as Real);
+        // SAFETY: the program's arguments.
+        return unsafe { stream::receive(fd, flags, bytes, n, call) };
     }
-    let got = stream::receive(fd, flags, n, || next!(recvfrom(fd, bytes, n, flags, null, none) as Real));
+    let call = || next!(recvfrom(fd, bytes, n, flags, null, none) as Real);
+    // SAFETY: the program's arguments.
+    let got = unsafe { stream::receive(fd, flags, bytes, n, call) };
     // SAFETY: the program's `len`; the kernel, too, writes it only on success.
     match got {
         0.. => unsafe { no_name(len) }.map_or_else(|errno| fail(errno) as ssize_t, |()| got),
@@ -169,6 +184,7 @@ pub unsafe extern "C-unwind" fn recvmsg(fd: c_int, message: *mut msghdr, flags: 
         // SAFETY: the program's message.
         return unsafe { discard(fd, message, flags) };
     }
+    low_water::flush(fd, usize::MAX);
     // SAFETY: the program's message; the kernel reports an invalid one.
     let named = unsafe { memory::read(message) }.ok().filter(|named| !named.msg_name.is_null());
     let got = match named {
@@ -185,13 +201,32 @@ pub unsafe extern "C-unwind" fn recvmsg(fd: c_int, message: *mut msghdr, flags: 
         }
         _ => next!(recvmsg(fd, message, flags) as Real),
     };
-    // SAFETY: the kernel has filled it, if it returned 0.
+    // SAFETY: the kernel has filled it, if it returned no error.
+    let got = unsafe { add_late(fd, flags, message, got) };
+    // SAFETY: as above.
     let got = errors::received(fd, got, || unsafe { room(message) } > 0);
     // SAFETY: the kernel has filled it.
     if got >= 0 && unsafe { received_fd(message) }.is_some() {
         udp_fds::expect();
+        duplicates::expect();
     }
     got
+}
+
+/// Adds late data to `message`, of which `got` bytes are filled.
+///
+/// # Safety
+/// As recvmsg(2), which has succeeded unless `got` is -1.
+unsafe fn add_late(fd: c_int, flags: c_int, message: *const msghdr, got: ssize_t) -> ssize_t {
+    if !late_data::may_follow(got) {
+        return got;
+    }
+    // SAFETY: the caller's message, and its iovecs.
+    match unsafe { memory::read(message).and_then(|m| memory::pieces(m.msg_iov, m.msg_iovlen)) } {
+        // SAFETY: as above.
+        Ok(pieces) => unsafe { late_data::add(fd, flags, &pieces, got) },
+        Err(_) => got,
+    }
 }
 
 /// Capacity in bytes of the iovecs of `message`.
@@ -297,6 +332,7 @@ pub unsafe extern "C-unwind" fn recvmmsg(
         // SAFETY: the kernel has filled this many of the program's.
         if unsafe { any_brings(messages, usize::try_from(got).unwrap_or(0)) } {
             udp_fds::expect();
+            duplicates::expect();
         }
         return got;
     }
@@ -359,7 +395,12 @@ pub unsafe extern "C-unwind" fn read(fd: c_int, bytes: *mut c_void, n: size_t) -
         Some(_) => unsafe { one(fd, bytes, n, 0) },
         // Zero bytes read as zero on any file.
         None if n > 0 && shm_send::is_listener(fd) => stream::receive_unconnected(fd, 0),
-        None if is_loaded() => errors::received(fd, next!(read(fd, bytes, n) as Real), || n > 0),
+        None if is_loaded() => {
+            low_water::flush(fd, n);
+            let got = next!(read(fd, bytes, n) as Real);
+            // SAFETY: as above.
+            errors::received(fd, unsafe { late_data::add_to(fd, 0, bytes, n, got) }, || n > 0)
+        }
         // SAFETY: the program's arguments; its allocator may read before the loader is done, when
         // no function can be looked up.
         None => unsafe { libc::syscall(libc::SYS_read, fd, bytes, n) as ssize_t },
@@ -382,7 +423,12 @@ pub unsafe extern "C-unwind" fn __read_chk(
         // SAFETY: the program's arguments.
         Some(_) if n <= room => unsafe { one(fd, bytes, n, 0) },
         None if (1..=room).contains(&n) && shm_send::is_listener(fd) => stream::receive_unconnected(fd, 0),
-        _ => errors::received(fd, next!(__read_chk(fd, bytes, n, room) as Real), || n > 0),
+        _ => {
+            low_water::flush(fd, n);
+            let got = next!(__read_chk(fd, bytes, n, room) as Real);
+            // SAFETY: as above.
+            errors::received(fd, unsafe { late_data::add_to(fd, 0, bytes, n, got) }, || n > 0)
+        }
     }
 }
 
@@ -397,9 +443,13 @@ pub unsafe extern "C-unwind" fn readv(fd: c_int, pieces: *const iovec, count: c_
         if shm_send::is_listener(fd) {
             return stream::receive_unconnected(fd, 0);
         }
+        low_water::flush(fd, usize::MAX);
         let got = next!(readv(fd, pieces, count) as Real);
-        // SAFETY: the kernel has checked them, if it returned 0.
+        // SAFETY: the kernel has checked them, if it returned no error.
         let pieces = || unsafe { memory::pieces(pieces, usize::try_from(count).unwrap_or(0)) };
+        let late = if late_data::may_follow(got) { pieces().ok() } else { None };
+        // SAFETY: as above.
+        let got = late.map_or(got, |pieces| unsafe { late_data::add(fd, 0, &pieces, got) });
         return errors::received(fd, got, || pieces().is_ok_and(|all| all.iter().any(|one| one.iov_len > 0)));
     }
     // SAFETY: the program's iovecs.

@@ -14,7 +14,7 @@ use shim::{Answer, ErrorUse, Name, Request, ShimClient};
 
 use crate::kernel_socket::{self, Effect};
 use crate::real_fn::next;
-use crate::{connect, datagram_io, errors, fail, label, memory, ours, seam};
+use crate::{connect, datagram_io, errors, fail, fd_replace, label, low_water, memory, ours, seam};
 
 /// Owner of a socket option's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -151,7 +151,16 @@ pub unsafe extern "C" fn setsockopt(
     match owner(&socket, level, name) {
         // A larger buffer would make the pair writable, which is kept full during the handshake.
         Owner::Pair if is_kept_full(&seam, &socket, level, name) => return 0,
-        Owner::Pair => return next!(setsockopt(fd, level, name, value, len) as Real),
+        Owner::Pair => {
+            let done = next!(setsockopt(fd, level, name, value, len) as Real);
+            if done == 0 && name == libc::SO_RCVLOWAT && socket.kind != Kind::Datagrams {
+                low_water::expect();
+                let value = [fd_replace::int(fd, level, name).unwrap_or(1), 0];
+                // A stack that is gone withholds nothing.
+                drop(seam.ask(&Request::Option { id: socket.id, level, name, value }));
+            }
+            return done;
+        }
         Owner::Hint => {
             if let Effect::Refused(errno) = effect() {
                 return fail(errno);

@@ -12,7 +12,7 @@ use shim::Name;
 use shim::socket_name::Kind;
 
 use crate::real_fn::next;
-use crate::{connect, errors, fail, ours, shm_send};
+use crate::{connect, errors, fail, late_data, low_water, ours, shm_send};
 
 /// Flags of recv(2) that a socket pair lacks or handles differently.
 const UNLIKE: c_int = libc::MSG_ERRQUEUE | libc::MSG_OOB | libc::MSG_TRUNC;
@@ -24,12 +24,25 @@ fn is_connection(socket: &Name) -> bool {
     matches!(socket.kind, Kind::Connection | Kind::Opened)
 }
 
-/// Receives up to `n` bytes with `flags` from `fd`, which is no UDP socket, by `call`.
-pub(crate) fn receive(fd: c_int, flags: c_int, n: usize, call: impl FnOnce() -> ssize_t) -> ssize_t {
+/// Receives up to `n` bytes at `bytes` with `flags` from `fd`, which is no UDP socket, by `call`.
+///
+/// # Safety
+/// The program's arguments to recv(2).
+pub(crate) unsafe fn receive(
+    fd: c_int,
+    flags: c_int,
+    bytes: *mut c_void,
+    n: usize,
+    call: impl FnOnce() -> ssize_t,
+) -> ssize_t {
     match () {
         () if shm_send::is_listener(fd) => receive_unconnected(fd, flags),
         () if is_unlike(fd, flags) => receive_unlike(fd, flags, n),
-        () => errors::received(fd, call(), || n > 0),
+        () => {
+            low_water::flush(fd, n);
+            // SAFETY: the caller's buffer.
+            errors::received(fd, unsafe { late_data::add_to(fd, flags, bytes, n, call()) }, || n > 0)
+        }
     }
 }
 
@@ -69,9 +82,14 @@ pub(crate) fn receive_unlike(fd: c_int, flags: c_int, n: usize) -> ssize_t {
 /// Discards up to `n` bytes, or counts them with `MSG_PEEK`.
 fn discard(fd: c_int, n: usize, flags: c_int) -> ssize_t {
     type Real = unsafe extern "C-unwind" fn(c_int, *mut c_void, size_t, c_int) -> ssize_t;
+    low_water::flush(fd, n);
     let mut scrap = [0_u8; DISCARDED];
     let mut receive = |len: usize, flags: c_int| {
-        let got = next!(recv(fd, scrap.as_mut_ptr().cast(), len.min(DISCARDED), flags) as Real);
+        let len = len.min(DISCARDED);
+        let bytes = scrap.as_mut_ptr().cast();
+        let got = next!(recv(fd, bytes, len, flags) as Real);
+        // SAFETY: `scrap` has this many bytes.
+        let got = unsafe { late_data::add_to(fd, flags, bytes, len, got) };
         errors::received(fd, got, || len > 0)
     };
     let first = receive(n, flags);

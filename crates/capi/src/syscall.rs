@@ -7,7 +7,15 @@ use std::ffi::{c_int, c_long, c_uint};
 use libc::{mmsghdr, timespec};
 
 use crate::real_fn::next;
-use crate::{recv, send, shm_send};
+use crate::{duplicates, recv, send, shm_send};
+
+/// From asm/unistd.h.
+const SYS_PIDFD_GETFD: c_long = 438;
+/// Not on every architecture.
+#[cfg(target_arch = "x86_64")]
+const DUP2: c_long = libc::SYS_dup2;
+#[cfg(not(target_arch = "x86_64"))]
+const DUP2: c_long = libc::SYS_dup3;
 
 /// syscall(2).
 ///
@@ -44,6 +52,7 @@ pub unsafe extern "C-unwind" fn syscall(
 fn heed(number: c_long, a: c_long) {
     match number {
         libc::SYS_shutdown => shm_send::shut(a as c_int),
+        SYS_PIDFD_GETFD | libc::SYS_dup | DUP2 | libc::SYS_dup3 | libc::SYS_fcntl => duplicates::expect(),
         libc::SYS_seccomp => shm_send::disable(),
         libc::SYS_prctl if a as c_int == libc::PR_SET_SECCOMP => shm_send::disable(),
         _ => {}

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use shim::Name;
 use shim::socket_name::Kind;
 
-use crate::ours;
+use crate::{duplicates, ours};
 
 /// True if this process has, or had, a UDP socket on the stack. A fork copies it; after an exec the
 /// constructor determines it.
@@ -20,12 +20,17 @@ pub(crate) fn expect() {
     ANY.store(true, Ordering::Relaxed);
 }
 
-/// Enables the check if this program was started with such a socket.
+/// Enables the check if this program was started with such a socket, and that of duplicates if with
+/// one of the kernel's.
 pub(crate) fn look() {
     let Ok(folder) = std::fs::read_dir("/proc/self/fd") else { return };
-    let mut there = folder.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    if there.any(|fd: c_int| ours(fd).is_some_and(|name| name.kind == Kind::Datagrams)) {
-        expect();
+    let there = folder.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    for fd in there {
+        if ours(fd).is_some_and(|name| name.kind == Kind::Datagrams) {
+            expect();
+        }
+        // It may be one of several of its socket.
+        duplicates::note(fd);
     }
 }
 

@@ -21,7 +21,9 @@ use super::build_id::BUILD;
 use super::datagram_header::{self, DatagramHeader};
 use super::ifaddrs::Interface;
 use super::label_table::LabelReader;
-use super::protocol::{ANSWER_BYTES, Answer, Key, OPTION_BYTES_MAX, RULES_BYTES_MAX, Request};
+use super::protocol::{
+    ANSWER_BYTES, Answer, Key, LATE_BYTES_MAX, OPTION_BYTES_MAX, RULES_BYTES_MAX, Request,
+};
 use super::scm_rights;
 use super::shm_send::ShmSendBuffers;
 use super::socket_name::Name;
@@ -204,6 +206,16 @@ impl ShimClient {
     pub fn option(&self, id: u64, level: i32, name: i32) -> Result<Vec<u8>, Errno> {
         let mut value = [0; OPTION_BYTES_MAX];
         Ok(self.ask_for(&Request::GetOption { id, level, name }, &mut value)?.to_vec())
+    }
+
+    /// Data of connection `id` that was received after the program had shut down reading, into
+    /// `bytes`; `peek` leaves it. Returns its length, 0 if there is none.
+    ///
+    /// # Errors
+    /// As [`ask`](Self::ask).
+    pub fn late(&self, id: u64, bytes: &mut [u8], peek: bool) -> Result<usize, Errno> {
+        let len = bytes.len().min(LATE_BYTES_MAX) as u32;
+        Ok(self.ask_for(&Request::Late { id, len, peek }, bytes)?.len())
     }
 
     /// The stack's addresses.

@@ -10,15 +10,17 @@
 //! the stack's end closes with bytes unread, which the kernel reports as an error at the program's
 //! end.
 
+use std::cell::OnceCell;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 
-use rustix::event::epoll;
+use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
 use rustix::io::Errno;
 use rustix::net::sockopt::{set_socket_send_buffer_size, socket_send_buffer_size};
 use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
 
 use super::label_table::{Flow, LabelTable, PRIVATE};
+use super::late_data::LateData;
 use super::shm_send::ShmSendBuffers;
 
 /// The stack's end of a connection's pair.
@@ -42,6 +44,9 @@ pub struct ConnPair {
     /// The program has closed its end with bytes unread, or its listener before accepting the
     /// connection.
     reset: bool,
+    late: Arc<LateData>,
+    /// End to which late data is written, once the program has shut down reading.
+    late_end: OnceCell<OwnedFd>,
     /// Set during the handshake.
     filled: Option<Filled>,
 }
@@ -51,6 +56,7 @@ pub struct ConnPair {
 pub(super) struct Shared {
     pub(super) board: Arc<LabelTable>,
     pub(super) outboxes: Arc<ShmSendBuffers>,
+    pub(super) late: Arc<LateData>,
 }
 
 /// Padding in the pair during the handshake.
@@ -96,11 +102,23 @@ pub enum Read {
 
 impl ConnPair {
     pub(super) fn new(end: OwnedFd, id: u64, watch: Arc<OwnedFd>, shared: Shared) -> Self {
-        let Shared { board, outboxes } = shared;
+        let Shared { board, outboxes, late } = shared;
         board.begin(id);
         outboxes.begin(id);
         outboxes.open(id);
-        Self { end, id, watch, board, outboxes, arrived: false, ends: false, reset: false, filled: None }
+        Self {
+            end,
+            id,
+            watch,
+            board,
+            outboxes,
+            arrived: false,
+            ends: false,
+            reset: false,
+            late,
+            late_end: OnceCell::new(),
+            filled: None,
+        }
     }
 
     /// Publishes the priority `level`, 0..=7, of the data written next, and the program's private
@@ -165,11 +183,36 @@ impl ConnPair {
 
     /// Writes `bytes` (not empty) to the program, as many as fit.
     pub fn write(&self, bytes: &[u8]) -> Wrote {
-        match send(&self.end, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
+        let to = match self.late_end.get() {
+            Some(_) if self.is_hung_up() => return Wrote::Gone,
+            late => late.unwrap_or(&self.end),
+        };
+        match send(to, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
             Ok(taken) => Wrote::Some(taken),
             Err(Errno::AGAIN | Errno::INTR | Errno::NOBUFS | Errno::NOMEM) => Wrote::Full,
+            Err(Errno::PIPE) if self.late_end.get().is_none() && !self.is_hung_up() => {
+                match self.late.open(self.id) {
+                    Some(end) if self.watch_late(&end) => {
+                        let _ = self.late_end.set(end);
+                        self.write(bytes)
+                    }
+                    _ => Wrote::Gone,
+                }
+            }
             Err(_) => Wrote::Gone,
         }
+    }
+
+    /// Registers `end` for [`want_room`](Self::want_room); false if the kernel has no memory.
+    fn watch_late(&self, end: &OwnedFd) -> bool {
+        epoll::add(&*self.watch, end, epoll::EventData::new_u64(self.id), epoll::EventFlags::ET).is_ok()
+    }
+
+    /// True if the program has closed its end, or shut down both sides.
+    fn is_hung_up(&self) -> bool {
+        let mut ends = [PollFd::new(&self.end, PollFlags::empty())];
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        poll(&mut ends, Some(&now)) != Ok(0)
     }
 
     /// Reports that the pair was readable: [`read`](Self::read) reads it, too, until it is empty,
@@ -247,9 +290,13 @@ impl ConnPair {
 
     /// Enables or disables reports of free space in the pair.
     pub fn want_room(&self, wanted: bool) {
-        let flags = if wanted { READABLE | epoll::EventFlags::OUT } else { READABLE };
-        // It has been registered since it was offered.
-        let _ = epoll::modify(&*self.watch, &self.end, epoll::EventData::new_u64(self.id), flags);
+        let (file, usual) = match self.late_end.get() {
+            Some(late) => (late, epoll::EventFlags::ET),
+            None => (&self.end, READABLE),
+        };
+        let flags = if wanted { usual | epoll::EventFlags::OUT } else { usual };
+        // It has been registered since it was offered, or shut down.
+        let _ = epoll::modify(&*self.watch, file, epoll::EventData::new_u64(self.id), flags);
     }
 }
 
@@ -258,6 +305,9 @@ impl Drop for ConnPair {
         // The send buffer is read no more: writers must get an error, from the pair.
         self.outboxes.end(self.id);
         self.board.end(self.id);
+        if self.late_end.get().is_some() {
+            self.late.end(self.id);
+        }
     }
 }
 

@@ -29,6 +29,7 @@ mod ephemeral_ports;
 pub mod fuzz;
 mod ifaddrs;
 pub mod label_table;
+mod late_data;
 mod listener_table;
 pub mod preload;
 pub mod process_tree;
@@ -55,8 +56,8 @@ pub use ifaddrs::Interface;
 pub use label_table::LabelReader;
 pub use net::stack::HopLimits;
 pub use protocol::{
-    ANSWER_BYTES, Answer, ErrorUse, KernelSocketInfo, Key, OPTION_BYTES_MAX, REQUEST_BYTES_MAX,
-    RULES_BYTES_MAX, Request,
+    ANSWER_BYTES, Answer, ErrorUse, KernelSocketInfo, Key, LATE_BYTES_MAX, OPTION_BYTES_MAX,
+    REQUEST_BYTES_MAX, RULES_BYTES_MAX, Request,
 };
 pub use routes::Routes;
 pub use server::{AcceptError, Arrived, Delivered, End, QueuedDatagram, Refusal, SocketEvent, SocketServer};

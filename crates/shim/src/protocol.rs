@@ -45,6 +45,8 @@ pub enum Request {
         from: u64,
         /// `SO_SNDBUF`; 0: not set.
         send_buffer: u32,
+        /// `SO_RCVLOWAT`.
+        low_water: u32,
         /// Hop limits of the program's socket, in the family of `to`.
         hops: HopLimits,
     },
@@ -90,6 +92,16 @@ pub enum Request {
         id: u64,
         /// Kind of the requesting call.
         by: ErrorUse,
+    },
+    /// Data received on connection `id` after the program has shut down reading: it follows the
+    /// answer in a message, empty if there is none.
+    Late {
+        /// Number of the connection.
+        id: u64,
+        /// Bytes wanted, at most [`LATE_BYTES_MAX`].
+        len: u32,
+        /// `MSG_PEEK`: the data stays.
+        peek: bool,
     },
     /// Makes socket `id` listen.
     Listen {
@@ -220,5 +232,7 @@ pub const REQUEST_BYTES_MAX: usize = 96;
 pub const RULES_BYTES_MAX: usize = 32 << 10;
 /// Maximum length of an option's value in bytes.
 pub const OPTION_BYTES_MAX: usize = 256;
+/// Maximum length of an answer's late data in bytes.
+pub const LATE_BYTES_MAX: usize = 16 << 10;
 /// Length of an answer in bytes.
 pub const ANSWER_BYTES: usize = 4;

@@ -25,8 +25,9 @@ use super::conn_pair::Shared;
 use super::ephemeral_ports::UsedPorts;
 use super::ifaddrs::Interface;
 use super::label_table::LabelTable;
+use super::late_data::LateData;
 use super::listener_table::{Listener, Listeners};
-use super::protocol::{Answer, Key, REQUEST_BYTES_MAX, Request};
+use super::protocol::{Answer, Key, LATE_BYTES_MAX, REQUEST_BYTES_MAX, Request};
 use super::routes::Routes;
 use super::scm_rights;
 use super::shm_send::ShmSendBuffers;
@@ -71,8 +72,8 @@ pub struct SocketServer {
     listeners: Listeners,
     mailboxes: UdpTable,
     openings: PendingConnects,
-    ended: Ended,
     ports: UsedPorts,
+    ended: Ended,
     questions: Questions,
     /// Cookies of kernel sockets that were bound here last, oldest first.
     cookies: VecDeque<u64>,
@@ -125,7 +126,11 @@ impl SocketServer {
         Ok(Self {
             control,
             watches,
-            shared: Shared { board: Arc::new(LabelTable::new()?), outboxes: Arc::new(outboxes) },
+            shared: Shared {
+                board: Arc::new(LabelTable::new()?),
+                outboxes: Arc::new(outboxes),
+                late: Arc::new(LateData::default()),
+            },
             outboxes: file,
             key: secret,
             run,
@@ -133,12 +138,12 @@ impl SocketServer {
             listeners: Listeners::default(),
             mailboxes: UdpTable::default(),
             openings: PendingConnects::default(),
+            ports: UsedPorts::default(),
             ended: Ended::default(),
             questions: Questions::default(),
             cookies: VecDeque::new(),
             made: 0,
             inherited: Vec::new(),
-            ports: UsedPorts::default(),
             refused: BTreeMap::new(),
             rules: BTreeMap::new(),
         })
@@ -264,13 +269,21 @@ impl SocketServer {
             }
             Request::Aim { id, to } => self.aim(id, to),
             Request::Ends { id } => return self.tell_ends(id, &reply),
-            Request::Connect { to, six, waits, from, send_buffer, hops } => {
-                let asker = PendingConnect { reply, six, waits, send_buffer, hops, settings: Vec::new() };
+            Request::Connect { to, six, waits, from, send_buffer, low_water, hops } => {
+                // Set before data can arrive.
+                let settings = if low_water == 1 { vec![] } else { vec![TcpSockopt::LowWater(low_water)] };
+                let asker = PendingConnect { reply, six, waits, send_buffer, hops, settings };
                 return self.connect(to, from, asker, into);
             }
             Request::Cookie { cookie, bound } => self.on_cookie(cookie, bound),
             Request::Opening { id } => self.stands(id),
             Request::Error { id, by } => self.error(id, by),
+            Request::Late { id, len, peek } => {
+                let mut bytes = [0; LATE_BYTES_MAX];
+                let wanted = LATE_BYTES_MAX.min(len as usize);
+                let len = self.shared.late.read(id, &mut bytes[..wanted], peek);
+                return tell(&reply, &bytes[..len]);
+            }
             Request::Option { id, level, name, value } if id & (LISTENER | MAILBOX) == MAILBOX => {
                 self.set_mailbox(id, (level, name), value[0])
             }

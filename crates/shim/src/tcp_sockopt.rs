@@ -24,6 +24,8 @@ pub enum TcpSockopt {
     ResetOnClose(bool),
     /// TCP_CORK.
     Cork(bool),
+    /// SO_RCVLOWAT, in bytes.
+    LowWater(u32),
     /// IP_TOS, IPV6_TCLASS: the DSCP; the ECN bits are TCP's. 0: the DSCP of the priority level.
     Dscp(u8),
     /// IP_TTL: hop limit of IPv4 packets sent.
@@ -36,6 +38,8 @@ pub enum TcpSockopt {
     HopLimitMin(u8),
     /// [`PRIORITY`]: priority of data sent, until data arrives.
     Priority(Priority),
+    /// [`WITHHELD`]: a receive call takes this many bytes.
+    Withheld(u32),
     /// [`PRIVATE_BYTES`].
     Private([u8; PRIVATE]),
 }
@@ -46,6 +50,9 @@ pub const SOL_GREENWAVE: i32 = 0x6777;
 pub const PRIORITY: i32 = 1;
 /// Private bytes of the program: 48 of the connection's private area (ADPS M5).
 pub const PRIVATE_BYTES: i32 = 2;
+
+/// Bytes below `SO_RCVLOWAT` that a receive call takes: an `int`.
+pub const WITHHELD: i32 = 3;
 
 /// True if the stack implements option `name` at `level`; `datagrams`: of a UDP socket.
 #[must_use]
@@ -77,6 +84,9 @@ impl TcpSockopt {
         Some(match (level, name) {
             (libc::SOL_SOCKET, libc::SO_KEEPALIVE) => Self::KeepAlive(value[0] != 0),
             (libc::SOL_SOCKET, libc::SO_LINGER) => Self::ResetOnClose(value[0] != 0 && value[1] == 0),
+            (libc::SOL_SOCKET, libc::SO_RCVLOWAT) => {
+                Self::LowWater(u32::try_from(value[0]).unwrap_or(u32::MAX))
+            }
             (libc::IPPROTO_TCP, libc::TCP_CORK) => Self::Cork(value[0] != 0),
             (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE) => Self::KeepIdle(seconds()?),
             (libc::IPPROTO_TCP, libc::TCP_KEEPINTVL) => Self::KeepInterval(seconds()?),
@@ -93,6 +103,7 @@ impl TcpSockopt {
             (libc::IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS) => Self::HopLimit(hops(value[0])?),
             (libc::IPPROTO_IP, libc::IP_MINTTL) => Self::TtlMin(u8::try_from(value[0]).ok()?),
             (libc::IPPROTO_IPV6, libc::IPV6_MINHOPCOUNT) => Self::HopLimitMin(u8::try_from(value[0]).ok()?),
+            (SOL_GREENWAVE, WITHHELD) => Self::Withheld(u32::try_from(value[0]).ok()?),
             (SOL_GREENWAVE, PRIORITY) => Self::Priority(Priority::new(u8::try_from(value[0]).ok()?)?),
             _ => return None,
         })

@@ -273,6 +273,8 @@ fn translated(setting: shim::TcpSockopt) -> SocketOption {
         shim::TcpSockopt::KeepCount(count) => SocketOption::KeepCount(count),
         shim::TcpSockopt::UserTimeout(timeout) => SocketOption::UserTimeout(timeout),
         shim::TcpSockopt::Cork(cork) => SocketOption::Cork(cork),
+        shim::TcpSockopt::LowWater(bytes) => SocketOption::LowWater(bytes),
+        shim::TcpSockopt::Withheld(bytes) => SocketOption::Withheld(bytes),
         shim::TcpSockopt::ResetOnClose(reset) => SocketOption::ResetOnClose(reset),
         shim::TcpSockopt::Dscp(dscp) => SocketOption::Dscp(dscp),
         shim::TcpSockopt::Ttl(hops) => SocketOption::Hops { six: false, hops },

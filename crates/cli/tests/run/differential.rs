@@ -24,7 +24,7 @@ macro_rules! program {
     };
 }
 
-const PROGRAMS: [Program; 13] = [
+const PROGRAMS: [Program; 14] = [
     program!("options", false),
     program!("sequence", false),
     program!("ends", true),
@@ -38,6 +38,7 @@ const PROGRAMS: [Program; 13] = [
     program!("ports", false),
     program!("duplicates", false),
     program!("forked", false),
+    program!("reports", false),
 ];
 
 /// A device, and the addresses of the stack and of the peer on it, by family.

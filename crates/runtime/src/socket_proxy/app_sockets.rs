@@ -261,6 +261,10 @@ pub enum SocketOption {
     ResetOnClose(bool),
     /// True if small segments are held, 200 ms at most (TCP_CORK).
     Cork(bool),
+    /// Bytes that make the connection readable for the program (SO_RCVLOWAT).
+    LowWater(u32),
+    /// Bytes that the program reads now, even if less than its low water.
+    Withheld(u32),
     /// Level of its output until the next input.
     Level(Priority),
     /// DSCP of its packets at any level; 0: that of the level.

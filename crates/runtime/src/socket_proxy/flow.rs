@@ -45,6 +45,8 @@ pub(super) struct Flow<P> {
     pub(super) full: bool,
     /// Progress towards acceptance. An active open counts as accepted, as the guard saw no SYN.
     pub(super) stage: AcceptStage,
+    /// Bytes that make the connection readable: fewer are withheld from the pipe. 0: none are.
+    pub(super) low_water: usize,
     /// True if the program has ended reading.
     read_shut: bool,
     /// True if the peer has closed its half; `finished` once the program's input has ended.
@@ -75,6 +77,7 @@ impl<P> Flow<P> {
             level: Priority::default(),
             full: false,
             stage: AcceptStage::NoData,
+            low_water: 0,
             read_shut: false,
             peer_closed: false,
             finished: false,
@@ -238,11 +241,12 @@ impl<D: Device, P: AppSockets> SocketProxy<D, P> {
         let Some(flow) = self.flow(conn).filter(|flow| flow.queued_in == Some(level)) else { return false };
         flow.queued_in = None;
         flow.level = level;
-        self.deliver_bytes(now, conn);
+        self.deliver_bytes(now, conn, usize::MAX);
         true
     }
 
-    fn deliver_bytes(&mut self, now: Time, conn: ConnId) {
+    /// Delivers up to `bytes` bytes of input of `conn`.
+    fn deliver_bytes(&mut self, now: Time, conn: ConnId, mut bytes: usize) {
         let index = conn.index as usize;
         self.publish(conn);
         let Some(Some(flow)) = self.flows.get_mut(index) else { return };
@@ -252,6 +256,10 @@ impl<D: Device, P: AppSockets> SocketProxy<D, P> {
                 break;
             }
             let len = received.len();
+            if bytes == 0 || len < flow.low_water && !flow.read_shut && !flow.peer_closed {
+                return;
+            }
+            let received = &received[..len.min(bytes)];
             let taken = match if flow.read_shut { WriteResult::Closed } else { flow.pipe.write(received) } {
                 WriteResult::Some(taken) => {
                     self.counters.bytes_in += taken as u64;
@@ -275,10 +283,22 @@ impl<D: Device, P: AppSockets> SocketProxy<D, P> {
                     len
                 }
             };
+            bytes = bytes.saturating_sub(taken);
             self.stack.consume(now, conn, taken);
         }
         if flow.peer_closed && !std::mem::replace(&mut flow.finished, true) {
             flow.pipe.finish();
+        }
+    }
+
+    /// Delivers up to `bytes` bytes of input of `conn` that are less than its low water: the program
+    /// is about to read.
+    pub(super) fn deliver_withheld(&mut self, now: Time, conn: ConnId, bytes: usize) {
+        let Some(flow) = self.flow(conn).filter(|flow| flow.low_water > 1 && !flow.full) else { return };
+        let low_water = std::mem::take(&mut flow.low_water);
+        self.deliver_bytes(now, conn, bytes);
+        if let Some(flow) = self.flow(conn) {
+            flow.low_water = low_water;
         }
     }
 

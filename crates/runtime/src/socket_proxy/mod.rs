@@ -92,6 +92,8 @@ const DRIVEN_MAX: usize = 128;
 pub const COLLECTED_MAX: usize = 256 * 1024;
 /// Maximum of output bytes per round while levels differ: some 30 segments, so that a round is short.
 pub const COLLECTED_SHORT: usize = 32 * 1024;
+/// Maximum of a flow's low water in bytes: half of the window that a connection always has.
+const LOW_WATER_MAX: usize = 8 * 1024;
 /// Longest hold of small segments (tcp(7), TCP_CORK).
 const CORKED_MAX: Span = Span::from_millis(200);
 /// Frames run through TCP per round while levels differ. Otherwise it is all received ones: peers
@@ -405,6 +407,12 @@ impl<D: Device, P: AppSockets> SocketProxy<D, P> {
                 return self.set_hops(now, conn, six, |limits| limits.received_min = hops);
             }
             SocketOption::ResetOnClose(reset) => return flow.reset_on_close = reset,
+            SocketOption::LowWater(bytes) => {
+                flow.low_water = LOW_WATER_MAX.min(bytes as usize);
+                let level = flow.level;
+                return self.queue_in(conn, level);
+            }
+            SocketOption::Withheld(bytes) => return self.deliver_withheld(now, conn, bytes as usize),
             SocketOption::Cork(cork) => {
                 flow.cork = cork;
                 return flow.hold(now, conn, cork, &mut self.stack, &mut self.corked);

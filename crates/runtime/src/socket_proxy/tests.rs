@@ -54,6 +54,46 @@ fn after_shut_wr_a_program_still_reads() {
     assert_eq!(end.borrow().inbound, *b"late");
 }
 
+//~ programs: the bytes of SO_RCVLOWAT make a connection readable for poll, select, epoll and reads
+#[test]
+fn less_than_the_low_water_is_withheld_until_the_program_reads_or_the_peer_closes() {
+    for how in ["more comes", "it asks", "the peer closes", "it is lowered"] {
+        let mut world = World::new(1000);
+        let (end, conn) = (world.end(0), world.end(0).borrow().conn.expect("it was offered"));
+        let happen = |world: &mut World, what| {
+            world.proxy.programs.events.push(what);
+            world.settle();
+        };
+        happen(&mut world, AppEvent::Set(conn, SocketOption::LowWater(10)));
+        world.send(0, b"four");
+        world.settle();
+        assert_eq!(end.borrow().inbound, *b"", "{how}");
+        let expected: &[u8] = match how {
+            "more comes" => {
+                world.send(0, b"sixsix");
+                world.settle();
+                b"foursixsix"
+            }
+            "it asks" => {
+                happen(&mut world, AppEvent::Set(conn, SocketOption::Withheld(3)));
+                assert_eq!(end.borrow().inbound, *b"fou", "no more than it takes");
+                happen(&mut world, AppEvent::Set(conn, SocketOption::Withheld(3)));
+                b"four"
+            }
+            "the peer closes" => {
+                world.client.close(world.now, world.conns[0]);
+                world.settle();
+                b"four"
+            }
+            _ => {
+                happen(&mut world, AppEvent::Set(conn, SocketOption::LowWater(4)));
+                b"four"
+            }
+        };
+        assert_eq!(end.borrow().inbound, expected, "{how}");
+    }
+}
+
 //~ programs: MSG_MORE and TCP_CORK hold small segments for at most 200 ms
 #[test]
 fn tcp_cork_delays_small_segments() {

@@ -259,7 +259,8 @@ impl World {
                 let from = if flag(bits, 1) { self.id(input)? } else { 0 };
                 let send_buffer = if flag(bits, 2) { 4096 } else { 0 };
                 let hops = HopLimits { sent: bits, received_min: bits >> 4 };
-                Request::Connect { to, six: to.is_ipv6(), waits: flag(bits, 0), from, send_buffer, hops }
+                let (six, waits, low_water) = (to.is_ipv6(), flag(bits, 0), u32::from(bits >> 3));
+                Request::Connect { to, six, waits, from, send_buffer, low_water, hops }
             }
             3 => {
                 let (addr, bits) = (Self::addr(input)?, input.byte()?);
@@ -294,6 +295,11 @@ impl World {
                 let (level, name) = Self::option(input)?;
                 Request::GetOption { id: self.id(input)?, level, name }
             }
+            11 if input.byte()? % 2 == 0 => Request::Late {
+                id: self.id(input)?,
+                len: u32::from(input.u16()?) << 2,
+                peek: input.byte()? % 2 == 0,
+            },
             11 => Request::Private { id: self.id(input)?, bytes: [input.byte()?; 48] },
             _ => input.one_of(&[Request::Labels, Request::Outboxes, Request::Interface])?,
         };

@@ -23,12 +23,12 @@ impl Request {
                 put(&mut bytes, addr);
                 bytes.extend([six, v6_only, reuse_port].map(u8::from));
             }
-            Self::Connect { to, six, waits, from, send_buffer, hops } => {
+            Self::Connect { to, six, waits, from, send_buffer, low_water, hops } => {
                 bytes.push(b'N');
                 put(&mut bytes, to);
                 bytes.extend([six, waits].map(u8::from));
                 bytes.extend_from_slice(&from.to_be_bytes());
-                bytes.extend_from_slice(&send_buffer.to_be_bytes());
+                [send_buffer, low_water].iter().for_each(|n| bytes.extend(n.to_be_bytes()));
                 bytes.extend([hops.sent, hops.received_min]);
             }
             Self::Datagrams { addr, six, v6_only, reuse, options, to, connects } => {
@@ -55,6 +55,12 @@ impl Request {
                 bytes.push(b'S');
                 bytes.extend_from_slice(&id.to_be_bytes());
                 bytes.push(by as u8);
+            }
+            Self::Late { id, len, peek } => {
+                bytes.push(b'T');
+                bytes.extend_from_slice(&id.to_be_bytes());
+                bytes.extend_from_slice(&len.to_be_bytes());
+                bytes.push(peek.into());
             }
             Self::Listen { id, backlog } => {
                 bytes.push(b'L');
@@ -108,10 +114,11 @@ impl Request {
             b'N' => {
                 let to = rest.addr()?;
                 let [six, waits] = rest.take::<2>()?.map(|byte| byte == 1);
-                let (from, send_buffer) = (rest.long()?, u32::from_be_bytes(rest.take()?));
+                let from = rest.long()?;
+                let [send_buffer, low_water] = [rest.take()?, rest.take()?].map(u32::from_be_bytes);
                 let [sent, received_min] = rest.take()?;
                 let hops = HopLimits { sent, received_min };
-                Self::Connect { to, six, waits, from, send_buffer, hops }
+                Self::Connect { to, six, waits, from, send_buffer, low_water, hops }
             }
             b'D' => {
                 let addr = rest.addr()?;
@@ -126,6 +133,10 @@ impl Request {
             b'S' => {
                 let (id, [by]) = (rest.long()?, rest.take()?);
                 Self::Error { id, by: *ErrorUse::ALL.get(usize::from(by))? }
+            }
+            b'T' => {
+                let (id, len) = (rest.long()?, u32::from_be_bytes(rest.take()?));
+                Self::Late { id, len, peek: rest.take::<1>()? == [1] }
             }
             b'L' => Self::Listen { id: rest.long()?, backlog: u32::from_be_bytes(rest.take()?) },
             b'R' => Self::Rules { id: rest.long()? },
@@ -235,7 +246,7 @@ mod tests {
             check(Request::Bind { addr, six: addr.is_ipv6(), v6_only: false, reuse_port: true });
             let (six, waits, from, send_buffer) = (true, addr.is_ipv4(), 1 << 63 | 5, 4096);
             let hops = HopLimits { sent: 255, received_min: 254 };
-            check(Request::Connect { to: addr, six, waits, from, send_buffer, hops });
+            check(Request::Connect { to: addr, six, waits, from, send_buffer, low_water: 10, hops });
             let (reuse, v6_only, connects) = (Reuse { addr: six, port: !six }, true, waits);
             let class = [0x2e << 2, 3];
             let options = DatagramOptions {
@@ -259,6 +270,7 @@ mod tests {
         check(Request::Opening { id: 1 << 40 });
         for bound in [false, true] {
             check(Request::Cookie { cookie: u64::MAX - 9, bound });
+            check(Request::Late { id: 1 << 40 | 3, len: 1 << 20, peek: bound });
         }
         check(Request::Private { id: 1 << 40, bytes: std::array::from_fn(|at| at as u8) });
         check(Request::Labels);

@@ -157,9 +157,9 @@ impl SocketServer {
         match self.hand_over_opening(&name, &asker) {
             Ok((pipe, theirs)) => {
                 let set = asker.settings.iter().map(|&setting| SocketEvent::Set { id, setting });
-                self.ports.open(id, local.port());
                 self.inherited.extend(set);
                 let reply = asker.waits.then_some(asker.reply);
+                self.ports.open(id, local.port());
                 self.openings.begin(Instant::now(), id, UnderWay { reply, theirs: Some(theirs) });
                 Some(pipe)
             }

@@ -198,6 +198,7 @@ fn opener(world: &mut World, from: u64, to: &str) -> usize {
         waits: false,
         from,
         send_buffer: 0,
+        low_water: 1,
         hops: HopLimits::default(),
     };
     let (seam, mut opener) = (world.seam, None);

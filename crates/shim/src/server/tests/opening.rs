@@ -16,6 +16,7 @@ fn connect(to: &str) -> Request {
         waits: false,
         from: 0,
         send_buffer: 0,
+        low_water: 1,
         hops: HopLimits::default(),
     }
 }
@@ -37,6 +38,7 @@ impl World {
             waits,
             from: 0,
             send_buffer: 0,
+            low_water: 1,
             hops: HopLimits::default(),
         };
         let (mut asked, _) = self.ask_stack(request, |desk, what| {
@@ -138,7 +140,15 @@ fn a_syn_has_the_hop_limits_of_its_socket() {
     let kernels = HopLimits { sent: 255, received_min: 254 };
     for (from, expected) in [(0, kernels), (bound, HopLimits { sent: 5, received_min: 3 })] {
         let to = end(PEER);
-        let request = Request::Connect { to, six: false, waits: false, from, send_buffer: 0, hops: kernels };
+        let request = Request::Connect {
+            to,
+            six: false,
+            waits: false,
+            from,
+            send_buffer: 0,
+            low_water: 1,
+            hops: kernels,
+        };
         let mut told = None;
         world.ask_stack(request, |desk, what| {
             if let SocketEvent::Connect { call, hops, .. } = *what {
@@ -163,6 +173,7 @@ fn a_bound_socket_connects_from_its_port_with_what_was_set() {
         waits: false,
         from,
         send_buffer: 0,
+        low_water: 1,
         hops: HopLimits::default(),
     };
     let mut pipe = None;
@@ -184,23 +195,12 @@ fn a_bound_socket_connects_from_its_port_with_what_was_set() {
         waits: false,
         from,
         send_buffer: 0,
+        low_water: 1,
         hops: HopLimits::default(),
     };
     assert_eq!(world.ask(listening).0, no(Errno::ISCONN));
 }
 
-#[test]
-fn programs_connect_to_each_other_without_a_wire() {
-    let mut world = World::new(26);
-    assert_eq!(world.ask(connect(HERE)).0, no(Errno::CONNREFUSED));
-    let listener = world.listener(HERE);
-    let (asked, happened) = world.ask_stack(connect(HERE), |_, _| ());
-    assert_eq!((asked.answer, &happened[..]), (Answer::Done, &[][..]));
-    let mut ours = UnixStream::from(asked.brought.unwrap());
-    let (accepted, mut theirs) = accept(&listener);
-    let opened = Name::of(ours.as_fd()).unwrap();
-    assert_eq!((opened.kind, accepted.kind), (Kind::Opened, Kind::Connection));
-    assert_eq!((opened.local, opened.remote), (accepted.remote, accepted.local));
 //~ programs: a socket bound to any port gets none of a connection that may be in TIME-WAIT
 #[test]
 fn a_socket_bound_to_any_port_has_none_of_a_connection() {
@@ -226,24 +226,24 @@ fn a_socket_bound_to_any_port_has_none_of_a_connection() {
     }
 }
 
+#[test]
+fn programs_connect_to_each_other_without_a_wire() {
+    let mut world = World::new(26);
+    assert_eq!(world.ask(connect(HERE)).0, no(Errno::CONNREFUSED));
+    let listener = world.listener(HERE);
+    let (asked, happened) = world.ask_stack(connect(HERE), |_, _| ());
+    assert_eq!((asked.answer, &happened[..]), (Answer::Done, &[][..]));
+    let mut ours = UnixStream::from(asked.brought.unwrap());
+    let (accepted, mut theirs) = accept(&listener);
+    theirs.read_exact(&mut [0; 1]).expect("the mark that accept takes");
+    let opened = Name::of(ours.as_fd()).unwrap();
+    assert_eq!((opened.kind, accepted.kind), (Kind::Opened, Kind::Connection));
+    assert_eq!((opened.local, opened.remote), (accepted.remote, accepted.local));
     assert_eq!(Name::of(theirs.as_fd()), Some(accepted), "the peer has the same name");
     ours.write_all(b"hello").unwrap();
     let mut bytes = [0; 5];
     theirs.read_exact(&mut bytes).unwrap();
     assert_eq!(&bytes, b"hello");
-}
-
-#[test]
-fn a_connection_in_its_handshake_has_no_outbox_to_write_to() {
-    theirs.read_exact(&mut [0; 1]).expect("the mark that accept takes");
-    let mut world = World::new(31);
-    let (mut pipe, _theirs, _) = world.opening(false);
-    let (outboxes, _) = world.while_polled(|seam| reached(seam, 7), |_, _| ());
-    let put = || outboxes.put(7, std::iter::once(&b"hello"[..]), || true);
-    assert!(!put());
-    world.desk.opened(7, &mut pipe);
-    assert!(put());
-    assert_eq!(pipe.read(&mut [0; 8]), Read::Some(5));
 }
 
 //~ programs: a closed listener frees its port and resets its waiting connections
@@ -256,6 +256,18 @@ fn a_connection_between_programs_that_ends_in_the_accept_queue_is_reset() {
     drop(listener);
     let end = ours.read(&mut [0; 8]).expect_err("no clean end");
     assert_eq!(end.kind(), std::io::ErrorKind::ConnectionReset);
+}
+
+#[test]
+fn a_connection_in_its_handshake_has_no_outbox_to_write_to() {
+    let mut world = World::new(31);
+    let (mut pipe, _theirs, _) = world.opening(false);
+    let (outboxes, _) = world.while_polled(|seam| reached(seam, 7), |_, _| ());
+    let put = || outboxes.put(7, std::iter::once(&b"hello"[..]), || true);
+    assert!(!put());
+    world.desk.opened(7, &mut pipe);
+    assert!(put());
+    assert_eq!(pipe.read(&mut [0; 8]), Read::Some(5));
 }
 
 #[test]
