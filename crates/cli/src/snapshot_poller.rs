@@ -33,7 +33,7 @@ impl<T: Default> SnapshotPoller<T> {
     }
 
     /// The exchanges to be polled.
-    pub fn hatches(&self) -> Vec<Arc<SnapshotExchange<T>>> {
+    pub fn exchanges(&self) -> Vec<Arc<SnapshotExchange<T>>> {
         self.each.iter().map(|one| one.hatch.clone()).collect()
     }
 
@@ -82,9 +82,9 @@ mod tests {
     #[test]
     fn snapshots_are_requested_once_a_second_and_read_when_complete() {
         let mut poller = SnapshotPoller::new(2, || 0);
-        let hatches = poller.hatches();
+        let exchanges = poller.exchanges();
         let at = |ms: u64| Time::ZERO + Span::from_millis(ms);
-        let answer = |which: usize, with: u32| hatches[which].fill_if_requested(|snapshot| *snapshot += with);
+        let answer = |which: usize, with: u32| exchanges[which].fill_if_requested(|snapshot| *snapshot += with);
         answer(0, 1);
         assert!(!poller.poll(at(0)), "no earlier request");
         answer(0, 10);

@@ -50,8 +50,8 @@ impl LiveState {
     }
 
     /// Snapshot exchanges of the stacks.
-    pub(super) fn hatches(&self) -> Vec<Arc<SnapshotExchange<ProxySnapshot>>> {
-        self.stacks.hatches()
+    pub(super) fn exchanges(&self) -> Vec<Arc<SnapshotExchange<ProxySnapshot>>> {
+        self.stacks.exchanges()
     }
 
     /// Polls the stacks when due, and publishes once all have answered.

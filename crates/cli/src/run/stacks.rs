@@ -220,14 +220,14 @@ fn serve<D: Device + Send>(
 where
     D::Frame: Send,
 {
-    let seen = watched.as_ref().map_or(Vec::new(), |watched| watched.hatches());
-    let classifiers = reload.hatches();
+    let seen = watched.as_ref().map_or(Vec::new(), |watched| watched.exchanges());
+    let classifiers = reload.exchanges();
     let (clock, stop, mut is_lost) = (Monotonic::new(), AtomicBool::new(false), false);
     let status = std::thread::scope(|scope| {
         let mut threads = Vec::with_capacity(servers.len());
         for (number, (proxy, device)) in servers.iter_mut().enumerate() {
             let (seen, classifiers) = (seen.get(number), classifiers.get(number));
-            let hatches = SnapshotEndpoints {
+            let exchanges = SnapshotEndpoints {
                 seen: seen.map(|hatch| &**hatch),
                 classifiers: classifiers.map(|hatch| &**hatch),
             };
@@ -235,7 +235,7 @@ where
             let core = args.pin.then_some(CoreId(number as u16));
             threads.push(scope.spawn(move || {
                 core.into_iter().for_each(shard_args::pin);
-                socket_proxy::serve(proxy, device, clock, stop, spin, hatches)
+                socket_proxy::serve(proxy, device, clock, stop, spin, exchanges)
             }));
         }
         let status = wait(programs, &clock, || {

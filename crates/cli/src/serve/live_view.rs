@@ -48,8 +48,8 @@ impl<'a> LiveState<'a> {
     }
 
     /// Snapshot exchanges of the shards.
-    pub(super) fn hatches(&self) -> Vec<Arc<SnapshotExchange<ShardSnapshot>>> {
-        self.shards.hatches()
+    pub(super) fn exchanges(&self) -> Vec<Arc<SnapshotExchange<ShardSnapshot>>> {
+        self.shards.exchanges()
     }
 
     /// Polls the shards when due, and publishes the answers.

@@ -41,7 +41,7 @@ pub(crate) struct PolicyFiles {
 pub(crate) struct Reload<'a> {
     reads: Reads<'a>,
     /// A snapshot exchange for each shard.
-    hatches: Vec<Arc<SnapshotExchange<Classifiers>>>,
+    exchanges: Vec<Arc<SnapshotExchange<Classifiers>>>,
     /// Observations of the policy in force.
     observed: Arc<Observed>,
     next: Option<Next>,
@@ -59,13 +59,13 @@ struct Next {
 impl<'a> Reload<'a> {
     /// Reloads for `shards` shards, whose policy records into `observed`.
     pub(crate) fn new(reads: Reads<'a>, observed: Arc<Observed>, shards: usize) -> Self {
-        let hatches = (0..shards).map(|_| Arc::default()).collect();
-        Self { reads, hatches, observed, next: None }
+        let exchanges = (0..shards).map(|_| Arc::default()).collect();
+        Self { reads, exchanges, observed, next: None }
     }
 
     /// Exchanges through which the shards get their classifiers.
-    pub(crate) fn hatches(&self) -> Vec<Arc<SnapshotExchange<Classifiers>>> {
-        self.hatches.clone()
+    pub(crate) fn exchanges(&self) -> Vec<Arc<SnapshotExchange<Classifiers>>> {
+        self.exchanges.clone()
     }
 
     /// Reads the policy again on request; returns the outcome once it is known. One reload at a
@@ -92,13 +92,13 @@ impl<'a> Reload<'a> {
             return Err(Error::new(what).advice("restart with one of them"));
         }
         // All shards' classifiers are read before any is handed over.
-        let PolicyFiles { policy, classifiers, observed } = read(arguments, self.hatches.len())?;
-        for (hatch, classifiers) in self.hatches.iter().zip(classifiers) {
+        let PolicyFiles { policy, classifiers, observed } = read(arguments, self.exchanges.len())?;
+        for (hatch, classifiers) in self.exchanges.iter().zip(classifiers) {
             hatch.request(Box::new(classifiers));
         }
         let path = policy.map(|path| format!("policy {}", path.display()));
         let name = path.unwrap_or_else(|| "no policy".to_owned());
-        Ok(Next { name, observed, waits: self.hatches.clone() })
+        Ok(Next { name, observed, waits: self.exchanges.clone() })
     }
 
     /// Prints the observations of the policy in force, before another replaces it or at the end.

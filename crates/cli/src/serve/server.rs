@@ -217,12 +217,12 @@ impl Server<'_> {
         let pin = args.pin.then_some(shard_args::pin as fn(CoreId));
         let slow = args.traces.limits(ui.is_some());
         let is_watched = ui.is_some() || traces.is_some();
-        let mut live = is_live.then(|| LiveState::new(ui.as_ref(), traces, device, slow, shards.len()));
-        let snapshots = live.as_ref().map_or(Vec::new(), LiveState::hatches);
+        let mut live = is_watched.then(|| LiveState::new(ui.as_ref(), traces, device, slow, shards.len()));
+        let snapshots = live.as_ref().map_or(Vec::new(), LiveState::exchanges);
         let reads =
             Reads { arguments: self.arguments, policy: args.link.policy.is_some(), read: super::read };
         let mut reload = Reload::new(reads, self.observed.clone(), shards.len());
-        let classifiers = reload.hatches();
+        let classifiers = reload.exchanges();
         let threads =
             Threads { workers, pin, spin: args.busy_poll, hold: args.tx_coalesce, snapshots, classifiers };
         let (stop, clock_here) = (Arc::new(AtomicBool::new(false)), Monotonic::new());

@@ -62,7 +62,15 @@ fn ip_packet(v6: bool, from: From, packet: &Packet, payload: &[u8]) -> Vec<u8> {
         None => (0, &body[..], false),
     };
     let is_fragment = packet.ip.fragment.is_some();
-    ip_header(v6, &packet.ip, protocol, is_fragment.then_some((start, more, ident)), &source, &target, fragment)
+    ip_header(
+        v6,
+        &packet.ip,
+        protocol,
+        is_fragment.then_some((start, more, ident)),
+        &source,
+        &target,
+        fragment,
+    )
 }
 
 fn ip_header(
