@@ -84,7 +84,8 @@ mod tests {
         let mut poller = SnapshotPoller::new(2, || 0);
         let exchanges = poller.exchanges();
         let at = |ms: u64| Time::ZERO + Span::from_millis(ms);
-        let answer = |which: usize, with: u32| exchanges[which].fill_if_requested(|snapshot| *snapshot += with);
+        let answer =
+            |which: usize, with: u32| exchanges[which].fill_if_requested(|snapshot| *snapshot += with);
         answer(0, 1);
         assert!(!poller.poll(at(0)), "no earlier request");
         answer(0, 10);
