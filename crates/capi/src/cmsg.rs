@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn how_what_comes_at_once_is_to_be_cut_is_told_last() {
+    fn the_segment_size_of_received_datagrams_comes_last() {
         let told = with(256, |message| {
             let said = Cmsg { here: None, class: Some(1), hops: None, segment: 1200 };
             // SAFETY: the buffer is large enough.

@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_sees_the_payload_and_who_sent_it() {
+    fn a_program_sees_the_payload_and_its_sender() {
         let (ours, theirs) = pair();
         let peer: SocketAddr = "10.0.0.9:7".parse().unwrap();
         let mut buf = [0; 8];
@@ -289,7 +289,7 @@ mod tests {
 
     //~ datagrams: a connected socket reports a missing listener once, by the next call
     #[test]
-    fn a_failure_is_told_once_by_whichever_call_meets_it() {
+    fn a_failure_is_returned_once_by_the_first_call() {
         let (ours, theirs) = pair();
         let refused = || come(&ours, DatagramHeader::Failed(111), b"");
         let mut buf = [0; 8];

@@ -297,7 +297,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pair_has_what_the_socket_was_told() {
+    fn a_pair_has_the_options_of_its_socket() {
         let socket = TcpListener::bind("127.0.0.1:0").unwrap();
         let of = socket.as_raw_fd();
         set(of, SOL_SOCKET, libc::SO_KEEPALIVE, &1_i32.to_ne_bytes());

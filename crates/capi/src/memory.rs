@@ -212,7 +212,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "it has no memory that is not there")]
-    fn memory_that_is_not_there_is_told_from_memory_that_is() {
+    fn unmapped_memory_is_distinguished_from_mapped_memory() {
         look();
         let (none, reads) = (pages(libc::PROT_NONE), pages(libc::PROT_READ));
         let both = libc::PROT_READ | libc::PROT_WRITE;

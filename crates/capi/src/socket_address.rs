@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_is_cut_to_the_room_and_its_length_told() {
+    fn an_address_is_truncated_to_the_buffer_and_its_length_returned() {
         assert_eq!(written("10.0.0.1:80", false, 4), (vec![2, 0, 0, 80], 16));
         // SAFETY: null is allowed.
         assert_eq!(unsafe { read(std::ptr::null(), 16) }, None);

@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_socket_of_udp_asks_with_what_it_was_told() {
+    fn a_udp_socket_requests_with_its_own_options() {
         let addr = "10.0.0.1:53".parse().unwrap();
         let socket = UdpSocket::bind("[::]:0").unwrap();
         sockopt::set_socket_reuseport(&socket, true).unwrap();
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_has_a_family_of_its_own() {
+    fn no_socket_has_a_family_of_its_own() {
         let (none, four) = ([0_u8; 16], [2_u8, 0, 0, 80, 10, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0]);
         let is = |bytes: &[u8], len: u32| {
             // SAFETY: the buffers have 16 bytes.

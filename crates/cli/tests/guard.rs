@@ -148,8 +148,8 @@ fn ended(mut child: Child) -> String {
 //~ xdp-guard: new connections are shed while a running download completes
 #[cfg(feature = "bpf")]
 #[test]
-fn who_is_new_is_shed_and_a_running_download_completes() {
-    let Some(rig) = Rig::new("who_is_new_is_shed_and_a_running_download_completes") else { return };
+fn new_connections_are_shed_and_a_running_download_completes() {
+    let Some(rig) = Rig::new("new_connections_are_shed_and_a_running_download_completes") else { return };
     let controller = rig.attach(&[]);
     let mut download = rig.connect().expect("admitted with an empty queue");
     download.set_read_timeout(Some(LIMIT)).unwrap();
@@ -264,8 +264,8 @@ fn a_dry_run_counts_whom_it_would_have_shed() {
 //~ xdp-guard: a shed client receives a valid RST if configured
 #[cfg(feature = "bpf")]
 #[test]
-fn who_is_shed_hears_a_reset_if_told_to() {
-    let Some(rig) = Rig::new("who_is_shed_hears_a_reset_if_told_to") else { return };
+fn a_shed_connection_gets_a_reset_on_request() {
+    let Some(rig) = Rig::new("a_shed_connection_gets_a_reset_on_request") else { return };
     // Frames that a veth returns arrive only if the peer polls, as with GRO.
     rig.client.run("ethtool", &["--offload", "eth0", "gro", "on"]).unwrap();
     // No other traffic arrives that would wake it.
@@ -388,8 +388,8 @@ fn what_cannot_be_guarded_is_said_with_what_could() {
 
 #[cfg(feature = "bpf")]
 #[test]
-fn who_may_not_is_told_what_it_takes() {
-    let Some(rig) = Rig::new("who_may_not_is_told_what_it_takes") else { return };
+fn missing_privileges_are_named() {
+    let Some(rig) = Rig::new("missing_privileges_are_named") else { return };
     let mut command = rig.server.command("setpriv");
     command.args(["--bounding-set", "-all", "--inh-caps", "-all", GREENWAVE]);
     let out = command.args(["guard", "attach", "eth0", "--port", "80"]).output().expect("it starts");

@@ -155,8 +155,8 @@ fn no_sharing(workloads: &[&str]) -> Option<String> {
 
 //~ sched: memcached, storage and TPC-C share a core with best-effort work, and both are measured
 #[test]
-fn programs_share_a_core_and_both_are_told_of() {
-    let test = "programs_share_a_core_and_both_are_told_of";
+fn programs_that_share_a_core_are_both_reported() {
+    let test = "programs_that_share_a_core_are_both_reported";
     let why = (!netlab::is_installed("memcached")).then(|| "memcached is not there".to_owned());
     if let Some(why) = no_sharing(&["stream-l2"]).or(why) {
         return println!("skipped: {test}: {why}");

@@ -109,8 +109,8 @@ fn label_and_budget_go_with_every_request_through_three_services() {
 
 //~ platform: a late request is sent on one level more urgent
 #[test]
-fn who_is_behind_goes_to_the_workers_a_level_more_urgent() {
-    if !can_run("who_is_behind_goes_to_the_workers_a_level_more_urgent") {
+fn a_request_that_is_behind_goes_to_workers_a_level_more_urgent() {
+    if !can_run("a_request_that_is_behind_goes_to_workers_a_level_more_urgent") {
         return;
     }
     library::library();
@@ -132,8 +132,8 @@ fn who_is_behind_goes_to_the_workers_a_level_more_urgent() {
 
 //~ platform: a request that can bear two losses drops a level and costs no other of its level
 #[test]
-fn who_can_bear_a_loss_goes_to_the_workers_a_level_less_urgent() {
-    if !can_run("who_can_bear_a_loss_goes_to_the_workers_a_level_less_urgent") {
+fn a_request_with_slack_goes_to_workers_a_level_less_urgent() {
+    if !can_run("a_request_with_slack_goes_to_workers_a_level_less_urgent") {
         return;
     }
     library::library();

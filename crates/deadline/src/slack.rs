@@ -70,7 +70,7 @@ mod tests {
 
     //~ platform: a request that can bear two losses drops a level and costs no other of its level
     #[test]
-    fn who_can_bear_two_losses_is_ahead_and_who_has_less_than_twice_the_rest_behind() {
+    fn slack_for_two_losses_is_ahead_and_less_than_twice_the_rest_is_behind() {
         let us = Span::from_micros;
         let slack = |left, rest, loss| Slack::of(us(left), rest, loss);
         let (rest, loss) = (Some(us(10)), Some(us(100)));

@@ -29,7 +29,7 @@ fn grpc_timeout(text: &str) -> Received<'_> {
 
 //~ deadlines: a missing or invalid budget becomes the default and is counted; a budget of 0 is late at once
 #[test]
-fn who_sends_nothing_usable_gets_the_default_and_is_counted() {
+fn a_request_without_a_usable_budget_gets_the_default_and_is_counted() {
     let default = Budget::new(LIMITS.default);
     let garbage = "x".repeat(1 << 20);
     for (received, fault) in [
@@ -96,7 +96,7 @@ fn the_shortest_of_several_timeouts_rules() {
 proptest! {
     //~ deadlines: no request gets more time than its shortest timeout and the maximum
     #[test]
-    fn nobody_gets_more_than_the_shortest_time_and_the_maximum(
+    fn no_peer_gets_more_than_the_shortest_time_and_the_maximum(
         (expected_us, elapsed_us) in (0..10_u64.pow(9), 0..10_u64.pow(9)),
         timeout_ms in prop::option::of(0..100_000_u64),
         envoy_ms in prop::option::of(0..100_000_u64),

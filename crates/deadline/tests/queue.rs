@@ -334,7 +334,7 @@ fn sizes_are_known_by_kind_and_new_kinds_are_average() {
 
 //~ deadlines: requests without a deadline are served within the maximum wait, while urgent ones keep arriving
 #[test]
-fn who_has_waited_for_the_patience_has_every_ninth_turn() {
+fn a_request_older_than_the_maximum_age_is_served_every_ninth_time() {
     let latest_first = |_: Time, request: &Request| 100 - request.number as u64;
     let mut queue = DeadlineQueue::with_order(settings(Order::Edf, Shedding::None), latest_first);
     for number in 0..12 {
@@ -352,7 +352,7 @@ fn who_has_waited_for_the_patience_has_every_ninth_turn() {
 
 //~ deadlines: requests without a deadline are served within the maximum wait, while urgent ones keep arriving
 #[test]
-fn who_has_no_deadline_is_served_though_urgent_requests_keep_coming() {
+fn a_request_without_a_deadline_is_served_though_urgent_requests_keep_coming() {
     for (name, order) in ORDERS {
         let mut queue = DeadlineQueue::new(settings(order, Shedding::Infeasible));
         assert_eq!(

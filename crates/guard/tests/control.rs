@@ -124,7 +124,7 @@ proptest! {
     //~ guard: `queue-delay` sheds no request below its target
     /// A server below its capacity sheds nothing, whatever its speed.
     #[test]
-    fn below_the_target_nobody_is_shed(per_s in 2_000.0..50_000.0_f64, load in 0.1..0.8_f64, seed in 0..1_000_u64) {
+    fn below_the_target_nothing_is_shed(per_s in 2_000.0..50_000.0_f64, load in 0.1..0.8_f64, seed in 0..1_000_u64) {
         let mut server = Server::new("queue-delay", per_s, seed);
         let observed = server.run(seconds(3), [load * per_s, 1.0]);
         prop_assert!(observed.delays.iter().all(|&delay| delay <= Params::default().delay_target));
@@ -190,7 +190,7 @@ proptest! {
     /// With the first class served first, the second may wait for long; the first is not shed
     /// for that.
     #[test]
-    fn who_is_served_first_is_not_shed_for_those_behind(per_s in 200.0..20_000.0_f64, first in 0.5..0.75_f64, second in 0.5..1.5_f64, seed in 0..1_000_u64) {
+    fn a_class_served_first_is_not_shed_for_those_behind(per_s in 200.0..20_000.0_f64, first in 0.5..0.75_f64, second in 0.5..1.5_f64, seed in 0..1_000_u64) {
         let mut server = Server { by_class: true, ..Server::new("queue-delay", per_s, seed) };
         let mut first_shed = 0;
         let mut served = 0;
@@ -263,7 +263,7 @@ fn a_gradient_lets_in_fewer_while_answers_are_slow_and_more_while_they_are_not()
 
 //~ guard: a request budget shorter than the target becomes the target
 #[test]
-fn one_who_can_spare_less_than_the_target_is_the_target() {
+fn the_shortest_allowed_delay_is_the_target() {
     let late_after = |delay, budget| {
         let mut policy = by_name("queue-delay", &Params::default()).unwrap();
         let signals = Signals { delay, waiting: 9, budget, ..Signals::default() };
@@ -277,7 +277,7 @@ fn one_who_can_spare_less_than_the_target_is_the_target() {
 
 //~ guard: a dry run admits everything and counts
 #[test]
-fn a_door_that_watches_lets_everybody_in_and_counts() {
+fn a_watching_guard_admits_everything_and_counts() {
     let mut admission = AdmissionController::new(1).dry_run();
     admission.set(Time::ZERO, Limit::Closed);
     assert!((0..7).all(|_| admission.try_admit(Time::ZERO, Class::FIRST, 0)));
@@ -285,7 +285,7 @@ fn a_door_that_watches_lets_everybody_in_and_counts() {
 }
 
 #[test]
-fn a_request_that_comes_late_to_the_door_does_not_fill_it_twice() {
+fn a_late_arrival_does_not_fill_the_bucket_twice() {
     let at = |ms: u64| Time::ZERO + Span::from_millis(ms);
     let mut admission = AdmissionController::new(1);
     admission.set(Time::ZERO, Limit::Rate { per_s: 1_000.0 });
@@ -297,7 +297,7 @@ fn a_request_that_comes_late_to_the_door_does_not_fill_it_twice() {
 }
 
 #[test]
-fn a_rate_is_a_rate_and_nobody_saves_up_for_longer_than_a_hundredth_of_a_second() {
+fn a_burst_is_at_most_a_hundredth_of_a_second_of_the_rate() {
     let mut admission = AdmissionController::new(1);
     admission.set(Time::ZERO, Limit::Rate { per_s: 1_000.0 });
     let at = |ms| Time::ZERO + Span::from_millis(ms);

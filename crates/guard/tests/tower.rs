@@ -97,7 +97,7 @@ async fn in_overload_as_much_is_served_as_can_be_and_soon() {
 /// With a budget of 12 ms and a service time of 2, requests are late after 10 ms, below the
 /// target of 20. A guard that knows the budget sheds those that the queue would drop later.
 #[tokio::test(start_paused = true)]
-async fn who_would_be_too_late_inside_is_shed_at_the_door() {
+async fn a_request_that_would_be_late_is_shed_at_admission() {
     let mut refused = Vec::new();
     for joined in [false, true] {
         let (call, _, deadline) = server_of(guard(), Span::from_millis(12), joined);
@@ -116,7 +116,7 @@ async fn who_would_be_too_late_inside_is_shed_at_the_door() {
 /// The layer sheds nothing and publishes its queue; an outer admission controller, which sees
 /// nothing else, admits as much as is served.
 #[tokio::test(start_paused = true)]
-async fn a_door_that_is_told_sheds_before_the_service() {
+async fn a_guard_with_reports_sheds_before_the_service() {
     let path = std::env::temp_dir().join(format!("greenwave-tower-{}", std::process::id()));
     let layer = GuardLayer::new("none", Params::default()).expect("a policy");
     let (call, layer) = server(layer.with_queue_report(&path).expect("a file"));
@@ -157,7 +157,7 @@ async fn a_door_that_is_told_sheds_before_the_service() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn below_its_rate_nobody_is_shed() {
+async fn below_its_rate_nothing_is_shed() {
     let (call, guard) = server(guard());
     load(&call, "any", Duration::from_millis(3), Duration::from_secs(3)).await;
     assert_eq!(guard.counts()[0].shed, 0);
@@ -201,7 +201,7 @@ async fn a_cancelled_request_leaves_the_service() {
 //~ platform: a service reports at once that a request is late
 /// Two requests with 5 ms each for 2 ms of work: the second has 3 ms left at dequeue.
 #[tokio::test(start_paused = true)]
-async fn that_somebody_is_behind_is_told_at_once_and_as_soon_as_nobody_is() {
+async fn a_request_that_is_behind_is_reported_at_once_until_none_is() {
     let path = std::env::temp_dir().join(format!("greenwave-behind-{}", std::process::id()));
     let late = || QueueReport::read(&std::fs::read_to_string(&path).expect("a file")).expect("a line").late;
     let layer = GuardLayer::new("none", Params::default()).expect("a policy");

@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn both_ends_know_who_the_other_is_and_neither_waits() {
+    fn both_ends_know_the_others_credentials_and_neither_blocks() {
         let name = format!("test-who-{}", std::process::id());
         let us = Who { user: rustix::process::geteuid().as_raw(), process: std::process::id() };
         let listener = Listener::open(&name).expect("the name is free");
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn who_listens_and_under_another_name_is_not_ours() {
+    fn a_listener_under_another_name_is_not_ours() {
         let of = |flags: &str, name: &str| {
             listening(&format!("0000000000000000: 00000002 00000000 {flags} 0001 01 29 {name}"))
                 .map(str::to_owned)

@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_has_no_class() {
+    fn a_missing_thread_has_no_class() {
         let none = Pid::from_raw(i32::MAX);
         assert!(SchedPolicy::of(none).is_err() && SchedPolicy::IDLE.set(none).is_err());
     }

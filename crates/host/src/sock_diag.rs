@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_is_told_with_both_ends_and_the_number_of_its_descriptor() {
+    fn a_connection_is_reported_with_both_ends_and_its_inode() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let stream = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (local, remote) = (stream.local_addr().unwrap(), stream.peer_addr().unwrap());

@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_tells_that_somebody_is_behind_is_believed_while_there_is_news() {
+    fn a_pressure_file_is_believed_while_it_is_renewed() {
         let path = std::env::temp_dir().join(format!("greenwave-asking-{}", std::process::id()));
         let (web, batch) = (TaskId(0), TaskId(1));
         let mut asking = PressureReports::new(vec![vec![path.clone()], Vec::new()]);

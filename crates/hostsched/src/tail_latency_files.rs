@@ -51,7 +51,7 @@ mod tests {
     use netlab::TempDir;
 
     #[test]
-    fn a_tail_is_read_and_what_is_none_holds_up_nobody() {
+    fn a_tail_latency_is_read_and_an_invalid_file_blocks_nothing() {
         let folder = TempDir::new("tails").unwrap();
         let [file, fifo, long] = ["file", "fifo", "long"].map(|name| folder.path().join(name));
         std::fs::write(&file, "812us\n").unwrap();

@@ -204,7 +204,7 @@ fn a_task_s_time_is_counted_its_end_is_noticed_and_its_forks_belong_to_it() {
 }
 
 #[test]
-fn who_is_not_there_is_refused_and_told_what_would_be_valid() {
+fn a_missing_task_is_refused_with_what_would_be_valid() {
     let none = TaskSelector::Process(u32::MAX >> 1).check(true).unwrap_err();
     assert_eq!(none.to_string(), "no process 2147483647");
     assert!(none.advice().is_some());

@@ -80,11 +80,9 @@ mod tests {
     use host::proc;
 
     #[test]
-    fn who_keeps_a_core_awake_yields_to_all_and_is_gone_with_its_handle() {
+    fn an_idle_inhibitor_yields_to_all_and_ends_with_its_handle() {
         if let Some(why) = Group::unavailable() {
-            return println!(
-                "skipped: who_keeps_a_core_awake_yields_to_all_and_is_gone_with_its_handle: {why}"
-            );
+            return println!("skipped: an_idle_inhibitor_yields_to_all_and_ends_with_its_handle: {why}");
         }
         let ours = std::process::id();
         let found = || {

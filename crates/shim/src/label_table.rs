@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_is_used_again_tells_nothing_of_who_had_it() {
+    fn a_reused_line_contains_nothing_of_its_former_connection() {
         let board = LabelTable::new().unwrap();
         let labels = LabelReader::map(board.file()).unwrap();
         board.begin(id(0, 1));

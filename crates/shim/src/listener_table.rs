@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_is_had_by_one_or_by_those_who_share() {
+    fn an_address_has_one_listener_or_several_that_share() {
         check(
             &[("10.0.0.1:80", |_| ()), ("10.0.0.1:80", |_| ()), ("10.0.0.1:81", |_| ())],
             &[true, false, true],
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn the_most_exact_address_takes_the_connection_and_those_who_share_take_turns() {
+    fn the_most_exact_address_gets_the_connection_and_sharing_listeners_take_turns() {
         let share: fn(&mut Listener) = |l| l.reuse_port = true;
         let exact = [("[::]:80", share), ("10.0.0.1:80", share), ("0.0.0.0:80", share)];
         let mut all = check(&exact, &[true, true, true]);

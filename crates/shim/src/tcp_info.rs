@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_set_is_what_is_told() {
+    fn a_value_that_was_set_is_returned() {
         let settings = [
             (libc::TCP_KEEPIDLE, 300),
             (libc::TCP_KEEPINTVL, 5),
@@ -330,7 +330,7 @@ mod tests {
     /// musl's declaration lacks these fields.
     #[cfg(target_env = "gnu")]
     #[test]
-    fn what_linux_tells_since_it_told_less_stands_where_it_does() {
+    fn newer_fields_of_tcp_info_are_where_linux_has_them() {
         let told =
             read(&SocketInfo::of(&info(), KeepAlive::LINUX).value(IPPROTO_TCP, libc::TCP_INFO).unwrap());
         assert_eq!((told.tcpi_bytes_acked, told.tcpi_bytes_received), (1 << 40, 5));

@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_is_had_by_one_or_by_those_who_share_in_the_same_way() {
+    fn an_address_has_one_socket_or_several_that_share_it_in_the_same_way() {
         let (here, all) = ("10.0.0.1:53", "0.0.0.0:53");
         check(&[(here, NONE), (here, NONE), ("10.0.0.1:54", NONE)], &[true, false, true]);
         check(&[(all, ADDR), (here, ADDR), (here, PORT), (here, NONE)], &[true, true, false, false]);
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_connected_goes_first_then_the_exact_address_then_the_newest() {
+    fn a_connected_socket_goes_first_then_the_exact_address_then_the_newest() {
         let wanted = [("0.0.0.0:53", ADDR), ("10.0.0.1:53", ADDR), ("10.0.0.1:53", ADDR), ("[::]:53", ADDR)];
         let (mut all, ids) = check(&wanted, &[true; 4]);
         let (here, peer) = ("10.0.0.1:53", "10.0.0.9:7");
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn those_who_share_a_port_divide_the_peers() {
+    fn sockets_that_share_a_port_divide_the_peers() {
         let (all, ids) = check(&[("10.0.0.1:53", PORT); 4], &[true; 4]);
         let peers = (1..200).map(|port| format!("10.0.0.9:{port}"));
         let taken: Vec<u64> = peers.map(|peer| taker(&all, "10.0.0.1:53", &peer).unwrap()).collect();

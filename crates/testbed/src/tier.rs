@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_told_is_heard() {
+    fn a_tier_receives_what_it_is_sent() {
         let spans = [3, 0, 7].map(Span::from_nanos);
         assert_eq!(service_times(&call_with_times(&spans)), Some(spans.to_vec()));
         assert_eq!(service_times(&Request::new(Bytes::new())), None);

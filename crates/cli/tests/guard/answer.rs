@@ -20,8 +20,8 @@ impl Rig {
 }
 
 #[test]
-fn who_is_accepted_and_not_answered_keeps_others_out() {
-    let Some(rig) = Rig::new("who_is_accepted_and_not_answered_keeps_others_out") else { return };
+fn accepted_unanswered_connections_keep_others_out() {
+    let Some(rig) = Rig::new("accepted_unanswered_connections_keep_others_out") else { return };
     // Long enough that a late thread does not matter for quick steps.
     let controller = rig.attach(&["--measure", "first-byte", "--target-delay", "1s"]);
     let mut answered = rig.ask().expect("no unanswered connection");

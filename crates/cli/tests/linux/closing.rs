@@ -75,8 +75,8 @@ fn a_storm_of_resets_leaves_nothing_behind() {
 }
 
 #[test]
-fn the_kernel_hears_each_of_our_resets() {
-    let Some(mut world) = World::tap("the_kernel_hears_each_of_our_resets") else { return };
+fn the_kernel_receives_each_of_our_resets() {
+    let Some(mut world) = World::tap("the_kernel_receives_each_of_our_resets") else { return };
     let listener = world.kernel.enter(listener);
     let addr = listener.local_addr().expect("it is bound");
     let count = || {
@@ -104,8 +104,8 @@ fn the_kernel_hears_each_of_our_resets() {
 }
 
 #[test]
-fn a_port_where_nobody_listens_refuses_either_way() {
-    let Some(mut world) = World::tap("a_port_where_nobody_listens_refuses_either_way") else { return };
+fn a_port_without_a_listener_refuses_either_way() {
+    let Some(mut world) = World::tap("a_port_without_a_listener_refuses_either_way") else { return };
     world.ours.connect((KERNEL, 9).into(), Stream::default());
     let dial = || TcpStream::connect((crate::world::OURS, 9)).err().map(|e| e.kind());
     let refused = world.meet(dial, |ours| ours.living() == 0);

@@ -287,8 +287,8 @@ fn io_uring_carries_the_bytes_of_connections_and_accepts_none() {
 
 //~ run: io_uring carries bytes of connections and accepts none
 #[test]
-fn connections_that_a_program_with_a_ring_leaves_waiting_are_told_with_the_ring() {
-    let test = "connections_that_a_program_with_a_ring_leaves_waiting_are_told_with_the_ring";
+fn connections_left_waiting_by_a_program_with_a_ring_are_reported_with_the_ring() {
+    let test = "connections_left_waiting_by_a_program_with_a_ring_are_reported_with_the_ring";
     let Some(world) = World::new(test, "gcc") else { return };
     std::fs::write(world.folder.join("bypass.c"), include_str!("bypass.c")).unwrap();
     let program = unfit::build(&world.folder, &("bypass", "gcc", C, "")).unwrap();

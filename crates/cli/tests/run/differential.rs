@@ -241,8 +241,8 @@ fn the_guide_has_every_difference() {
 //~ programs: packets carry the hop limit of their socket; segments below IP_MINTTL are dropped (RFC 5082)
 /// Hop limits of outgoing packets, as the peer's device sees them; IPv4 and IPv6.
 #[test]
-fn packets_have_the_hop_limit_that_their_socket_was_told() {
-    let test = "packets_have_the_hop_limit_that_their_socket_was_told";
+fn packets_have_the_hop_limit_of_their_socket() {
+    let test = "packets_have_the_hop_limit_of_their_socket";
     let Some(world) = World::new(test, "python3") else { return };
     world.ours.address("gw0", "fd07::1".parse().unwrap(), 64).unwrap();
     world.clients.address("eth0", "fd07::9".parse().unwrap(), 64).unwrap();

@@ -104,8 +104,8 @@ Server(("ADDRESS", 80), Handler).serve_forever()
 
 //~ guard: `run --measure first-byte` sheds by the time to the first response byte
 #[test]
-fn new_clients_are_shed_while_threads_have_answered_nobody() {
-    let test = "new_clients_are_shed_while_threads_have_answered_nobody";
+fn new_clients_are_shed_while_threads_have_answered_none() {
+    let test = "new_clients_are_shed_while_threads_have_answered_none";
     let Some(world) = World::new(test, "python3") else { return };
     let go = format!("{}/go", world.folder());
     let script = THREADS.replace("GO", &go).replace("ADDRESS", OURS);

@@ -202,8 +202,8 @@ pub(super) fn may_be_entered(folder: &Path) -> bool {
 
 //~ programs: connections inherit their listener's options; a server without descriptors waits for one
 #[test]
-fn listeners_pass_on_what_they_were_told_and_wait_for_descriptors() {
-    let test = "listeners_pass_on_what_they_were_told_and_wait_for_descriptors";
+fn listeners_pass_on_their_options_and_wait_for_descriptors() {
+    let test = "listeners_pass_on_their_options_and_wait_for_descriptors";
     let Some(world) = World::new(test, "python3") else { return };
     let script = world.write("serving.py", include_str!("serving.py"));
     let mut server = world.start("packet:gw0", 7001, &[], &["python3", &script, OURS]);

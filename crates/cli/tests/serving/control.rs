@@ -96,8 +96,8 @@ fn as_user(place: &Namespace, user: u32, line: &str) -> Value {
 
 //~ operations: only root and the daemon's users can control it
 #[test]
-fn root_and_a_servers_user_may_ask_it_and_nobody_else() {
-    let Some(place) = place("root_and_a_servers_user_may_ask_it_and_nobody_else") else { return };
+fn only_root_and_a_servers_user_may_query_it() {
+    let Some(place) = place("only_root_and_a_servers_user_may_query_it") else { return };
     let mut server = Server::start(&place, "tap:gw0", &["--user", "70001:70001", "--control", "web"]);
     assert_eq!(as_user(&place, 70_001, "status\n")["status"]["user"], 70_001);
     for line in ["status\n", "end\n", ""] {

@@ -110,8 +110,8 @@ fn a_server_without_a_sandbox_says_so() {
 }
 
 #[test]
-fn who_cannot_be_another_user_is_told_before_anything_is_opened() {
-    let test = "who_cannot_be_another_user_is_told_before_anything_is_opened";
+fn a_user_that_cannot_be_taken_is_refused_before_anything_is_opened() {
+    let test = "a_user_that_cannot_be_taken_is_refused_before_anything_is_opened";
     let Some(place) = place(test) else { return };
     let serve = ["serve", "--device", "tap:gw0", "--addr", ADDR, "--user"];
     refused(

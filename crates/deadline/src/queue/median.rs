@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_median_is_of_the_last_and_who_says_nothing_can_wait() {
+    fn the_median_is_of_the_latest_and_a_request_without_a_budget_can_wait() {
         let mut median = BudgetMedian::default();
         assert_eq!(median.median(), None);
         let ms = Span::from_millis;

@@ -60,7 +60,7 @@ async fn a_request_cancelled_in_service_frees_its_permit() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_turn_that_nobody_takes_goes_to_the_next() {
+async fn an_unused_permit_goes_to_the_next_request() {
     let layer = DeadlineLayer::new(settings(1));
     let (app, gate) = held(&layer);
     gate.add_permits(1);

@@ -58,7 +58,7 @@ async fn requests_carry_the_remaining_budget() {
 
 //~ deadlines: tower: Envoy's timeout header is written on request and never exceeds what was received
 #[tokio::test(start_paused = true)]
-async fn envoy_is_told_when_asked_for_and_never_more_than_it_said() {
+async fn the_envoy_header_is_written_on_request_and_never_lengthened() {
     let layer = PropagateLayer::new().for_envoy();
     let written = async |left, own: Option<&str>| {
         let mut request = get("http://peer/");

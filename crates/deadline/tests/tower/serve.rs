@@ -94,7 +94,7 @@ async fn how_a_request_stands_is_by_what_is_left_and_what_the_rest_takes() {
 
 //~ platform: a service reports at once that a request is late
 #[tokio::test(start_paused = true)]
-async fn a_layer_knows_whether_somebody_is_behind_who_waits_or_works() {
+async fn a_layer_knows_whether_a_waiting_or_running_request_is_behind() {
     let layer = DeadlineLayer::new(settings(1));
     let handler = async || {
         pass(ms(100)).await;
@@ -287,7 +287,7 @@ async fn the_wait_counts_and_the_answer_says_so() {
 
 //~ deadlines: tower: a request that cannot be in time is refused as soon as that is certain
 #[tokio::test(start_paused = true)]
-async fn who_waits_in_vain_is_told_when_that_is_certain() {
+async fn a_request_that_cannot_be_in_time_is_refused_when_that_is_certain() {
     let layer = DeadlineLayer::new(settings(1));
     let (app, ran) = slow(&layer, secs(5));
     let busy = tokio::spawn(app.clone().oneshot(within(secs(9), "/")));

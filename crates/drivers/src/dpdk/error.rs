@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn pci_addresses_are_told_from_virtual_devices() {
+    fn pci_addresses_are_distinguished_from_virtual_devices() {
         for name in ["0000:01:00.0", "01:00.0", "ffff:ff:1f.7"] {
             assert!(is_pci(name), "{name}");
         }

@@ -193,9 +193,9 @@ fn the_kernel_cuts_what_is_longer_than_the_interface_carries() {
 
 //~ devices: packet sockets deliver merged frames whole, of any length
 #[test]
-fn what_nobody_cuts_comes_whole_whether_it_fits_a_slot_or_not() {
+fn unsegmented_packets_arrive_whole_whether_they_fit_a_slot_or_not() {
     if let Some(why) = NetLab::unavailable() {
-        return skipped("what_nobody_cuts_comes_whole_whether_it_fits_a_slot_or_not", &why);
+        return skipped("unsegmented_packets_arrive_whole_whether_they_fit_a_slot_or_not", &why);
     }
     let mut ends = Ends::new("packet-whole", &Veth { offloads: true, ..Veth::default() });
     // Around the length of an ordinary frame, around that of a slot, and the maximum.

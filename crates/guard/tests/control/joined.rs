@@ -180,7 +180,7 @@ proptest! {
     }
 
     #[test]
-    fn a_service_that_keeps_up_sheds_nobody(
+    fn a_service_that_keeps_up_sheds_nothing(
         per_s in 2_000.0..10_000.0_f64, times in 0.1..0.8_f64, requests_per_connection in 1..8_u32, seed in 0..1_000_u64,
     ) {
         let mut service = Service::new(per_s, requests_per_connection, seed);
@@ -190,7 +190,7 @@ proptest! {
 }
 
 #[test]
-fn without_a_word_nobody_is_shed_and_all_wait() {
+fn without_reports_nothing_is_shed() {
     let mut service = Service::new(1_000.0, 1, 1);
     service.reports = false;
     let observed = service.run(seconds(2), 2.0);

@@ -157,7 +157,7 @@ proptest! {
     }
 
     #[test]
-    fn threads_that_keep_up_shed_nobody(
+    fn threads_that_keep_up_shed_nothing(
         per_s in 2_000.0..10_000.0_f64, threads in 8..1_000_usize, times in 0.1..0.7_f64, seed in 0..1_000_u64,
     ) {
         let mut server = Threads::new(per_s, threads, WaitEnd::Answer, seed);
@@ -168,7 +168,7 @@ proptest! {
 
 /// Apache with 400 threads at four times its 250 requests/s.
 #[test]
-fn an_accept_queue_hides_who_waits_for_a_thread_s_turn() {
+fn an_accept_queue_hides_connections_that_wait_for_a_thread() {
     let latency_max = |until| {
         let mut server = Threads::new(250.0, 400, until, 1);
         server.run(seconds(2), 4.0);

@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_call_is_told_once_and_by_its_name() {
+    fn a_refused_call_is_reported_once_by_its_name() {
         // Numbers that no call has, so that no other test reports them.
         assert!(is_first(500) && !is_first(500) && is_first(501));
         assert!(is_first(70_000) && !is_first(-1), "those without a bit share one");

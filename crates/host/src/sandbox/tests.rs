@@ -61,7 +61,7 @@ fn statuses<const N: usize>(keys: [&str; N]) -> Vec<[String; N]> {
 
 //~ operations: a refused system call is reported once and kills nothing
 #[test]
-fn what_a_server_does_not_need_is_refused_and_told() {
+fn calls_that_a_server_does_not_need_are_refused_and_reported() {
     let check = || {
         let path = std::env::temp_dir().join(format!("greenwave-sandbox-{}", std::process::id()));
         if !entered(Duty::Serve) {
@@ -94,7 +94,9 @@ fn what_a_server_does_not_need_is_refused_and_told() {
         let asked = unsafe { libc::ioctl(fd.as_raw_fd(), libc::TIOCSTI, std::ptr::null::<u8>()) };
         assert_eq!((asked, io::Error::last_os_error().kind()), (-1, ErrorKind::PermissionDenied));
     };
-    let Some(said) = inside("what_a_server_does_not_need_is_refused_and_told", check) else { return };
+    let Some(said) = inside("calls_that_a_server_does_not_need_are_refused_and_reported", check) else {
+        return;
+    };
     for call in ["socket", "openat", "prctl", "mmap", "ioctl"] {
         let line = format!("note: sandbox: the system call {call} was refused; --no-sandbox allows all\n");
         assert_eq!(said.matches(&line).count(), 1, "{line}{said}");

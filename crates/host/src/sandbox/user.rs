@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_nobody_is_named() {
+    fn an_unknown_user_is_named() {
         for text in ["no such user", "", "a\0b", "4294967290", "1:", "x:y", "-1", "99999999999"] {
             let error = User::find(text).expect_err(text).to_string();
             assert!(error.starts_with(&format!("user {text:?} is neither")), "{error}");

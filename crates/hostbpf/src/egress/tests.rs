@@ -275,9 +275,9 @@ fn a_packet_counts_for_what_it_is_on_the_wire() {
 
 //~ egress: senders can pin the level of their packets; a paused flow starts again at the top
 #[test]
-fn who_paused_for_long_starts_anew() {
+fn a_flow_that_paused_for_long_starts_anew() {
     let policy = Policy { idle: Span::from_secs(2), ..policy() };
-    let Some(loaded) = load("who_paused_for_long_starts_anew", &policy) else { return };
+    let Some(loaded) = load("a_flow_that_paused_for_long_starts_anew", &policy) else { return };
     let frame = ipv4(2, 6, 0, 0, 0, &ports(1000, 80));
     let key = Read::frame(&frame).key.0;
     let paused = |since: u64| {

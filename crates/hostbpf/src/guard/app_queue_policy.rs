@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_tells_of_a_long_queue_has_others_shed_until_it_falls_silent() {
+    fn a_long_reported_queue_sheds_until_the_reports_stop() {
         let path = std::env::temp_dir().join(format!("greenwave-joining-{}", std::process::id()));
         let heard = ReportCounter::default();
         let anew = || by_name("queue-delay", &Params::default()).expect("the policy exists");

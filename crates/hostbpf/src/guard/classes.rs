@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_in_several_classes_is_of_the_first() {
+    fn the_first_matching_class_counts() {
         let rule = |text: &str| text.parse::<Rule>().unwrap();
         let classes = Classes(vec![
             vec![rule("10.0.0.0/8")],

@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_shed_while_the_controller_is_silent() {
+    fn nothing_is_shed_while_the_controller_is_silent() {
         let mut model = Model::new(Time::ZERO, &[80], &Classes::default(), false);
         let passes = |model: &mut Model, now: Time| {
             model.decide(now, &syn(80), 0, |_| Some(LISTENING)) == Verdict::Passes
@@ -190,7 +190,7 @@ mod tests {
         /// The model counts time where `AdmissionController` counts requests; both agree up to a
         /// nanosecond per request.
         #[test]
-        fn it_lets_in_as_many_as_a_door(
+        fn the_model_admits_as_many_as_the_admission_controller(
             per_s in 20.0..2e5_f64,
             arrivals in prop::collection::vec((0.0..3.0_f64, 0..3_u8), 1..600),
         ) {

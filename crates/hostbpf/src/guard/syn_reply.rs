@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_plain_syn_hears_nothing() {
+    fn only_a_plain_syn_is_answered() {
         for vector in vectors().iter().filter(|vector| !vector.is_syn) {
             assert_eq!(reset(&vector.frame), None, "{}", vector.what);
         }

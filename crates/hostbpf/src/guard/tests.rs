@@ -310,12 +310,14 @@ fn arrivals_at_guarded_ports_of_the_namespace_are_remembered() {
 
 //~ xdp-guard: until-answer: a connection counts as waiting until its first response byte
 #[test]
-fn who_has_asked_waits_until_it_is_sent_its_first_byte() {
+fn a_connection_with_a_request_waits_until_its_first_response_byte() {
     use std::io::{Read, Write};
-    let Some(rig) = Rig::new("who_has_asked_waits_until_it_is_sent_its_first_byte") else { return };
+    let Some(rig) = Rig::new("a_connection_with_a_request_waits_until_its_first_response_byte") else {
+        return;
+    };
     let Some(program) = &rig.loaded.waits else {
         return skipped(
-            "who_has_asked_waits_until_it_is_sent_its_first_byte",
+            "a_connection_with_a_request_waits_until_its_first_response_byte",
             &GuardError::NoAnswers.to_string(),
         );
     };
@@ -366,8 +368,8 @@ fn who_has_asked_waits_until_it_is_sent_its_first_byte() {
 
 //~ xdp-guard: established connections and forwarded SYNs pass; earlier connections are counted
 #[test]
-fn who_was_there_before_the_guard_is_among_those_present() {
-    let Some(rig) = Rig::new("who_was_there_before_the_guard_is_among_those_present") else { return };
+fn connections_older_than_the_guard_are_counted_as_present() {
+    let Some(rig) = Rig::new("connections_older_than_the_guard_are_counted_as_present") else { return };
     let (_, alive, held, spent, present) = states()[9];
     let settings = rig.loaded.maps.settings().unwrap();
     rig.namespace.enter(|| {

@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_interface_that_is_gone_is_told_from_a_program_that_is() {
+    fn a_removed_interface_is_distinguished_from_a_detached_program() {
         let look = |index, program| Attachment { socket: socket().unwrap(), index, program }.look();
         assert_eq!(look(1, 7), Attached::Off);
         assert_eq!(look(i32::MAX as u32, 7), Attached::NoInterface);

@@ -276,7 +276,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_decision_is_another_and_says_who_runs() {
+    fn each_decision_is_distinct_and_names_the_running_task() {
         let idle = Wanted::default().next(None);
         let first = idle.next(Some(TaskId(0)));
         assert_eq!((Wanted::default().task(), idle.task(), first.task()), (None, None, Some(TaskId(0))));

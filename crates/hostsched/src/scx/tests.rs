@@ -194,7 +194,7 @@ fn decisions_are_words_and_one_kick_of_the_cores_that_they_change() {
 }
 
 #[test]
-fn who_waits_is_seen_with_his_age_and_a_core_that_idles_meanwhile_is_kicked() {
+fn a_waiting_thread_is_seen_with_its_age_and_an_idle_core_is_kicked() {
     let mut world = World::new("waits");
     world.act(0, &[run(0, LC)]);
     world.kicks();
@@ -228,7 +228,7 @@ fn a_core_that_does_not_look_is_kicked_again_less_and_less_often() {
 }
 
 #[test]
-fn whoever_runs_on_a_core_that_he_lost_has_it_kicked() {
+fn a_core_is_kicked_if_its_former_task_still_runs_there() {
     let mut world = World::new("lost");
     world.act(0, &[run(0, LC)]);
     world.kicks();
@@ -255,7 +255,7 @@ fn a_core_without_work_is_given_back_once_it_was_calm() {
 }
 
 #[test]
-fn who_waits_for_long_without_any_core_is_stopped_and_has_one_to_stop_on() {
+fn a_thread_that_waits_for_long_without_a_core_is_stopped_on_one() {
     let mut world = World::new("park");
     world.act(0, &[run(0, LC), run(1, LC)]);
     world.waits(BE, 10);

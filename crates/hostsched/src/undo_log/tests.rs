@@ -58,7 +58,7 @@ fn what_was_noted_is_put_back_and_done_once() {
 }
 
 #[test]
-fn who_has_what_its_task_was_given_is_noted_as_it_would_be_without() {
+fn a_thread_with_its_tasks_settings_is_noted_with_those_it_would_have_without() {
     let folder = scratch("inherited");
     let children = [sleep(), sleep(), sleep(), sleep()];
     // This process, parent of all, is in no task: they inherit from the task's first thread.

@@ -111,7 +111,7 @@ mod tests {
 
     //~ programs: a connection that ended in an error reports it once, and never as a complete response
     #[test]
-    fn an_error_is_told_once() {
+    fn an_error_is_reported_once() {
         let mut desk = SocketServer::open([9; 16]).expect("descriptors are left");
         for by in [Read, Take] {
             desk.ended(1 << 32, End::error(Errno::TIMEDOUT));

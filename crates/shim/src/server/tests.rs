@@ -172,7 +172,7 @@ fn bytes_that_the_program_never_read_are_a_reset() {
 }
 
 #[test]
-fn room_is_told_where_it_was_wanted() {
+fn free_space_is_reported_where_it_was_requested() {
     let mut world = World::new(4);
     let listener = world.listener(HERE);
     let pipe = world.desk.offer(1, end(HERE), end("10.0.0.9:1")).unwrap();
@@ -210,7 +210,7 @@ fn addresses_that_are_not_ours_are_the_kernels() {
 
 //~ run: a closed socket's address is free at once
 #[test]
-fn who_left_is_noticed_by_the_request_that_wants_the_address() {
+fn a_closed_socket_is_noticed_by_the_request_for_its_address() {
     let mut world = World::new(8);
     let (addr, reuse) = (end(HERE), Reuse::default());
     // Without a poll in between: the requests are served in one round.
@@ -237,7 +237,7 @@ fn who_left_is_noticed_by_the_request_that_wants_the_address() {
 
 //~ programs: a closed listener frees its port and resets its waiting connections
 #[test]
-fn who_listens_no_longer_leaves_the_port() {
+fn a_closed_listener_releases_its_port() {
     let mut world = World::new(6);
     let listener = world.listener(HERE);
     let mut pipe = world.desk.offer(1, end(HERE), end("10.0.0.9:1")).unwrap();
@@ -251,7 +251,7 @@ fn who_listens_no_longer_leaves_the_port() {
 }
 
 #[test]
-fn of_a_file_that_somebody_has_still_nothing_is_told_once_it_is_let_go_of() {
+fn a_file_that_is_still_open_elsewhere_is_not_reported_after_its_release() {
     let mut world = World::new(60);
     let flags = SocketFlags::CLOEXEC;
     let (ours, _theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
@@ -289,7 +289,7 @@ fn a_program_that_leaves_no_room_for_its_answer_is_not_waited_for() {
 
 //~ run: socket options are mapped, or refused and counted
 #[test]
-fn options_are_told_or_refused_and_counted() {
+fn options_are_returned_or_refused_and_counted() {
     let mut world = World::new(7);
     let option = |level, name| Request::Option { id: 3, level, name, value: [1, 0] };
     let (answer, _, happened) = world.ask(option(libc::SOL_SOCKET, libc::SO_KEEPALIVE));
@@ -347,7 +347,7 @@ fn the_stack_is_asked_what_only_it_knows() {
 
 //~ programs: TCP_FASTOPEN of a listener delivers the request with the SYN
 #[test]
-fn data_may_come_with_a_syn_where_all_who_listen_have_asked_for_it() {
+fn data_comes_with_a_syn_if_all_listeners_of_the_port_accept_it() {
     let mut world = World::new(34);
     let (level, name) = (libc::IPPROTO_TCP, libc::TCP_FASTOPEN);
     let share = |world: &mut World| {
@@ -381,7 +381,7 @@ fn data_may_come_with_a_syn_where_all_who_listen_have_asked_for_it() {
 //~ programs: packets carry the hop limit of their socket; segments below IP_MINTTL are dropped (RFC 5082)
 /// The stack answers SYNs with them, before there is a connection that could inherit options.
 #[test]
-fn the_stack_is_told_hop_limits_of_listeners_while_all_that_share_a_port_agree() {
+fn hop_limits_of_listeners_apply_while_all_that_share_a_port_agree() {
     let mut world = World::new(28);
     let share = |world: &mut World| {
         let (addr, six, v6_only, reuse_port) = (end(HERE), false, false, true);
@@ -452,7 +452,7 @@ fn a_program_reads_how_urgent_its_connections_are() {
 
 //~ run: requests without the run's key are refused
 #[test]
-fn whoever_lacks_the_key_is_not_heard() {
+fn requests_without_the_key_are_ignored() {
     let mut world = World::new(8);
     let said = world.desk.variable();
     let parts: Vec<&str> = said.split(':').collect();

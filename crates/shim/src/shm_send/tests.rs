@@ -61,7 +61,7 @@ fn marks_are_of_one_connection_and_go_with_it() {
 }
 
 #[test]
-fn each_stack_hears_of_its_own_connections_that_were_written_to() {
+fn each_stack_is_notified_of_writes_to_its_own_connections() {
     for stacks in [1, 3] {
         let (stack, program) = both(stacks);
         let ids = [0, 1, 2, 63, 64, 4095, 4096, OUTBOXES as u64 - 1].map(|slot| id(slot, slot + 1));
@@ -139,7 +139,7 @@ fn memory_of_what_was_taken_is_given_back_where_there_is_much_of_it() {
 }
 
 #[test]
-fn no_memory_goes_back_under_who_writes() {
+fn no_memory_is_released_during_a_write() {
     let (stack, program) = both(1);
     let most = vec![7; BYTES];
     let count = HELD_MAX / beyond(BYTES) + 2;
@@ -168,7 +168,7 @@ fn no_memory_goes_back_under_who_writes() {
 }
 
 #[test]
-fn who_has_woken_a_stack_says_so_once_for_each_sleep() {
+fn a_stack_is_woken_once_per_sleep() {
     let (stack, program) = both(1);
     let conn = id(0, 1);
     stack.begin(conn);
@@ -188,7 +188,7 @@ fn who_has_woken_a_stack_says_so_once_for_each_sleep() {
 }
 
 #[test]
-fn only_such_a_file_is_mapped_and_nobody_cuts_it() {
+fn only_a_sealed_file_is_mapped() {
     let (_, file) = ShmSendBuffers::new(2).unwrap();
     assert!(ftruncate(&file, 0).is_err());
     let other = memfd_create("other", MemfdFlags::CLOEXEC).unwrap();
@@ -286,7 +286,7 @@ fn a_lock_of_a_process_that_was_killed_is_broken_for_the_next_connection() {
 }
 
 #[test]
-fn a_connection_that_begins_while_somebody_copies_for_the_one_before_takes_the_pair() {
+fn a_connection_that_begins_during_a_copy_for_its_predecessor_uses_the_pair() {
     let (stack, program) = both(1);
     let conn = |generation| id(0, generation);
     stack.begin(conn(1));

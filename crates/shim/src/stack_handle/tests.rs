@@ -122,7 +122,7 @@ fn accept(listener: &OwnedFd) -> (Name, UnixStream) {
 }
 
 #[test]
-fn a_connection_is_one_stacks_and_who_listens_is_for_all() {
+fn a_connection_belongs_to_one_stack_and_a_listener_to_all() {
     let mut world = World::new(1);
     let (_, listener) = world.listener();
     let conn = ConnId { index: 3, generation: 5 };
@@ -143,7 +143,7 @@ fn a_connection_is_one_stacks_and_who_listens_is_for_all() {
 }
 
 #[test]
-fn who_listens_is_known_before_a_frame_that_follows_is_looked_at() {
+fn a_listener_is_known_before_the_next_frame_is_processed() {
     let mut world = World::new(5);
     let (id, _listener) = world.bind(HERE);
     let seam = world.seam;
@@ -170,7 +170,7 @@ fn who_listens_is_known_before_a_frame_that_follows_is_looked_at() {
 }
 
 #[test]
-fn what_a_program_asks_of_a_connection_its_stack_hears() {
+fn a_request_on_a_connection_reaches_its_stack() {
     let mut world = World::new(2);
     let (id, _listener) = world.listener();
     let option =

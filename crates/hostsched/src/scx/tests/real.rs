@@ -161,7 +161,7 @@ fn idle(core: u16) -> Action {
 }
 
 #[test]
-fn a_core_runs_the_task_that_it_was_given_to_and_nobody_else() {
+fn a_core_runs_only_the_task_that_it_was_given_to() {
     let Some(mut rig) = Rig::new("a_core_runs_the_task_that_it_was_given_to_…", SPINS) else { return };
     rig.until("nobody has a core", |rig| rig.load(LC).waiting == 1 && rig.load(BE).waiting == 1);
     // Preempt.
@@ -199,7 +199,7 @@ fn a_core_runs_the_task_that_it_was_given_to_and_nobody_else() {
 }
 
 #[test]
-fn who_sleeps_is_seen_to_and_waits_are_measured_where_they_begin() {
+fn a_sleeping_thread_is_seen_and_waits_are_measured_from_their_begin() {
     let test = "who_sleeps_is_seen_to_…";
     let Some(mut rig) = Rig::new(test, "while read -r line; do :; done") else { return };
     let id = rig.shells[0].id();

@@ -156,7 +156,7 @@ fn a_socket_is_ours_by_its_address_or_by_whom_its_first_datagram_is_for() {
 }
 
 #[test]
-fn who_is_connected_hears_its_peer_alone() {
+fn a_connected_socket_receives_from_its_peer_only() {
     let mut world = World::new(42);
     let shared = Reuse { addr: true, port: false };
     let (server, client) = (world.socket("0.0.0.0:53", shared), world.socket("0.0.0.0:53", shared));
@@ -176,7 +176,7 @@ fn who_is_connected_hears_its_peer_alone() {
 }
 
 #[test]
-fn who_is_full_says_when_there_is_room() {
+fn a_full_socket_reports_when_it_has_space() {
     let mut world = World::new(43);
     let socket = world.socket(MAIL, ALONE);
     let (level, name) = (libc::SOL_SOCKET, libc::SO_RCVBUF);
@@ -195,7 +195,7 @@ fn who_is_full_says_when_there_is_room() {
 }
 
 #[test]
-fn where_a_port_is_shared_who_is_full_keeps_nobody_waiting() {
+fn a_full_socket_does_not_delay_others_on_a_shared_port() {
     let mut world = World::new(44);
     let shared = Reuse { addr: false, port: true };
     let _sockets = [world.socket(MAIL, shared), world.socket(MAIL, shared)];
@@ -255,7 +255,7 @@ fn what_a_program_sent_before_it_ended_is_collected() {
 
 //~ datagrams: IP_PKTINFO reports and sets the local address
 #[test]
-fn a_socket_is_told_our_end_where_it_asks_and_says_from_which_it_sends() {
+fn a_socket_receives_and_sets_the_local_address_by_pktinfo() {
     let mut world = World::new(49);
     let addrs = ["10.0.0.1", "10.0.0.2"].map(|addr| addr.parse().unwrap());
     let interface = 7;
@@ -347,7 +347,7 @@ fn what_is_sent_at_once_is_cut_as_the_message_says_or_the_socket_does() {
 //~ datagrams: IP_TOS and IPV6_TCLASS are set and reported, with ECN bits
 /// Each IP version has its own options; ancillary data overrides the socket's.
 #[test]
-fn a_socket_is_told_the_traffic_class_where_it_asks_and_says_its_own() {
+fn a_socket_receives_and_sets_the_traffic_class() {
     let mut world = World::new(50);
     let (socket, six) = ("[::]:53", "[fd00::9]:7");
     let socket = world.socket(socket, ALONE);

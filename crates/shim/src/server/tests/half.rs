@@ -71,7 +71,7 @@ fn what_comes_to_the_kernels_addresses_is_accepted_in_the_same_line() {
 }
 
 #[test]
-fn a_half_that_is_made_to_block_stops_nobody() {
+fn a_blocking_kernel_socket_stops_no_other() {
     let mut world = World::new(62);
     let (half, at) = socket();
     let other = half.try_clone().unwrap();
@@ -92,7 +92,7 @@ fn a_half_that_is_made_to_block_stops_nobody() {
 }
 
 #[test]
-fn nobody_is_taken_from_the_kernel_before_the_program_listens_or_while_too_many_wait() {
+fn no_connection_is_accepted_from_the_kernel_before_listen_or_while_the_queue_is_full() {
     let mut world = World::new(32);
     let (half, at) = socket();
     let listener = bound(&mut world, at.port());
@@ -124,7 +124,7 @@ fn nobody_is_taken_from_the_kernel_before_the_program_listens_or_while_too_many_
 }
 
 #[test]
-fn where_the_kernels_addresses_are_not_to_be_had_that_is_told() {
+fn unavailable_kernel_addresses_are_reported() {
     let mut world = World::new(33);
     let listener = bound(&mut world, 80);
     let errno = Errno::ADDRINUSE.raw_os_error();
@@ -223,7 +223,7 @@ fn datagrams_come_by_the_kernels_addresses_and_go_where_the_device_does_not_lead
 }
 
 #[test]
-fn who_is_connected_beyond_the_device_hears_that_peer_alone() {
+fn a_socket_connected_through_the_kernel_receives_from_that_peer_only() {
     let mut world = World::new(36);
     let (end, id, at) = mailbox(&mut world);
     let [peer, other] = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
@@ -241,7 +241,7 @@ fn who_is_connected_beyond_the_device_hears_that_peer_alone() {
 }
 
 #[test]
-fn what_became_of_datagrams_is_not_told_over_and_over() {
+fn the_result_of_datagrams_is_reported_once() {
     let mut world = World::new(63);
     let half = UdpSocket::bind("127.0.0.1:0").unwrap();
     let other = half.try_clone().unwrap();
@@ -268,7 +268,7 @@ fn what_became_of_datagrams_is_not_told_over_and_over() {
 }
 
 #[test]
-fn a_half_that_somebody_has_still_goes_with_its_socket() {
+fn a_kernel_socket_that_is_open_elsewhere_goes_with_its_socket() {
     let mut world = World::new(64);
     let half = UdpSocket::bind("127.0.0.1:0").unwrap();
     let other = half.try_clone().unwrap();
@@ -287,7 +287,7 @@ fn a_half_that_somebody_has_still_goes_with_its_socket() {
 }
 
 #[test]
-fn a_half_that_somebody_shuts_down_is_let_go_of() {
+fn a_kernel_socket_that_is_shut_down_is_released() {
     let mut world = World::new(65);
     let half = UdpSocket::bind("127.0.0.1:0").unwrap();
     let other = half.try_clone().unwrap();

@@ -100,7 +100,7 @@ fn a_connection_that_could_not_be_opened_is_an_error_with_its_reason() {
 }
 
 #[test]
-fn who_waits_is_told_the_outcome() {
+fn a_blocked_connect_gets_the_outcome() {
     let mut world = World::new(22);
     let (mut pipe, _theirs, asked) = world.opening(true);
     let moment = Some(std::time::Duration::from_millis(1));

@@ -170,7 +170,7 @@ fn a_lock_is_broken_for_the_next_connection_only_when_its_process_is_gone() {
 }
 
 #[test]
-fn memory_goes_back_while_nobody_writes_and_there_is_nothing_to_take() {
+fn memory_is_released_while_no_write_runs_and_the_buffer_is_empty() {
     let memory = opened();
     let goes = || {
         let mut given = false;
@@ -357,7 +357,7 @@ mod interleavings {
     }
 
     #[test]
-    fn of_two_who_write_at_once_both_are_heard() {
+    fn two_simultaneous_writes_both_arrive() {
         model(2, || {
             let shared = Shared::new();
             let (first, second) = (shared.clone(), shared.clone());
