@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::exp::check_file;
 use crate::{check, output};
 
-#[allow(dead_code, reason = "shared with tests whose seeds lie in a folder")]
+#[allow(dead_code, clippy::print_stderr, reason = "shared with tests whose seeds lie in a folder")]
 #[path = "../../net/tests/fuzz/corpus.rs"]
 mod corpus;
 

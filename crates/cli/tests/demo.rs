@@ -59,9 +59,10 @@ fn the_last_lines_compare_adps_with_none_and_name_the_machine() {
     let (stdout, _) = demo("demo-plain.html", &["--modes", "none,adps"]);
     let lines: Vec<_> = stdout.lines().collect();
     let [.., compared, place] = lines[..] else { panic!("{stdout}") };
-    assert!(
-        compared.starts_with("LS p99 ") && compared.contains(" with adps than with none ("),
-        "{compared}"
-    );
+    // A machine that is busy with other work may show no difference.
+    let is_compared = [" with adps than with none (", " no difference between adps and none ("]
+        .iter()
+        .any(|text| compared.contains(text));
+    assert!(compared.starts_with("LS p99 ") && is_compared, "{compared}");
     assert!(place.starts_with("(seed 7, world host, "), "{place}");
 }

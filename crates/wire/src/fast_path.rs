@@ -115,7 +115,7 @@ impl<'a> FastPathFrame<'a> {
 
     /// Length of the frame in bytes.
     #[inline]
-    pub fn len(&self) -> usize {
+    pub fn frame_len(&self) -> usize {
         HEADERS_LEN + self.payload.len()
     }
 
@@ -219,7 +219,7 @@ mod tests {
             padding in 0usize..20,
         ) {
             let frame = is_common(fields, &payload);
-            let mut bytes = vec![0xaa; frame.len()];
+            let mut bytes = vec![0xaa; frame.frame_len()];
             frame.emit(&mut bytes, offloaded);
             prop_assert_eq!(&bytes, &write(&frame, offloaded));
             bytes.extend(vec![0; padding]);

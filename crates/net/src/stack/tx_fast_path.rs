@@ -42,7 +42,7 @@ impl Stack {
             stamps: connection.stamps(now),
             payload: connection.send.as_slice(),
         };
-        if device.transmit(now, frame.len(), &mut |buf| frame.emit(buf, offloaded)).is_err() {
+        if device.transmit(now, frame.frame_len(), &mut |buf| frame.emit(buf, offloaded)).is_err() {
             return false;
         }
         self.counters.frames_sent += 1;
