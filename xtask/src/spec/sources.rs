@@ -80,9 +80,7 @@ fn target(lines: &[&str], index: usize) -> Option<String> {
     let is_comment = |line: &str| line.starts_with("//");
     let is_head = |line: &&str| is_comment(line) || line.is_empty() || line.starts_with("#![");
     let mut below = lines[index..].iter().skip_while(|line| is_comment(line));
-    if lines[..index].iter().all(is_head)
-        && below.clone().next().is_none_or(|line| line.is_empty())
-    {
+    if lines[..index].iter().all(is_head) && below.clone().next().is_none_or(|line| line.is_empty()) {
         return Some(String::new());
     }
     let declaration = below.find(|line| !is_comment(line) && !line.starts_with(['#', '@', ')']))?;
