@@ -66,8 +66,8 @@ pub struct ListenArgs {
     #[arg(long, default_value_t = 7000)]
     pub port: u16,
     /// Busy-polling of an idle thread before it sleeps
-    #[arg(long, value_name = "SPAN", default_value_t = Threads::SPIN)]
-    pub spin: Span,
+    #[arg(long, alias = "spin", value_name = "SPAN", default_value_t = Threads::SPIN)]
+    pub busy_poll: Span,
     /// Interval between progress lines
     #[arg(long, value_name = "SPAN", default_value = "1s")]
     pub every: Span,
@@ -150,7 +150,7 @@ fn run<S: Service>(
         quantum: None,
         signal_page: Some(signal_page),
         current_core: Some(affinity::here),
-        ..WorkerOptions::new(args.spin)
+        ..WorkerOptions::new(args.busy_poll)
     };
     task::run(vec![(shard, tap)], Arc::new(Monotonic::new()), stop, &options);
     let refused = served.tally().refused;

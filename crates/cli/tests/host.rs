@@ -111,7 +111,11 @@ fn what_real_services_cannot_do_is_said_before_any_is_started() {
         assert_eq!(output.status.code(), Some(2), "{text}");
         assert!(text.contains(says), "{says:?} is not in {text}");
     };
-    check("order = \"fifo\"", "order = \"fifo\"\n expects = \"own\"", "real services look ahead");
+    check(
+        "order = \"fifo\"",
+        "order = \"fifo\"\n expects = \"own\"",
+        "real services count their downstream services",
+    );
     check("service = \"2ms\"", "service = \"2ms\", parts = 2", "parts 2 is not 1");
     check("on = \"sim\"", "on = \"mars\"", "on \"mars\" is none of");
     check("world = \"tonic\"", "world = \"tonics\"", "\"tonics\" is none of server");

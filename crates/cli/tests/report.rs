@@ -107,7 +107,10 @@ fn a_folder_is_one_page_that_leads_to_each_run_and_passes_over_what_is_not_ours(
     let out = folder.path("all.html");
     let (code, text) = said(&greenwave(&["report", &folder.path(""), "-o", &out]));
     assert_eq!(code, Some(0), "{text}");
-    assert!(text.contains("other.json: not a result of greenwave: it has no \"greenwave\""), "{text}");
+    assert!(
+        text.contains("other.json: not a result of greenwave: no key \"greenwave\" with its kind"),
+        "{text}"
+    );
     let page = read(&out);
     for part in ["href=\"#run-1-", "id=\"run-1-", "id=\"run-2-doctor\"", "Findings of the doctor"] {
         assert!(page.contains(part), "{part:?} is in the page");
@@ -152,7 +155,10 @@ fn what_cannot_be_shown_is_one_line_with_what_to_do() {
         assert!(advice.starts_with("  try: "), "{text}");
     };
     check(&folder.file("later.json", &later.to_string()), "written by greenwave 9.0.0 in form 2");
-    check(&folder.file("other.json", "{\"name\": 1}"), "not a result of greenwave: it has no \"greenwave\"");
+    check(
+        &folder.file("other.json", "{\"name\": 1}"),
+        "not a result of greenwave: no key \"greenwave\" with its kind",
+    );
     check(
         &folder.file("text.json", "once upon a time"),
         "not a result of greenwave: expected value at line 1",

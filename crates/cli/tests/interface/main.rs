@@ -207,7 +207,7 @@ fn a_bad_path_and_a_capture_go_around_any_device_and_the_capture_plays() {
     }
     let said = cable.refusal(&format!("pcap:{path}"), &["--addr", "10.9.9.9/24"]);
     assert!(
-        said.contains("no frame is addressed to 10.9.9.9") && said.contains("try: --addr 10.7.0."),
+        said.contains("no frame has the destination 10.9.9.9") && said.contains("try: --addr 10.7.0."),
         "{said}"
     );
     let _ = std::fs::remove_file(&capture);

@@ -5,7 +5,6 @@ use std::process::Command;
 
 use ::load::kernel::Protocol;
 use ::load::protocol::memcached;
-use netlab;
 use netlab::TempDir;
 use serde::Deserialize;
 
