@@ -299,7 +299,7 @@ fn without_the_capability_to_schedule_the_limits_are_printed() {
         Err(why) => skipped(test, &why),
         Ok(told) => [
             "lc is not real-time, so ",
-            "rounds may be late: ",
+            "scheduling rounds may be late: ",
             "only programs of greenwave's user can be scheduled ",
         ]
         .into_iter()

@@ -131,7 +131,7 @@ impl<'a> Shown<'a> {
             "most",
         ];
         // In the order of PLACES.
-        let groups = [("", 5), ("port queues: host egress, to hosts, core", 6)];
+        let groups = [("", 5), ("queues: egress, to hosts, core", 6)];
         let mut table = Table::new(1, &header).groups(&groups);
         for (index, scheduler) in self.args.scheduler.iter().enumerate() {
             let outcomes = self.outcomes_of(index);

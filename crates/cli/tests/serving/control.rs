@@ -66,12 +66,12 @@ fn a_server_in_its_sandbox_says_what_it_is_reloads_with_its_outcome_and_ends() {
     let second = ["serve", "--device", "tap:gw1", "--addr", "10.78.0.2/24", "--control", "web"];
     refused(&ours, &second, &taken);
     refused(&ours, &["control", "wep", "status"], "no daemon named wep in this network namespace");
-    refused(&ours, &["control", "web", "stop"], "invalid value 'stop'");
+    refused(&ours, &["control", "web", "halt"], "invalid value 'halt'");
     // Names are unique per network namespace.
     let elsewhere = NetLab::new("serving").unwrap().namespace("elsewhere").unwrap();
-    refused(&elsewhere, &["control", "web", "end"], "no daemon named web in this network namespace");
+    refused(&elsewhere, &["control", "web", "stop"], "no daemon named web in this network namespace");
 
-    assert_eq!(control(&ours, &["end"]), (Some(0), "stopping\n".to_owned(), String::new()));
+    assert_eq!(control(&ours, &["stop"]), (Some(0), "stopping\n".to_owned(), String::new()));
     let (code, _, said) = server.ended();
     assert_eq!(code, Some(0), "{said}");
     assert!(said.contains("\nstopped by process ") && !said.contains("sandbox"), "{said}");
