@@ -183,7 +183,7 @@ fn what_an_experiment_of_services_cannot_be_is_said_before_any_runs() {
     TINY.is_refused(
         "dscp = [32, 16, 10]",
         "dscp = [46, 16, 10]",
-        "[46, 16, 10] is not among those that our stack sends",
+        "[46, 16, 10] is not among the DSCPs that greenwave",
     );
     TINY.is_refused("newcomers = 1", "newcomers = 4", "host.newcomers 4 is outside 0..=3");
     TINY.is_refused("parts = 2", "parts = 9", "parts 9 is outside 1..=8");

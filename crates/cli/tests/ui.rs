@@ -183,7 +183,7 @@ fn another_view_in_the_same_place_is_refused(place: &str) {
         assert!(said.starts_with(&format!("error: {expected}")) && said.contains("\n  try: "), "{said}");
     };
     refused(&["--ui", place], &format!("--ui {place}: the address is already in use"));
-    refused(&["--ui", "0.0.0.0:9900"], "--ui 0.0.0.0:9900: other machines could look");
+    refused(&["--ui", "0.0.0.0:9900"], "--ui 0.0.0.0:9900: reachable from other machines");
     refused(&["--ui-remote"], "the following required arguments were not provided: --ui ");
 }
 
