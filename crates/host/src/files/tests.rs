@@ -213,7 +213,8 @@ fn what_cannot_be_written_is_refused_and_nothing_is_left() {
 }
 
 /// Source files that open, create or link files by path without this module, and the reasons.
-const OTHERS: [(&str, &str); 24] = [
+const OTHERS: [(&str, &str); 25] = [
+    ("host/src/scratch.rs", "a directory of one test"),
     ("host/src/files/folder.rs", "folders on the way to one that is checked"),
     ("hostsched/src/cgroups.rs", "control groups"),
     ("netlab/src/cgroup.rs", "control groups"),
