@@ -10,7 +10,7 @@
 //! ```
 //! use queueing::{Clock, Span};
 //!
-//! let clock = crate::Monotonic::new();
+//! let clock = host::Monotonic::new();
 //! let start = clock.now();
 //! clock.compute(Span::from_micros(5));
 //! assert!(clock.now().since(start) >= Span::from_micros(5));

@@ -10,7 +10,7 @@
 //! line `skipped: NAME: why`.
 //!
 //! ```
-//! use crate::{NetLab, Veth};
+//! use netlab::{NetLab, Veth};
 //!
 //! if let Some(why) = NetLab::unavailable() {
 //!     return eprintln!("skipped: the lab's example: {why}");
