@@ -12,7 +12,7 @@ import java.util.OptionalLong;
  * requests their deadlines (see {@link DeadlineQueue}).
  */
 public enum Shedding {
-    /** Nobody. */
+    /** No request. */
     NONE,
     /** When nothing is left of its budget. */
     EXPIRED,

@@ -95,7 +95,7 @@ abstract class StormCluster {
         one(builder, "acks", new DeadlineBolt(new Step()).withShed(OnShed.ACK));
         one(builder, "answers", new DeadlineBolt(new Step()).withShed(OnShed.answer(
                 (tuple, reason) -> List.of(tuple.getValue(0), reason.name()))));
-        one(builder, "learns", new DeadlineBolt(new Step()).withRest(50 * MS));
+        one(builder, "learns", new DeadlineBolt(new Step()).withRest(50 * MS).withQueue(infeasible()));
         one(builder, "basic", new DeadlineBolt(new Refusing()));
         one(builder, "refuses", new DeadlineBolt(new Step()));
         one(builder, "later", new DeadlineBolt(new Step()));
@@ -107,8 +107,8 @@ abstract class StormCluster {
         OnShed empty = OnShed.answer((tuple, reason) -> List.of(tuple.getValue(0), "none" + tuple.getValue(1)));
         DeadlineBolt worker = new DeadlineBolt(new Step()).withShed(empty).withQueue(patient());
         builder.setBolt("worker", worker, PARTS).directGrouping("split", "part");
-        builder.setBolt("hasty", new DeadlineBolt(new Step()).withShed(empty).withRest(1_000 * MS))
-                .directGrouping("split", "part");
+        DeadlineBolt hasty = new DeadlineBolt(new Step()).withShed(empty).withRest(1_000 * MS);
+        builder.setBolt("hasty", hasty.withQueue(infeasible())).directGrouping("split", "part");
         builder.setBolt("join", new DeadlineAggregator("id", "text", PARTS, new PartsAnswer()).withOpening("open"))
                 .shuffleGrouping("worker")
                 .shuffleGrouping("hasty")
@@ -132,6 +132,11 @@ abstract class StormCluster {
 
     private static DeadlineQueue.Settings narrow() {
         return new DeadlineQueue.Settings(1, Order.EDF, Shedding.INFEASIBLE, 1_000 * MS);
+    }
+
+    /** Sheds whatever its estimate rules out, overloaded or not. */
+    private static DeadlineQueue.Settings infeasible() {
+        return new DeadlineQueue.Settings(100, Order.EDF, Shedding.INFEASIBLE, 1_000 * MS);
     }
 
     /** Sheds by nothing that it learned, since tests share the workers. */
