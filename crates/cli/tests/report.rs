@@ -165,7 +165,7 @@ fn what_cannot_be_shown_is_one_line_with_what_to_do() {
     );
     let cut: String = RUN.0.to_string().chars().take(400).collect();
     check(&folder.file("cut.json", &cut), "not a result of greenwave: EOF while parsing");
-    check(&folder.file("nothing.json", ""), "not a result of greenwave: it is empty");
+    check(&folder.file("nothing.json", ""), "not a result of greenwave: empty file");
     check(&folder.path("missing.json"), "missing.json: No such file");
     let empty = Folder::new("empty");
     check(&empty.path(""), "holds no results");
