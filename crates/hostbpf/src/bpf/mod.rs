@@ -250,11 +250,6 @@ pub fn program_maps(id: u32) -> io::Result<Vec<u32>> {
     Ok(maps.iter().copied().take(count as usize).collect())
 }
 
-/// Runs an XDP program on `frame`; its verdict.
-pub fn run_xdp(program: impl AsFd, frame: &[u8]) -> io::Result<u32> {
-    run(program, frame, &mut [], &mut []).map(|(verdict, _)| verdict)
-}
-
 /// Runs a program on `frame` and `context`; its verdict, and the bytes it left in `out`. The context is
 /// updated.
 pub fn run(program: impl AsFd, frame: &[u8], context: &mut [u8], out: &mut [u8]) -> io::Result<(u32, usize)> {

@@ -140,7 +140,8 @@ fn load(claims: &Claims) -> Result<impl Fn(&[u8]) -> bool + use<>, std::io::Erro
     };
     Ok(move |frame: &[u8]| {
         let _ = &sockets;
-        match bpf::run_xdp(&program, frame).expect("the kernel runs the loaded program") {
+        let run = bpf::run(&program, frame, &mut [], &mut []);
+        match run.expect("the kernel runs the loaded program").0 {
             1 => true,
             2 => false,
             other => panic!("verdict {other}"),
