@@ -10,7 +10,6 @@
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 
 use queueing::{Span, Time};
 
@@ -94,14 +93,16 @@ impl<K: Ord + Clone> History<K> {
             return self.shared.record(now, service);
         }
         self.records += 1;
-        if self.kinds.len() >= self.kinds_max && !self.kinds.contains_key(&kind) {
-            self.is_full = true;
-            let stale = self.recency.pop_first().map(|(_, stale)| stale);
-            stale.and_then(|stale| self.kinds.remove(&stale));
-        }
-        let estimator = match self.kinds.entry(kind.clone()) {
-            Entry::Occupied(known) => known.into_mut(),
-            Entry::Vacant(new) => new.insert(Estimator::new()),
+        let estimator = match self.kinds.get_mut(&kind) {
+            Some(known) => known,
+            None => {
+                if self.kinds.len() >= self.kinds_max {
+                    self.is_full = true;
+                    let stale = self.recency.pop_first().map(|(_, stale)| stale);
+                    stale.and_then(|stale| self.kinds.remove(&stale));
+                }
+                self.kinds.entry(kind.clone()).or_insert_with(Estimator::new)
+            }
         };
         self.recency.remove(&estimator.recorded);
         estimator.recorded = self.records;
