@@ -8,7 +8,7 @@ use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use libc::{IPPROTO_TCP, SO_RCVLOWAT, SOL_SOCKET, TCP_INFO};
-use shim::Request;
+use shim::{Request, ShimClient};
 use shim::socket_name::Kind;
 use shim::tcp_sockopt::{SOL_GREENWAVE, WITHHELD};
 
@@ -41,7 +41,12 @@ pub(crate) fn flush(fd: c_int, n: usize) {
     if known && missing > 0 {
         let value = [c_int::try_from(missing).unwrap_or(c_int::MAX), 0];
         drop(seam.ask(&Request::Option { id: name.id, level: SOL_GREENWAVE, name: WITHHELD, value }));
-        // The stack writes before it answers this.
-        drop(seam.option(name.id, IPPROTO_TCP, TCP_INFO));
+        sync(seam, name.id);
     }
+}
+
+/// Waits until the stack has applied what was requested of connection `id`, and has written what
+/// it no longer withholds.
+pub(crate) fn sync(seam: ShimClient, id: u64) {
+    drop(seam.option(id, IPPROTO_TCP, TCP_INFO));
 }

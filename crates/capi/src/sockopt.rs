@@ -158,6 +158,7 @@ pub unsafe extern "C" fn setsockopt(
                 let value = [fd_replace::int(fd, level, name).unwrap_or(1), 0];
                 // A stack that is gone withholds nothing.
                 drop(seam.ask(&Request::Option { id: socket.id, level, name, value }));
+                low_water::sync(seam, socket.id);
             }
             return done;
         }

@@ -246,7 +246,7 @@ impl<D: Device, P: AppSockets> SocketProxy<D, P> {
     }
 
     /// Delivers up to `bytes` bytes of input of `conn`.
-    fn deliver_bytes(&mut self, now: Time, conn: ConnId, mut bytes: usize) {
+    pub(super) fn deliver_bytes(&mut self, now: Time, conn: ConnId, mut bytes: usize) {
         let index = conn.index as usize;
         self.publish(conn);
         let Some(Some(flow)) = self.flows.get_mut(index) else { return };

@@ -409,8 +409,11 @@ impl<D: Device, P: AppSockets> SocketProxy<D, P> {
             SocketOption::ResetOnClose(reset) => return flow.reset_on_close = reset,
             SocketOption::LowWater(bytes) => {
                 flow.low_water = LOW_WATER_MAX.min(bytes as usize);
-                let level = flow.level;
-                return self.queue_in(conn, level);
+                if !flow.full {
+                    // Now: the program may poll as soon as the next call is answered.
+                    self.deliver_bytes(now, conn, usize::MAX);
+                }
+                return;
             }
             SocketOption::Withheld(bytes) => return self.deliver_withheld(now, conn, bytes as usize),
             SocketOption::Cork(cork) => {

@@ -86,7 +86,10 @@ fn less_than_the_low_water_is_withheld_until_the_program_reads_or_the_peer_close
                 b"four"
             }
             _ => {
-                happen(&mut world, AppEvent::Set(conn, SocketOption::LowWater(4)));
+                // The program polls as soon as its next request is answered.
+                world.proxy.programs.events.push(AppEvent::Set(conn, SocketOption::LowWater(4)));
+                happen(&mut world, AppEvent::GetInfo { call: 1, conn });
+                assert_eq!(world.proxy.programs.inbound_at_answer, *b"four");
                 b"four"
             }
         };

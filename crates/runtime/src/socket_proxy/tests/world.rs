@@ -121,6 +121,8 @@ pub(super) struct Program {
     pub(super) connects_failed: Vec<ConnectFailure>,
     /// Answers to queries of connections.
     pub(super) answers: Vec<(u64, Option<Info>, KeepAlive)>,
+    /// Input of the first connection when the last request was answered.
+    pub(super) inbound_at_answer: Vec<u8>,
     reads: Rc<Cell<u32>>,
     pub(super) mail: Mail,
 }
@@ -177,6 +179,7 @@ impl AppSockets for Program {
 
     fn answer(&mut self, call: u64, info: Option<&Info>, keep_alive: KeepAlive) {
         self.answers.push((call, info.copied(), keep_alive));
+        self.inbound_at_answer = self.ends.first().map_or(vec![], |end| end.borrow().inbound.iter().copied().collect());
     }
 
     fn opening(&mut self, _: u64, conn: ConnId, local: SocketAddr, remote: SocketAddr) -> Option<Half> {
