@@ -8,9 +8,9 @@ use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use libc::{IPPROTO_TCP, SO_RCVLOWAT, SOL_SOCKET, TCP_INFO};
-use shim::{Request, ShimClient};
 use shim::socket_name::Kind;
 use shim::tcp_sockopt::{SOL_GREENWAVE, WITHHELD};
+use shim::{Request, ShimClient};
 
 use crate::{fd_replace, ours, seam, shm_send};
 

@@ -9,6 +9,7 @@ mod claim;
 mod embedded;
 mod fingerprint;
 mod grid;
+mod hunt;
 pub mod metrics;
 mod plots;
 mod registry;
@@ -49,6 +50,10 @@ enum Command {
     },
     /// Run experiments and check their claims.
     Run(RunArgs),
+    /// Search for workloads on which a default loses against doing nothing.
+    ///
+    /// Exit status 1: a workload was found on which it loses more than the promised price.
+    Hunt(hunt::Args),
     /// Print one table of all claims of results in folders.
     Table {
         /// Folders written by `exp run --out`; of duplicate results the first counts.
@@ -150,6 +155,7 @@ pub fn run(args: Args) -> Result<ExitCode, Error> {
     match args.command {
         Command::List { json } => list(json),
         Command::Run(args) => run_all(&args),
+        Command::Hunt(args) => hunt::run(&args),
         Command::Table { folders, markdown, out } => {
             let overview = Overview::from_folders(&folders)?;
             match out {

@@ -8,42 +8,30 @@
 use deadline::{Order, Shedding};
 use queueing::Rng;
 
+use super::{Comparison, Mechanism, law};
 use crate::world::services::{Config, run};
 
-/// Largest regret that the default is promised to have.
-pub const PRICE: f64 = 0.05;
-
-/// Goodput of both policies on one case.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Comparison {
-    /// Share of requests in time by the default.
-    pub default: f64,
-    /// Share of requests in time in order of arrival, without shedding.
-    pub arrival: f64,
-}
-
-impl Comparison {
-    /// Goodput that the default lacks, as a share of that of arrival order; negative if it
-    /// has more.
-    #[must_use]
-    pub fn regret(&self) -> f64 {
-        if self.arrival > 0.0 { 1.0 - self.default / self.arrival } else { -1.0 }
-    }
-}
+/// The default deadline queue, against arrival order.
+pub const MECHANISM: Mechanism = Mechanism {
+    name: "deadline",
+    default: "deadline order, shedding under overload",
+    nothing: "arrival order, no shedding",
+    price: 0.05,
+    draw,
+    compare: |text| Ok(compare(&Config::from_toml(text)?)),
+};
 
 /// Runs both policies on `config`.
-#[must_use]
-pub fn compare(config: &Config) -> Comparison {
+fn compare(config: &Config) -> Comparison {
     let share = |order, shedding| run(&Config { order, shedding, ..config.clone() }).on_time_share();
     Comparison {
         default: share(Order::default(), Shedding::default()),
-        arrival: share(Order::Fifo, Shedding::None),
+        nothing: share(Order::Fifo, Shedding::None),
     }
 }
 
 /// Settings of case number `case` of `seed`, as the TOML of the world `services`.
-#[must_use]
-pub fn draw(seed: u64, case: u64, requests: u64) -> String {
+fn draw(seed: u64, case: u64, requests: u64) -> String {
     let mut rng = Rng::seeded(seed).fork(case);
     let load = 0.3 + 1.7 * rng.unit();
     let servers = [1, 1, 1, 2, 4, 16][rng.below(6) as usize];
@@ -88,30 +76,6 @@ pub fn draw(seed: u64, case: u64, requests: u64) -> String {
 
 /// Service law with this mean.
 fn service(rng: &mut Rng, mean_us: f64) -> String {
-    let law = |rng: &mut Rng, mean_us: f64| {
-        let us = |us: f64| format!("{}ns", (us * 1e3) as u64);
-        match rng.below(8) {
-            0 => us(mean_us),
-            1 => format!("normal {} {}", us(mean_us), us(mean_us * 0.3)),
-            2 => format!("exp {}", us(mean_us)),
-            3 => format!("lognormal {} 1.0", us(mean_us)),
-            4 => format!("lognormal {} 1.5", us(mean_us)),
-            5 => format!("uniform {} {}", us(mean_us * 0.2), us(mean_us * 1.8)),
-            6 => {
-                let (ratio, share) = (5.0 + 45.0 * rng.unit(), 0.01 + 0.2 * rng.unit());
-                let short_us = mean_us / (1.0 - share + share * ratio);
-                format!("bimodal {} {} {share:.4}", us(short_us), us(short_us * ratio))
-            }
-            _ => {
-                // Mean of a Pareto law with this index, cut at 1,000 times its minimum.
-                let shape = 1.1 + 0.8 * rng.unit();
-                let mean_of_min = shape / (shape - 1.0) * (1.0 - 1_000_f64.powf(1.0 - shape))
-                    / (1.0 - 1_000_f64.powf(-shape));
-                let min_us = mean_us / mean_of_min;
-                format!("pareto {} {} {shape:.3}", us(min_us), us(min_us * 1_000.0))
-            }
-        }
-    };
     if rng.chance(0.7) {
         return format!("service = \"{}\"", law(rng, mean_us));
     }

@@ -1,7 +1,121 @@
 //! Search for workloads on which a default configuration loses against doing nothing.
 //!
-//! A case is drawn from stated families by a seed, and is the text of a world. The default and
-//! arrival order run on the same trace in virtual time; the regret is the goodput that the
-//! default lacks, as a share of that of arrival order.
+//! A case is the text of a world, drawn from stated families by a seed and a number. The default
+//! and "do nothing" run on the same trace in virtual time; the regret is the goodput that the
+//! default lacks. A finding is shrunk to a small file, which replays it.
 
-pub mod deadline;
+mod deadline;
+mod shrink;
+
+use queueing::Rng;
+
+use crate::BadConfig;
+pub use shrink::shrink;
+
+/// Mechanism with a default configuration, and the inputs on which it is tried.
+#[derive(Clone, Copy, Debug)]
+pub struct Mechanism {
+    /// Name on the command line.
+    pub name: &'static str,
+    /// Default configuration, in a few words.
+    pub default: &'static str,
+    /// What it is compared with, in a few words.
+    pub nothing: &'static str,
+    /// Largest regret that the default is promised to have.
+    pub price: f64,
+    /// Case number `case` of `seed`, of about so many requests.
+    pub draw: fn(seed: u64, case: u64, requests: u64) -> String,
+    /// Goodput of both on one case.
+    pub compare: fn(&str) -> Result<Comparison, BadConfig>,
+}
+
+/// All mechanisms of `exp hunt`.
+pub const MECHANISMS: [Mechanism; 1] = [deadline::MECHANISM];
+
+/// Goodput on one case: share of the requests that were answered in time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Comparison {
+    /// Of the default.
+    pub default: f64,
+    /// Of doing nothing.
+    pub nothing: f64,
+}
+
+/// Result of one case.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CaseResult {
+    /// Number of the case.
+    pub case: u64,
+    /// Goodput of both.
+    pub compared: Comparison,
+    /// Text of the case that was run.
+    pub text: String,
+}
+
+impl Comparison {
+    /// Goodput that the default lacks, as a share of that of doing nothing; negative if it has more.
+    #[must_use]
+    pub fn regret(&self) -> f64 {
+        if self.nothing > 0.0 { 1.0 - self.default / self.nothing } else { -1.0 }
+    }
+}
+
+impl Mechanism {
+    /// The mechanism of this name.
+    #[must_use]
+    pub fn find(name: &str) -> Option<&'static Self> {
+        MECHANISMS.iter().find(|mechanism| mechanism.name == name)
+    }
+
+    /// Runs case number `case` of `seed`. A case above the price is run again with eight times as
+    /// many requests, since a few requests more or less are chance.
+    ///
+    /// # Errors
+    /// The case cannot be run: an error of its family.
+    pub fn run(&self, seed: u64, case: u64) -> Result<CaseResult, BadConfig> {
+        let mut text = (self.draw)(seed, case, REQUESTS);
+        let mut compared = (self.compare)(&text)?;
+        if compared.regret() > self.price {
+            text = (self.draw)(seed, case, 8 * REQUESTS);
+            compared = (self.compare)(&text)?;
+        }
+        Ok(CaseResult { case, compared, text })
+    }
+
+    /// Simpler case that still has most of the regret of `found`.
+    #[must_use]
+    pub fn shrink(&self, found: &CaseResult) -> String {
+        let enough = f64::midpoint(self.price, found.compared.regret());
+        shrink(&found.text, |text| (self.compare)(text).is_ok_and(|compared| compared.regret() >= enough))
+    }
+}
+
+/// Law of times with this mean: deterministic, normal, exponential, lognormal, uniform, bimodal or
+/// bounded Pareto.
+fn law(rng: &mut Rng, mean_us: f64) -> String {
+    let us = |us: f64| format!("{}ns", (us * 1e3) as u64);
+    match rng.below(8) {
+        0 => us(mean_us),
+        1 => format!("normal {} {}", us(mean_us), us(mean_us * 0.3)),
+        2 => format!("exp {}", us(mean_us)),
+        3 => format!("lognormal {} 1.0", us(mean_us)),
+        4 => format!("lognormal {} 1.5", us(mean_us)),
+        5 => format!("uniform {} {}", us(mean_us * 0.2), us(mean_us * 1.8)),
+        6 => {
+            let (ratio, share) = (5.0 + 45.0 * rng.unit(), 0.01 + 0.2 * rng.unit());
+            let short_us = mean_us / (1.0 - share + share * ratio);
+            format!("bimodal {} {} {share:.4}", us(short_us), us(short_us * ratio))
+        }
+        _ => {
+            // Mean of a Pareto law with this index, cut at 1,000 times its minimum.
+            let shape = 1.1 + 0.8 * rng.unit();
+            let mean_of_min =
+                shape / (shape - 1.0) * (1.0 - 1_000_f64.powf(1.0 - shape)) / (1.0 - 1_000_f64.powf(-shape));
+            let min_us = mean_us / mean_of_min;
+            format!("pareto {} {} {shape:.3}", us(min_us), us(min_us * 1_000.0))
+        }
+    }
+}
+
+/// Requests per case.
+const REQUESTS: u64 = 4_000;

@@ -179,7 +179,8 @@ impl AppSockets for Program {
 
     fn answer(&mut self, call: u64, info: Option<&Info>, keep_alive: KeepAlive) {
         self.answers.push((call, info.copied(), keep_alive));
-        self.inbound_at_answer = self.ends.first().map_or(vec![], |end| end.borrow().inbound.iter().copied().collect());
+        self.inbound_at_answer =
+            self.ends.first().map_or(vec![], |end| end.borrow().inbound.iter().copied().collect());
     }
 
     fn opening(&mut self, _: u64, conn: ConnId, local: SocketAddr, remote: SocketAddr) -> Option<Half> {

@@ -1,0 +1,332 @@
+//! `greenwave exp hunt`: search for workloads on which a default loses against doing nothing.
+//!
+//! Cases are drawn and compared in virtual time by [`sim::hunt`]; this command runs them in parallel
+//! for a time, shrinks what it finds, and writes files that replay it.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Instant;
+
+use clap::Args as ClapArgs;
+use host::signals;
+use queueing::Span;
+use serde_json::{Value, json};
+use sim::hunt::{CaseResult, Comparison, MECHANISMS, Mechanism};
+
+use crate::error::Error;
+use crate::parallel;
+use crate::table::Table;
+
+#[derive(Debug, ClapArgs)]
+pub struct Args {
+    /// Mechanism whose default is tried: deadline.
+    #[arg(value_name = "MECHANISM", value_parser = mechanism)]
+    mechanism: &'static Mechanism,
+    /// Time to search.
+    #[arg(long, value_name = "SPAN", default_value = "60s")]
+    duration: Span,
+    /// Most cases to run.
+    #[arg(long, value_name = "N", default_value_t = u64::MAX, hide_default_value = true)]
+    cases: u64,
+    /// Seed from which all cases are drawn [default: 1].
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Number of the first case [default: 0].
+    #[arg(long, value_name = "N")]
+    first_case: Option<u64>,
+    /// Folder for hunt-MECHANISM.json and a file for each of the worst cases.
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Continue the search recorded in --out.
+    #[arg(long, requires = "out", conflicts_with_all = ["seed", "first_case"])]
+    resume: bool,
+    /// Run only this case, a file written by --out; may be repeated.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["out", "seed", "first_case", "cases"])]
+    replay: Vec<PathBuf>,
+    /// Print one JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+fn mechanism(name: &str) -> Result<&'static Mechanism, String> {
+    let names = MECHANISMS.map(|mechanism| mechanism.name).join(", ");
+    Mechanism::find(name).ok_or_else(|| format!("{name:?} is none of {names}"))
+}
+
+/// Runs the command; exit status 1 if a case loses more than the price.
+///
+/// # Errors
+/// A file cannot be read or written, a case is invalid, or ctrl-C.
+pub fn run(args: &Args) -> Result<ExitCode, Error> {
+    if !args.replay.is_empty() {
+        return replay(args);
+    }
+    let mut hunt = match &args.out {
+        Some(folder) if args.resume => Hunt::resume(args.mechanism, folder)?,
+        _ => Hunt::new(args.mechanism, args.seed.unwrap_or(1), args.first_case.unwrap_or(0)),
+    };
+    if let Some(folder) = &args.out {
+        std::fs::create_dir_all(folder).map_err(|e| Error::file(folder, &e))?;
+        Error::unless_writable(&hunt.path(folder))?;
+    }
+    let interrupted = hunt.search(args)?;
+    // Shrinking takes seconds; ctrl-C ends it at once, as it does every simulation.
+    if !interrupted && !signals::restore_default_signals() {
+        hunt.shrink();
+    }
+    if let Some(folder) = &args.out {
+        hunt.write(folder, interrupted)?;
+    }
+    if args.json {
+        outln!("{}", hunt.json(interrupted, args.out.is_some()));
+    } else {
+        out!("{}", hunt.text());
+    }
+    if interrupted {
+        return Err(Error::interrupted(&format!(" after {} cases", hunt.cases)));
+    }
+    Ok(ExitCode::from(u8::from(hunt.findings > 0)))
+}
+
+/// Progress of a search.
+struct Hunt {
+    mechanism: &'static Mechanism,
+    seed: u64,
+    first_case: u64,
+    /// Cases run.
+    cases: u64,
+    /// Cases above the price.
+    findings: u64,
+    /// Sums of goodput: the default's, and that of doing nothing.
+    sums: Comparison,
+    /// The worst cases, the worst first.
+    worst: Vec<CaseResult>,
+    /// Simplest form of findings, by case.
+    shrunk: BTreeMap<u64, String>,
+}
+
+impl Hunt {
+    fn new(mechanism: &'static Mechanism, seed: u64, first_case: u64) -> Self {
+        let sums = Comparison { default: 0.0, nothing: 0.0 };
+        let (worst, shrunk) = (Vec::new(), BTreeMap::new());
+        Self { mechanism, seed, first_case, cases: 0, findings: 0, sums, worst, shrunk }
+    }
+
+    fn path(&self, folder: &Path) -> PathBuf {
+        folder.join(format!("hunt-{}.json", self.mechanism.name))
+    }
+
+    fn case_path(&self, folder: &Path, case: u64) -> PathBuf {
+        folder.join(format!("{}-{}-{case}.toml", self.mechanism.name, self.seed))
+    }
+
+    /// The search recorded in `folder`.
+    fn resume(mechanism: &'static Mechanism, folder: &Path) -> Result<Self, Error> {
+        let mut hunt = Self::new(mechanism, 0, 0);
+        let path = hunt.path(folder);
+        let text = std::fs::read_to_string(&path).map_err(|e| Error::file(&path, &e))?;
+        let bad = || Error::new(format!("{} is not the record of a hunt", path.display()));
+        let found: Value = serde_json::from_str(&text).map_err(|_| bad())?;
+        if found["greenwave"] != env!("CARGO_PKG_VERSION") {
+            let theirs = &found["greenwave"];
+            return Err(bad()
+                .and(&format!("it is of version {theirs}, this is {}", env!("CARGO_PKG_VERSION")))
+                .advice("another --out, or no --resume"));
+        }
+        let number = |key: &str| found[key].as_u64().ok_or_else(bad);
+        (hunt.seed, hunt.first_case) = (number("seed")?, number("first_case")?);
+        (hunt.cases, hunt.findings) = (number("cases")?, number("findings")?);
+        let goodput = |of: &Value| {
+            let each = |key| of[key].as_f64().ok_or_else(bad);
+            Ok::<_, Error>(Comparison { default: each("default")?, nothing: each("nothing")? })
+        };
+        let means = goodput(&found["mean_goodput"])?;
+        let cases = hunt.cases as f64;
+        hunt.sums = Comparison { default: means.default * cases, nothing: means.nothing * cases };
+        for row in found["worst"].as_array().ok_or_else(bad)? {
+            let found = CaseResult {
+                case: row["case"].as_u64().ok_or_else(bad)?,
+                compared: goodput(row)?,
+                text: String::new(),
+            };
+            let path = hunt.case_path(folder, found.case);
+            let text = std::fs::read_to_string(&path).map_err(|e| Error::file(&path, &e))?;
+            // The first line is ours.
+            let text = text.split_once('\n').map(|(_, case)| case.to_owned()).ok_or_else(bad)?;
+            if found.compared.regret() > mechanism.price {
+                hunt.shrunk.insert(found.case, text.clone());
+            }
+            hunt.worst.push(CaseResult { text, ..found });
+        }
+        Ok(hunt)
+    }
+
+    /// Runs cases until the time or their number is reached; true if ctrl-C ended it.
+    fn search(&mut self, args: &Args) -> Result<bool, Error> {
+        let (threads, flag) = (parallel::cores(), signals::flag());
+        let interrupted = || flag.load(std::sync::atomic::Ordering::Relaxed);
+        let end = Instant::now() + args.duration.into();
+        let mut left = args.cases;
+        // The number of cases that were run is the same for a number of cases, not for a time.
+        while left > 0 && Instant::now() < end && !interrupted() {
+            let first = self.first_case + self.cases;
+            let batch: Vec<u64> = (first..first + left.min(4 * threads as u64)).collect();
+            let run = |&case: &u64| {
+                let bad = |e| Error::new(format!("case {case} of seed {}: {e}", self.seed));
+                self.mechanism.run(self.seed, case).map_err(bad)
+            };
+            let results = parallel::map(&batch, threads, run)?;
+            left -= results.len() as u64;
+            results.into_iter().for_each(|result| self.add(result));
+        }
+        Ok(interrupted())
+    }
+
+    fn add(&mut self, result: CaseResult) {
+        self.cases += 1;
+        self.sums.default += result.compared.default;
+        self.sums.nothing += result.compared.nothing;
+        self.findings += u64::from(result.compared.regret() > self.mechanism.price);
+        if result.compared.regret() <= 0.0 {
+            return;
+        }
+        let worse = |other: &CaseResult| other.compared.regret() >= result.compared.regret();
+        let place = self.worst.partition_point(worse);
+        self.worst.insert(place, result);
+        self.worst.truncate(WORST);
+    }
+
+    fn shrink(&mut self) {
+        for found in &self.worst {
+            if found.compared.regret() > self.mechanism.price && !self.shrunk.contains_key(&found.case) {
+                errln!("shrinking case {} of seed {}", found.case, self.seed);
+                self.shrunk.insert(found.case, self.mechanism.shrink(found));
+            }
+        }
+    }
+
+    fn means(&self) -> Comparison {
+        let cases = self.cases.max(1) as f64;
+        Comparison { default: self.sums.default / cases, nothing: self.sums.nothing / cases }
+    }
+
+    /// Command that continues the search.
+    fn next(&self) -> String {
+        let (name, next) = (self.mechanism.name, self.first_case + self.cases);
+        format!("greenwave exp hunt {name} --seed {} --first-case {next}", self.seed)
+    }
+
+    fn text(&self) -> String {
+        let Mechanism { name, default, nothing, price, .. } = self.mechanism;
+        let mut text = format!("hunt {name}: {default} (default), against {nothing}\n");
+        let means = self.means();
+        let mut table = Table::new(1, &["goodput", "default", "nothing", "regret"]);
+        let mut row = |what: String, compared: Comparison| {
+            let Comparison { default, nothing } = compared;
+            let regret = format!("{:.4}", compared.regret());
+            table.row(vec![what, format!("{default:.4}"), format!("{nothing:.4}"), regret]);
+        };
+        row(format!("mean of {} cases", self.cases), means);
+        for found in self.worst.iter().take(SHOWN) {
+            row(format!("case {}", found.case), found.compared);
+        }
+        let _ = write!(text, "{table}");
+        for (case, shrunk) in &self.shrunk {
+            let _ = write!(text, "\n# case {case}, shrunk\n{shrunk}");
+        }
+        let (findings, cases) = (self.findings, self.cases);
+        let _ = writeln!(text, "{findings} of {cases} cases lose more than {price} of goodput");
+        let _ = writeln!(text, "continue: {}", self.next());
+        text
+    }
+
+    /// The result; the cases themselves are left out where they have files.
+    fn json(&self, interrupted: bool, has_files: bool) -> Value {
+        let Mechanism { name, default, nothing, price, .. } = self.mechanism;
+        let means = self.means();
+        let worst = self.worst.iter().map(|found| {
+            let text = self.shrunk.get(&found.case).unwrap_or(&found.text);
+            json!({
+                "case": found.case,
+                "default": found.compared.default,
+                "nothing": found.compared.nothing,
+                "regret": found.compared.regret(),
+                "toml": (!has_files).then_some(text),
+            })
+        });
+        json!({
+            "greenwave": env!("CARGO_PKG_VERSION"),
+            "mechanism": name,
+            "default": default,
+            "nothing": nothing,
+            "price": price,
+            "seed": self.seed,
+            "first_case": self.first_case,
+            "cases": self.cases,
+            "findings": self.findings,
+            "interrupted": interrupted,
+            "mean_goodput": { "default": means.default, "nothing": means.nothing },
+            "worst": worst.collect::<Vec<_>>(),
+        })
+    }
+
+    /// Writes the record, and the worst cases as files for `--replay`.
+    fn write(&self, folder: &Path, interrupted: bool) -> Result<(), Error> {
+        let name = self.mechanism.name;
+        for found in &self.worst {
+            let path = self.case_path(folder, found.case);
+            let text = self.shrunk.get(&found.case).unwrap_or(&found.text);
+            let Comparison { default, nothing } = found.compared;
+            let head = format!(
+                "# Hunt {name}, seed {}, case {}: goodput {default:.4} by default, {nothing:.4} by {}.\n",
+                self.seed, found.case, self.mechanism.nothing
+            );
+            write(&path, &(head + text))?;
+        }
+        let path = self.path(folder);
+        write(&path, &format!("{:#}\n", self.json(interrupted, true)))?;
+        errln!("wrote {} and {} cases", path.display(), self.worst.len());
+        Ok(())
+    }
+}
+
+fn write(path: &Path, text: &str) -> Result<(), Error> {
+    let write = |file: &mut std::fs::File| std::io::Write::write_all(file, text.as_bytes());
+    host::files::replace(path, false, write).map_err(|e| Error::unwritable(path, &e))
+}
+
+/// Runs the cases of files.
+fn replay(args: &Args) -> Result<ExitCode, Error> {
+    let mechanism = args.mechanism;
+    let mut table = Table::new(1, &["case", "default", "nothing", "regret", "price"]);
+    let (mut rows, mut findings) = (Vec::new(), 0);
+    for path in &args.replay {
+        let text = std::fs::read_to_string(path).map_err(|e| Error::file(path, &e))?;
+        let bad = |e| Error::new(format!("{}: {e}", path.display()));
+        let compared = (mechanism.compare)(&text).map_err(bad)?;
+        let regret = compared.regret();
+        findings += u32::from(regret > mechanism.price);
+        let Comparison { default, nothing } = compared;
+        let figures = [default, nothing, regret, mechanism.price].map(|figure| format!("{figure:.4}"));
+        table.row([vec![path.display().to_string()], figures.to_vec()].concat());
+        rows.push(json!({
+            "file": path.display().to_string(), "default": default, "nothing": nothing, "regret": regret,
+        }));
+    }
+    if args.json {
+        outln!("{}", json!({ "mechanism": mechanism.name, "price": mechanism.price, "cases": rows }));
+    } else {
+        out!("{table}");
+    }
+    Ok(ExitCode::from(u8::from(findings > 0)))
+}
+
+/// Cases that are kept.
+const WORST: usize = 20;
+/// Cases that are printed.
+const SHOWN: usize = 5;
+
+#[cfg(test)]
+mod tests;
