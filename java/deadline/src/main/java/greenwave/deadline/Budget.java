@@ -9,7 +9,7 @@ import java.util.Optional;
  *
  * <p>Counted in spans since the request was born, never in instants: what one machine's clock says means
  * nothing to another's. A budget is a value; it changes when a stage is added to it, not by itself
- * ({@link Visit} does the counting while a request is at a stage). Source: D2P §3, the deadline field
+ * ({@link StageTimer} does the counting while a request is at a stage). Source: D2P §3, the deadline field
  * {@code (deadline, PU_flag)}.
  *
  * @param expectedNanos the response time the user asked for ({@code expected_deadline})
@@ -25,7 +25,7 @@ public record Budget(
         long elapsedNanos,
         long reserveNanos,
         boolean isSplit,
-        Optional<Part> part,
+        Optional<SubrequestEstimate> part,
         List<Stage> stages) {
     /** Stages that are told apart; what later ones take is added to the last. */
     public static final int STAGES_MAX = 8;
@@ -94,7 +94,7 @@ public record Budget(
      * This budget for one of the sub-requests, with what the aggregator expects of it: the worker orders and
      * drops by that instead of by what it learned of all requests together. Holds for the next queue only.
      */
-    public Budget expecting(Part expected) {
+    public Budget expecting(SubrequestEstimate expected) {
         return new Budget(expectedNanos, elapsedNanos, reserveNanos, isSplit, Optional.of(expected), stages);
     }
 

@@ -13,7 +13,7 @@ import java.util.concurrent.atomic.AtomicLongArray;
  * {@value #TRY_EVERY} is tried all the same, and if it makes it, what was learned is forgotten. Threads share one. Source: D2P §3; the rules of the crate's {@code tower} layer.
  */
 public final class Gate {
-    private final Intake intake;
+    private final BudgetValidator validator;
     private final DeadlineQueue.Settings queue;
     private final AtomicLongArray shed = new AtomicLongArray(Shedding.Reason.values().length);
     private final AtomicLong answered = new AtomicLong();
@@ -25,7 +25,7 @@ public final class Gate {
 
     /** A gate that grants within {@code limits}, for a queue with {@code queue}. */
     public Gate(Limits limits, DeadlineQueue.Settings queue) {
-        this.intake = new Intake(limits);
+        this.validator = new BudgetValidator(limits);
         this.queue = queue;
     }
 
@@ -35,7 +35,7 @@ public final class Gate {
     }
 
     /** A request for {@code method} came at {@code nowNanos} with {@code received}. */
-    public Arrival arrive(long nowNanos, Intake.Received received, String method) {
+    public Arrival arrive(long nowNanos, BudgetValidator.Received received, String method) {
         return arrive(nowNanos, received, method, 0, 0);
     }
 
@@ -44,23 +44,24 @@ public final class Gate {
      * its answer here is expected to take {@code restNanos}.
      */
     public Arrival arrive(
-            long nowNanos, Intake.Received received, String method, long networkNanos, long restNanos) {
-        Budget budget = intake.accept(received);
-        Visit visit = Visit.arrive(nowNanos, budget.arrived(), networkNanos);
-        Optional<Part> part = budget.part();
-        long expected = Spans.plus(part.map(Part::serviceNanos).orElseGet(() -> expectedNanos(method)), restNanos);
+            long nowNanos, BudgetValidator.Received received, String method, long networkNanos, long restNanos) {
+        Budget budget = validator.accept(received);
+        StageTimer timer = StageTimer.arrive(nowNanos, budget.arrived(), networkNanos);
+        Optional<SubrequestEstimate> part = budget.part();
+        long own = part.map(SubrequestEstimate::serviceNanos).orElseGet(() -> expectedNanos(method));
+        long expected = Spans.plus(own, restNanos);
         Forecast forecast = part.map(known -> Forecast.constant(known.serviceNanos())).orElseGet(() -> forecast(method));
-        boolean late = queue.shedding() == Shedding.INFEASIBLE && visit.remaining(nowNanos).leftNanos() < expected;
+        boolean late = queue.shedding() == Shedding.INFEASIBLE && timer.remaining(nowNanos).leftNanos() < expected;
         boolean tried = late && tries();
         long service = tried ? 0 : expected;
-        long slowest = part.map(Part::slowestNanos).orElse(service);
-        return new Arrival(visit, method, service, slowest, forecast, restNanos, tried);
+        long slowest = part.map(SubrequestEstimate::slowestNanos).orElse(service);
+        return new Arrival(timer, method, service, slowest, forecast, restNanos, tried);
     }
 
     /**
      * A request at the gate.
      *
-     * @param visit its clock
+     * @param timer its clock
      * @param method what its time is learned by
      * @param serviceNanos how long it is expected to take once its turn has come
      * @param slowestNanos how long the slowest is of those that are waited for together with it
@@ -69,7 +70,7 @@ public final class Gate {
      * @param tried whether too little was left, and it was let in all the same
      */
     public record Arrival(
-            Visit visit,
+            StageTimer timer,
             String method,
             long serviceNanos,
             long slowestNanos,
@@ -79,11 +80,11 @@ public final class Gate {
 
     /** {@code arrival} was answered at {@code nowNanos}, with what it asked for: a failure teaches nothing. */
     public void answered(long nowNanos, Arrival arrival) {
-        Visit visit = arrival.visit();
-        long service = visit.stage(nowNanos).serviceNanos();
+        StageTimer timer = arrival.timer();
+        long service = timer.stage(nowNanos).serviceNanos();
         answered.incrementAndGet();
         synchronized (history) {
-            if (arrival.tried() && !visit.remaining(nowNanos).isMissed()) {
+            if (arrival.tried() && !timer.remaining(nowNanos).isMissed()) {
                 history.forget(arrival.method());
             }
             history.record(nowNanos, arrival.method(), service);
@@ -115,13 +116,13 @@ public final class Gate {
     }
 
     /** How many requests got the default for {@code fault}. */
-    public long faults(Fault fault) {
-        return intake.faults(fault);
+    public long faults(InvalidBudget fault) {
+        return validator.faults(fault);
     }
 
     /** How many requests got less than they asked for, their peers not being trusted. */
     public long shortened() {
-        return intake.shortened();
+        return validator.shortened();
     }
 
     /**

@@ -2,9 +2,9 @@
  * Deadlines that travel with a request.
  *
  * <p>A {@link greenwave.deadline.Budget} is the time a request has left, and where the rest went; a
- * {@link greenwave.deadline.Visit} counts it down at one stage, its queue included; {@link
+ * {@link greenwave.deadline.StageTimer} counts it down at one stage, its queue included; {@link
  * greenwave.deadline.codec} writes it on the wire as remaining time, so that machines' clocks need not
- * agree; {@link greenwave.deadline.Intake} decides what to believe of a peer's; {@link
+ * agree; {@link greenwave.deadline.BudgetValidator} decides what to believe of a peer's; {@link
  * greenwave.deadline.DeadlineQueue} serves by it and drops what cannot make it any more; a {@link
  * greenwave.deadline.Gate} is what one server grants, expects and counts.
  *

@@ -51,11 +51,11 @@ class GateTest {
         }
         assertEquals(10, tried);
         Arrival late = arriveTried(gate);
-        late.visit().start(now);
+        late.timer().start(now);
         gate.answered(now + 600_000, late);
         assertEquals(900_000, gate.expectedNanos("go"), "one that was late after all proves it right");
         Arrival early = arriveTried(gate);
-        early.visit().start(now);
+        early.timer().start(now);
         gate.answered(now + 1_000, early);
         assertEquals(0, gate.expectedNanos("go"), "one that made it shows that it holds no longer");
     }
@@ -78,11 +78,11 @@ class GateTest {
         for (int lesson = 0; lesson < 16; lesson++) {
             serve(gate, 900_000);
         }
-        Budget sent = Budget.of(500_000).split(0).expecting(new Part(3_000, 7_000));
+        Budget sent = Budget.of(500_000).split(0).expecting(new SubrequestEstimate(3_000, 7_000));
         Arrival part = arrive(gate, sent);
         assertEquals(3_000, part.serviceNanos(), "not what was learned of all requests");
         assertEquals(7_000, part.slowestNanos());
-        assertEquals(Optional.empty(), part.visit().leave(now).part(), "what it calls is another matter");
+        assertEquals(Optional.empty(), part.timer().leave(now).part(), "what it calls is another matter");
         Arrival whole = arrive(gate, 50_000_000);
         assertEquals(whole.serviceNanos(), whole.slowestNanos(), "one that stands alone is its own slowest");
     }
@@ -106,14 +106,14 @@ class GateTest {
     }
 
     private Arrival arrive(Gate gate, Budget budget) {
-        return gate.arrive(now, new Intake.Received(BudgetField.write(budget), null, null), "go");
+        return gate.arrive(now, new BudgetValidator.Received(BudgetField.write(budget), null, null), "go");
     }
 
     /** A request that waits and is then answered after {@code serviceNanos}. */
     private void serve(Gate gate, long serviceNanos) {
         Arrival arrival = arrive(gate, 50_000_000);
         now += 333;
-        arrival.visit().start(now);
+        arrival.timer().start(now);
         now += serviceNanos;
         gate.answered(now, arrival);
     }

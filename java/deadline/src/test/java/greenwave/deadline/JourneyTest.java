@@ -51,21 +51,21 @@ class JourneyTest {
         for (int round = 0; round < 500; round++) {
             Budget whole = travel(Budget.of(200_000 * US), List.of(hop(random)), random);
             long now = random.nextLong(1L << 40);
-            List<Visit> parts = new ArrayList<>();
+            List<StageTimer> parts = new ArrayList<>();
             long slowest = 0;
             for (int n = 1 + random.nextInt(19); n > 0; n--) {
                 Hop hop = hop(random);
                 long back = random.nextLong(5_000) * US;
                 Budget part = travel(whole.split(random.nextLong(100_000) * US), List.of(hop), random);
-                parts.add(Visit.arrive(now, part, back));
+                parts.add(StageTimer.arrive(now, part, back));
                 slowest = Math.max(slowest, whole.elapsedNanos() + hop.total() + back);
             }
-            Visit joined = Visit.join(now, parts).orElseThrow();
+            StageTimer joined = StageTimer.join(now, parts).orElseThrow();
             assertEquals(slowest + 9 * US, joined.elapsedNanos(now + 9 * US));
             assertEquals(Remaining.of(200_000 * US, slowest), joined.remaining(now));
             assertTrue(joined.budget().isSplit());
         }
-        assertEquals(Optional.empty(), Visit.join(0, List.of()), "nothing to count from");
+        assertEquals(Optional.empty(), StageTimer.join(0, List.of()), "nothing to count from");
     }
 
     @Test
@@ -105,10 +105,10 @@ class JourneyTest {
 
     @Test
     void aStageTimerReportsTheDeadline() {
-        Visit visit = Visit.arrive(50, Budget.of(100 * US), 20 * US);
-        assertEquals(50 + 80 * US, visit.dueNanos());
-        assertEquals(new Remaining(US), visit.remaining(50 + 79 * US));
-        assertEquals(new Remaining(0), visit.remaining(50 + 80 * US));
+        StageTimer timer = StageTimer.arrive(50, Budget.of(100 * US), 20 * US);
+        assertEquals(50 + 80 * US, timer.dueNanos());
+        assertEquals(new Remaining(US), timer.remaining(50 + 79 * US));
+        assertEquals(new Remaining(0), timer.remaining(50 + 80 * US));
         assertTrue(new Remaining(-9).compareTo(new Remaining(-1)) < 0, "the longest overdue is the most urgent");
     }
 
@@ -122,10 +122,10 @@ class JourneyTest {
         for (Hop hop : hops) {
             long now = clocks.nextLong(Long.MAX_VALUE / 2);
             Budget received = BudgetField.parse(BudgetField.write(travelling));
-            Visit visit = Visit.arrive(now, received, hop.network * US);
-            visit.start(now + hop.queue * US);
-            visit.start(now + (hop.queue + 999_999) * US);
-            travelling = visit.leave(now + (hop.queue + hop.service) * US);
+            StageTimer timer = StageTimer.arrive(now, received, hop.network * US);
+            timer.start(now + hop.queue * US);
+            timer.start(now + (hop.queue + 999_999) * US);
+            travelling = timer.leave(now + (hop.queue + hop.service) * US);
         }
         return travelling;
     }

@@ -69,17 +69,17 @@ class VectorsTest {
         assertEquals(expected, read(parser, text), format + ": " + text);
     }
 
-    private static Fault fault(JsonNode name) {
-        return Fault.valueOf(name.asText().toUpperCase(java.util.Locale.ROOT));
+    private static InvalidBudget fault(JsonNode name) {
+        return InvalidBudget.valueOf(name.asText().toUpperCase(java.util.Locale.ROOT));
     }
 
     @Test
     void anOverlongFieldIsNotParsed() {
         for (String unit : List.of("(", "a=1,", "9", "\"", "expected=1, remaining=1, ")) {
             String garbage = unit.repeat(1_000_000 / unit.length());
-            assertEquals(Fault.GARBLED, read(BudgetField::parse, garbage));
-            assertEquals(Fault.GARBLED, read(GrpcTimeout::parse, garbage));
-            assertEquals(Fault.GARBLED, read(EnvoyTimeout::parse, garbage));
+            assertEquals(InvalidBudget.GARBLED, read(BudgetField::parse, garbage));
+            assertEquals(InvalidBudget.GARBLED, read(GrpcTimeout::parse, garbage));
+            assertEquals(InvalidBudget.GARBLED, read(EnvoyTimeout::parse, garbage));
         }
     }
 
@@ -100,9 +100,9 @@ class VectorsTest {
             read(EnvoyTimeout::parse, text.toString());
         }
         String fine = "expected=5, remaining=1";
-        assertFalse(read(BudgetField::parse, fine) instanceof Fault);
+        assertFalse(read(BudgetField::parse, fine) instanceof InvalidBudget);
         for (String behind : List.of("\0", "\uffff", ",", "é", ", ,")) {
-            assertEquals(Fault.GARBLED, read(BudgetField::parse, fine + behind));
+            assertEquals(InvalidBudget.GARBLED, read(BudgetField::parse, fine + behind));
         }
     }
 
@@ -121,7 +121,7 @@ class VectorsTest {
                 sent = sent.split(random.nextLong(most));
             }
             if (random.nextBoolean()) {
-                sent = sent.expecting(new Part(random.nextLong(most), random.nextLong(most)));
+                sent = sent.expecting(new SubrequestEstimate(random.nextLong(most), random.nextLong(most)));
             }
             Budget got = BudgetField.parse(BudgetField.write(sent));
             long lost = sent.remaining().leftNanos() - got.remaining().leftNanos();
@@ -173,6 +173,8 @@ class VectorsTest {
         Budget budget = Budget.restored(nanos(value.get("expected")), nanos(value.get("elapsed")), stages);
         budget = value.has("split") ? budget.split(nanos(value.get("split"))) : budget;
         JsonNode part = value.path("part");
-        return part.isMissingNode() ? budget : budget.expecting(new Part(nanos(part.get(0)), nanos(part.get(1))));
+        return part.isMissingNode()
+                ? budget
+                : budget.expecting(new SubrequestEstimate(nanos(part.get(0)), nanos(part.get(1))));
     }
 }

@@ -3,7 +3,7 @@ package greenwave.dubbo;
 import greenwave.deadline.Budget;
 import greenwave.deadline.Peers;
 import greenwave.deadline.Shedding;
-import greenwave.deadline.Visit;
+import greenwave.deadline.StageTimer;
 import greenwave.deadline.codec.BadBudget;
 import greenwave.deadline.codec.BudgetField;
 import greenwave.deadline.thread.Deadlines;
@@ -37,9 +37,9 @@ public final class ConsumerFilter implements Filter, Filter.Listener {
     public Result invoke(Invoker<?> invoker, Invocation invocation) {
         long now = Deadlines.now();
         long timeoutMs = timeoutMs(invoker, invocation);
-        Visit visit = Deadlines.current().orElse(null);
-        boolean limited = visit != null && visit.budget().isLimited();
-        Budget caller = limited ? visit.leave(now) : Budget.of(timeoutMs * NANOS_IN_MS);
+        StageTimer timer = Deadlines.current().orElse(null);
+        boolean limited = timer != null && timer.budget().isLimited();
+        Budget caller = limited ? timer.leave(now) : Budget.of(timeoutMs * NANOS_IN_MS);
         Budget beforeNetwork = caller.capped(timeoutMs * NANOS_IN_MS);
         Budget budget = peers.delayed(now, beforeNetwork, invoker.getUrl().getAddress());
         boolean sheds = Servers.shedding(invoker.getUrl()) != Shedding.NONE;
@@ -52,7 +52,7 @@ public final class ConsumerFilter implements Filter, Filter.Listener {
         invocation.setAttachment(CommonConstants.TIMEOUT_KEY, Long.toString(Math.min(timeoutMs, leftMs)));
         invocation.put(KEY, new Sent(now, budget));
         Result result = invoker.invoke(invocation);
-        if (visit != null && result instanceof AsyncRpcResult async && !async.getResponseFuture().isDone()) {
+        if (timer != null && result instanceof AsyncRpcResult async && !async.getResponseFuture().isDone()) {
             async.setResponseFuture(Deadlines.carry(async.getResponseFuture()));
         }
         return result;

@@ -26,9 +26,9 @@ public final class ProviderFilter implements Filter, Filter.Listener {
         Gate.Arrival known = DubboCall.arrival(invocation);
         Gate.Arrival arrival =
                 known != null ? known : Servers.arrive(Servers.at(invoker.getUrl()), now, invocation);
-        arrival.visit().start(now);
+        arrival.timer().start(now);
         invocation.put(KEY, arrival);
-        try (Deadlines.Scope scope = Deadlines.enter(arrival.visit())) {
+        try (Deadlines.Scope scope = Deadlines.enter(arrival.timer())) {
             return invoker.invoke(invocation);
         }
     }
@@ -41,8 +41,8 @@ public final class ProviderFilter implements Filter, Filter.Listener {
     public void onResponse(Result response, Invoker<?> invoker, Invocation invocation) {
         if (invocation.get(KEY) instanceof Gate.Arrival arrival) {
             long now = Deadlines.now();
-            if (arrival.visit().budget().isLimited()) {
-                response.setAttachment(BudgetField.HEADER, BudgetField.write(arrival.visit().leave(now)));
+            if (arrival.timer().budget().isLimited()) {
+                response.setAttachment(BudgetField.HEADER, BudgetField.write(arrival.timer().leave(now)));
             }
             if (!response.hasException()) {
                 Servers.at(invoker.getUrl()).answered(now, arrival);

@@ -2,7 +2,7 @@ package greenwave.dubbo;
 
 import greenwave.deadline.DeadlineQueue.Settings;
 import greenwave.deadline.Gate;
-import greenwave.deadline.Intake;
+import greenwave.deadline.BudgetValidator;
 import greenwave.deadline.Limits;
 import greenwave.deadline.Order;
 import greenwave.deadline.Shedding;
@@ -52,7 +52,7 @@ public final class Servers {
     static Gate.Arrival arrive(Gate gate, long nowNanos, Invocation invocation) {
         String budget = text(invocation, BudgetField.HEADER);
         String timeout = text(invocation, CommonConstants.TIMEOUT_KEY);
-        return gate.arrive(nowNanos, new Intake.Received(budget, null, timeout), method(invocation));
+        return gate.arrive(nowNanos, new BudgetValidator.Received(budget, null, timeout), method(invocation));
     }
 
     /**

@@ -5,7 +5,7 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import greenwave.deadline.Budget;
-import greenwave.deadline.Fault;
+import greenwave.deadline.InvalidBudget;
 import greenwave.deadline.codec.BudgetField;
 import greenwave.deadline.thread.Deadlines;
 import java.io.BufferedReader;
@@ -29,7 +29,7 @@ class PeersTest extends LoopbackCluster {
         server.handler = text -> CompletableFuture.completedFuture(seen());
         Step old = node().call(port, TIMEOUT_MS, "-deadline-consumer");
         assertEquals(TIMEOUT_MS + " ms", old.go("x"));
-        for (Fault fault : Fault.values()) {
+        for (InvalidBudget fault : InvalidBudget.values()) {
             assertEquals(0, Servers.on(port).faults(fault), fault.name());
         }
     }
@@ -81,14 +81,14 @@ class PeersTest extends LoopbackCluster {
         server.handler = text -> CompletableFuture.completedFuture(seen());
         Step old = node().call(port, TIMEOUT_MS, "-deadline-consumer");
         assertEquals("500 ms", send(old, "garbage ".repeat(1 << 17)));
-        assertEquals(1, Servers.on(port).faults(Fault.GARBLED));
+        assertEquals(1, Servers.on(port).faults(InvalidBudget.GARBLED));
         assertEquals("500 ms", send(old, "expected=5, remaining=-5"));
-        assertEquals(1, Servers.on(port).faults(Fault.NEGATIVE));
+        assertEquals(1, Servers.on(port).faults(InvalidBudget.NEGATIVE));
         String year = BudgetField.write(Budget.of(365L * 86_400 * 1_000 * MS));
         assertEquals(TIMEOUT_MS + " ms", send(old, year), "its timeout says less");
         assertEquals(0, Servers.on(port).shortened());
         assertEquals("500 ms", send(old, 7));
-        assertEquals(2, Servers.on(port).faults(Fault.GARBLED));
+        assertEquals(2, Servers.on(port).faults(InvalidBudget.GARBLED));
         RpcException zero = assertThrows(RpcException.class, () -> send(old, "expected=0, remaining=0"));
         assertTrue(zero.isTimeout(), zero.getMessage());
     }

@@ -1,7 +1,7 @@
 package greenwave.grpc;
 
 import greenwave.deadline.Gate;
-import greenwave.deadline.Intake;
+import greenwave.deadline.BudgetValidator;
 import greenwave.deadline.Shedding;
 import greenwave.deadline.codec.BudgetField;
 import greenwave.deadline.codec.EnvoyTimeout;
@@ -55,8 +55,8 @@ final class CallExecutors implements ServerCallExecutorSupplier {
 
     /** {@code call} has arrived with {@code headers}, now. */
     static Gate.Arrival arrive(Gate gate, ServerCall<?, ?> call, Metadata headers) {
-        Intake.Received received =
-                new Intake.Received(headers.get(BUDGET), headers.get(GRPC), headers.get(ENVOY));
+        BudgetValidator.Received received =
+                new BudgetValidator.Received(headers.get(BUDGET), headers.get(GRPC), headers.get(ENVOY));
         return gate.arrive(Deadlines.now(), received, call.getMethodDescriptor().getFullMethodName());
     }
 

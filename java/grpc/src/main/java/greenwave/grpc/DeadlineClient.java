@@ -2,7 +2,7 @@ package greenwave.grpc;
 
 import greenwave.deadline.Budget;
 import greenwave.deadline.Peers;
-import greenwave.deadline.Visit;
+import greenwave.deadline.StageTimer;
 import greenwave.deadline.codec.BadBudget;
 import greenwave.deadline.codec.BudgetField;
 import greenwave.deadline.thread.Deadlines;
@@ -55,14 +55,14 @@ public final class DeadlineClient implements ClientInterceptor {
                 own.detach(before);
             }
         }
-        Visit visit = Deadlines.current().orElseGet(() -> ServerSide.VISIT.get(context));
+        StageTimer timer = Deadlines.current().orElseGet(() -> ServerSide.TIMER.get(context));
         long timeout = Math.min(leftNanos(options.getDeadline()), leftNanos(context.getDeadline()));
-        boolean limited = visit != null && visit.budget().isLimited();
+        boolean limited = timer != null && timer.budget().isLimited();
         if (!limited && timeout == Long.MAX_VALUE) {
             return next.newCall(method, options);
         }
         long now = Deadlines.now();
-        Budget beforeNetwork = !limited ? Budget.of(timeout) : visit.leave(now).capped(timeout);
+        Budget beforeNetwork = !limited ? Budget.of(timeout) : timer.leave(now).capped(timeout);
         Budget budget = peers.delayed(now, beforeNetwork, next.authority());
         if (limited && budget.remaining().isMissed()) {
             String text = method.getFullMethodName() + " was not called: the caller's deadline has passed";
@@ -70,7 +70,7 @@ public final class DeadlineClient implements ClientInterceptor {
         }
         long left = budget.remaining().leftNanos();
         ClientCall<Q, R> call = next.newCall(method, options.withDeadlineAfter(left, TimeUnit.NANOSECONDS));
-        return new Sent<>(call, visit, now, budget, next.authority());
+        return new Sent<>(call, timer, now, budget, next.authority());
     }
 
     private static long leftNanos(Deadline deadline) {
@@ -79,14 +79,14 @@ public final class DeadlineClient implements ClientInterceptor {
 
     /** A call that carries {@code budget}. */
     private final class Sent<Q, R> extends SimpleForwardingClientCall<Q, R> {
-        private final Visit visit;
+        private final StageTimer timer;
         private final long sentNanos;
         private final Budget budget;
         private final String authority;
 
-        Sent(ClientCall<Q, R> call, Visit visit, long sentNanos, Budget budget, String authority) {
+        Sent(ClientCall<Q, R> call, StageTimer timer, long sentNanos, Budget budget, String authority) {
             super(call);
-            this.visit = visit;
+            this.timer = timer;
             this.sentNanos = sentNanos;
             this.budget = budget;
             this.authority = authority;
@@ -143,7 +143,7 @@ public final class DeadlineClient implements ClientInterceptor {
         }
 
         private void deliver(Runnable event) {
-            try (Deadlines.Scope scope = Deadlines.enter(sent.visit)) {
+            try (Deadlines.Scope scope = Deadlines.enter(sent.timer)) {
                 event.run();
             }
         }

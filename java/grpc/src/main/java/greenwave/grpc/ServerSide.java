@@ -1,7 +1,7 @@
 package greenwave.grpc;
 
 import greenwave.deadline.Gate;
-import greenwave.deadline.Visit;
+import greenwave.deadline.StageTimer;
 import greenwave.deadline.codec.BudgetField;
 import greenwave.deadline.thread.Deadlines;
 import io.grpc.Context;
@@ -24,8 +24,8 @@ import java.util.function.Supplier;
  * deadline is the thread's while gRPC calls the handler, and in gRPC's context, for where that is carried.
  */
 final class ServerSide implements ServerInterceptor {
-    /** The visit, in gRPC's context. */
-    static final Context.Key<Visit> VISIT = Context.key("greenwave-visit");
+    /** The timer, in gRPC's context. */
+    static final Context.Key<StageTimer> TIMER = Context.key("greenwave-timer");
 
     private final Gate gate;
 
@@ -54,9 +54,9 @@ final class ServerSide implements ServerInterceptor {
     /** Calls the handler, and the interceptors before it, in the call's turn. */
     private static <Q, R> ServerCall.Listener<Q> start(
             Gate.Arrival arrival, ServerCall<Q, R> call, Metadata headers, ServerCallHandler<Q, R> next) {
-        Context context = Context.current().withValue(VISIT, arrival.visit());
-        try (Deadlines.Scope scope = Deadlines.enter(arrival.visit())) {
-            return new Told<>(Contexts.interceptCall(context, call, headers, next), arrival.visit());
+        Context context = Context.current().withValue(TIMER, arrival.timer());
+        try (Deadlines.Scope scope = Deadlines.enter(arrival.timer())) {
+            return new Told<>(Contexts.interceptCall(context, call, headers, next), arrival.timer());
         }
     }
 
@@ -64,7 +64,7 @@ final class ServerSide implements ServerInterceptor {
         if (events != null) {
             events.begin();
         }
-        arrival.visit().start(Deadlines.now());
+        arrival.timer().start(Deadlines.now());
     }
 
     /** A call that is learned from when it is answered. */
@@ -84,8 +84,8 @@ final class ServerSide implements ServerInterceptor {
                 gate.answered(now, arrival);
             }
             trailers.discardAll(CallExecutors.BUDGET);
-            if (arrival.visit().budget().isLimited()) {
-                trailers.put(CallExecutors.BUDGET, BudgetField.write(arrival.visit().leave(now)));
+            if (arrival.timer().budget().isLimited()) {
+                trailers.put(CallExecutors.BUDGET, BudgetField.write(arrival.timer().leave(now)));
             }
             super.close(status, trailers);
         }
@@ -159,11 +159,11 @@ final class ServerSide implements ServerInterceptor {
 
     /** Events of a call for its handler, with the call's deadline. */
     private static final class Told<Q> extends SimpleForwardingServerCallListener<Q> {
-        private final Visit visit;
+        private final StageTimer timer;
 
-        Told(ServerCall.Listener<Q> handler, Visit visit) {
+        Told(ServerCall.Listener<Q> handler, StageTimer timer) {
             super(handler);
-            this.visit = visit;
+            this.timer = timer;
         }
 
         @Override
@@ -192,7 +192,7 @@ final class ServerSide implements ServerInterceptor {
         }
 
         private void deliver(Runnable event) {
-            try (Deadlines.Scope scope = Deadlines.enter(visit)) {
+            try (Deadlines.Scope scope = Deadlines.enter(timer)) {
                 event.run();
             }
         }

@@ -2,7 +2,7 @@ package greenwave.grpc;
 
 import greenwave.deadline.Limits;
 import greenwave.deadline.Stage;
-import greenwave.deadline.Visit;
+import greenwave.deadline.StageTimer;
 import greenwave.deadline.thread.Deadlines;
 import io.grpc.Channel;
 import java.util.concurrent.CompletableFuture;
@@ -18,11 +18,11 @@ public final class Example {
                 Node first = new Node(Limits.DEFAULT, 100);
                 Node user = new Node(Limits.DEFAULT, 100)) {
             second.handler = text -> {
-                Visit visit = Deadlines.current().orElseThrow();
+                StageTimer timer = Deadlines.current().orElseThrow();
                 long now = Deadlines.now();
                 StringBuilder reply = new StringBuilder(text);
-                reply.append(visit.remaining(now).leftNanos() / 1_000).append(" us left of 200000; queue, service:");
-                for (Stage stage : visit.leave(now).stages()) {
+                reply.append(timer.remaining(now).leftNanos() / 1_000).append(" us left of 200000; queue, service:");
+                for (Stage stage : timer.leave(now).stages()) {
                     reply.append(" (").append(stage.queueNanos() / 1_000);
                     reply.append(' ').append(stage.serviceNanos() / 1_000).append(')');
                 }

@@ -61,7 +61,7 @@ abstract class LoopbackCluster {
 
     /** Elapsed time as a handler reads it; unlike the remaining budget, not shortened by gRPC's own real clock. */
     static String spent() {
-        return Deadlines.current().map(visit -> visit.elapsedNanos(Deadlines.now()) / MS + " ms").orElse("none");
+        return Deadlines.current().map(timer -> timer.elapsedNanos(Deadlines.now()) / MS + " ms").orElse("none");
     }
 
     static CompletableFuture<String> say(String text) {

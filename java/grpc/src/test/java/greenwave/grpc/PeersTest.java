@@ -4,7 +4,7 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import greenwave.deadline.Budget;
-import greenwave.deadline.Fault;
+import greenwave.deadline.InvalidBudget;
 import greenwave.deadline.Gate;
 import greenwave.deadline.Limits;
 import greenwave.deadline.codec.BudgetField;
@@ -39,12 +39,12 @@ class PeersTest extends LoopbackCluster {
         server.handler = text -> say(seen());
         Channel old = node().channel(server.serve());
         assertEquals("500 ms", get(Node.go(old, "x")));
-        assertEquals(1, server.deadlines.gate().faults(Fault.MISSING));
+        assertEquals(1, server.deadlines.gate().faults(InvalidBudget.MISSING));
         CallOptions timeout = CallOptions.DEFAULT.withDeadlineAfter(3_000, TimeUnit.SECONDS);
         String left = get(Node.go(old, timeout, "x"));
         long leftMs = Long.parseLong(left.split(" ")[0]);
         assertTrue(leftMs > 2_000_000 && leftMs <= 3_000_000, left);
-        assertEquals(1, server.deadlines.gate().faults(Fault.MISSING));
+        assertEquals(1, server.deadlines.gate().faults(InvalidBudget.MISSING));
     }
 
     @Test
@@ -104,9 +104,9 @@ class PeersTest extends LoopbackCluster {
         int port = server.serve();
         Gate gate = server.deadlines.gate();
         assertEquals("500 ms", get(send(port, "garbage ".repeat(1 << 17))));
-        assertEquals(1, gate.faults(Fault.GARBLED));
+        assertEquals(1, gate.faults(InvalidBudget.GARBLED));
         assertEquals("500 ms", get(send(port, "expected=5, remaining=-5")));
-        assertEquals(1, gate.faults(Fault.NEGATIVE));
+        assertEquals(1, gate.faults(InvalidBudget.NEGATIVE));
         String year = BudgetField.write(Budget.of(365L * 86_400 * 1_000 * MS));
         assertEquals("3600000 ms", get(send(port, year)), "cut to an hour");
         assertEquals(1, gate.shortened());

@@ -1,6 +1,6 @@
 package greenwave.storm;
 
-import greenwave.deadline.Visit;
+import greenwave.deadline.StageTimer;
 import greenwave.deadline.thread.Deadlines;
 import java.util.ArrayList;
 import java.util.Comparator;
@@ -93,13 +93,13 @@ final class AggregatorThread extends TaskThread {
 
     /** Adds {@code tuple} to request {@code id}, as {@code part} of it or, without being one, as its opening. */
     void take(Tuple tuple, Object id, Object part, boolean isPart) {
-        Visit visit = arrivals.arrive(TupleBudget.now(), tuple).visit();
+        StageTimer timer = arrivals.arrive(TupleBudget.now(), tuple).timer();
         Key key = new Key(id, tuple.getMessageId().getAnchors());
         boolean added;
         lock.lock();
         try {
             rethrow();
-            added = !answered.containsKey(key) && add(key, tuple, visit, part, isPart);
+            added = !answered.containsKey(key) && add(key, tuple, timer, part, isPart);
         } finally {
             lock.unlock();
         }
@@ -131,7 +131,7 @@ final class AggregatorThread extends TaskThread {
     }
 
     /** False when the request has that part already. */
-    private boolean add(Key key, Tuple tuple, Visit visit, Object part, boolean isPart) {
+    private boolean add(Key key, Tuple tuple, StageTimer timer, Object part, boolean isPart) {
         Request request = open.get(key);
         if (request == null) {
             makeSpace();
@@ -142,7 +142,7 @@ final class AggregatorThread extends TaskThread {
             return false;
         }
         openByDue.remove(request);
-        request.add(tuple, visit, isPart);
+        request.add(tuple, timer, isPart);
         openByDue.add(request);
         if (request.parts.size() == expected) {
             finish(request, whole);
@@ -175,9 +175,9 @@ final class AggregatorThread extends TaskThread {
 
     private void answer(Request request) {
         long now = TupleBudget.now();
-        Visit visit = Visit.join(now, request.visits).orElseThrow();
-        visit.start(now);
-        try (Deadlines.Scope scope = Deadlines.enter(visit)) {
+        StageTimer timer = StageTimer.join(now, request.timers).orElseThrow();
+        timer.start(now);
+        try (Deadlines.Scope scope = Deadlines.enter(timer)) {
             List<Object> values = answer.of(request.key.id, List.copyOf(request.parts), expected);
             if (values != null) {
                 collector.emit(Utils.DEFAULT_STREAM_ID, request.tuples, values);
@@ -199,7 +199,7 @@ final class AggregatorThread extends TaskThread {
         final List<Tuple> parts = new ArrayList<>();
         /** The parts, and the opening. */
         final List<Tuple> tuples = new ArrayList<>();
-        final List<Visit> visits = new ArrayList<>();
+        final List<StageTimer> timers = new ArrayList<>();
         boolean isOpened;
         /** Earliest deadline among them, less the reserve. */
         long dueNanos = Long.MAX_VALUE;
@@ -209,15 +209,15 @@ final class AggregatorThread extends TaskThread {
             this.number = number;
         }
 
-        void add(Tuple tuple, Visit visit, boolean isPart) {
+        void add(Tuple tuple, StageTimer timer, boolean isPart) {
             if (isPart) {
                 parts.add(tuple);
             } else {
                 isOpened = true;
             }
             tuples.add(tuple);
-            visits.add(visit);
-            dueNanos = Math.min(dueNanos, visit.dueNanos());
+            timers.add(timer);
+            dueNanos = Math.min(dueNanos, timer.dueNanos());
         }
     }
 

@@ -1,9 +1,9 @@
 package greenwave.storm;
 
 import com.codahale.metrics.Gauge;
-import greenwave.deadline.Fault;
+import greenwave.deadline.InvalidBudget;
 import greenwave.deadline.Gate;
-import greenwave.deadline.Intake;
+import greenwave.deadline.BudgetValidator;
 import java.util.Locale;
 import org.apache.storm.task.TopologyContext;
 import org.apache.storm.tuple.Tuple;
@@ -12,7 +12,7 @@ import org.apache.storm.tuple.Tuple;
  * Budgets of a task's input tuples.
  *
  * <p>A tuple without the field, or with something else in it, gets the default and is counted, as {@link
- * Intake} has it; the counts are Storm's metrics {@code greenwave-missing}, {@code -garbled}, {@code
+ * BudgetValidator} has it; the counts are Storm's metrics {@code greenwave-missing}, {@code -garbled}, {@code
  * -negative}, {@code -absurd} and {@code -shortened}. The time in Storm's queues is the hop's (C).
  */
 final class Arrivals {
@@ -23,7 +23,7 @@ final class Arrivals {
     Arrivals(Gate gate, long restNanos, TopologyContext context) {
         this.gate = gate;
         this.restNanos = restNanos;
-        for (Fault fault : Fault.values()) {
+        for (InvalidBudget fault : InvalidBudget.values()) {
             gauge(context, fault.name().toLowerCase(Locale.ROOT), () -> gate.faults(fault));
         }
         gauge(context, "shortened", gate::shortened);
@@ -35,7 +35,7 @@ final class Arrivals {
         String text = value == null || value instanceof String ? (String) value : "";
         String kind = tuple.getSourceComponent() + ':' + tuple.getSourceStreamId();
         long underway = TupleBudget.underwayNanos(value, nowNanos);
-        return gate.arrive(nowNanos, new Intake.Received(text, null, null), kind, underway, restNanos);
+        return gate.arrive(nowNanos, new BudgetValidator.Received(text, null, null), kind, underway, restNanos);
     }
 
     /** The metric {@code greenwave-NAME} of the task of {@code context}. */

@@ -4,7 +4,7 @@ import greenwave.deadline.DeadlineQueue;
 import greenwave.deadline.Forecast;
 import greenwave.deadline.Gate;
 import greenwave.deadline.Shedding;
-import greenwave.deadline.Visit;
+import greenwave.deadline.StageTimer;
 import greenwave.deadline.thread.Deadlines;
 import java.util.ArrayDeque;
 import java.util.OptionalLong;
@@ -112,15 +112,15 @@ final class BoltThread extends TaskThread {
 
     private DeadlineQueue.Offered<Waiting> offer(Waiting waiting) {
         long now = TupleBudget.now();
-        waiting.leftNanos = waiting.arrival.visit().remaining(now).leftNanos();
+        waiting.leftNanos = waiting.arrival.timer().remaining(now).leftNanos();
         return queue.offer(now, waiting);
     }
 
     private void serve(Waiting waiting) {
-        Visit visit = waiting.arrival.visit();
-        visit.start(TupleBudget.now());
-        BudgetedCollector.Held held = collector.begin(waiting.tuple, visit);
-        try (Deadlines.Scope scope = Deadlines.enter(visit)) {
+        StageTimer timer = waiting.arrival.timer();
+        timer.start(TupleBudget.now());
+        BudgetedCollector.Held held = collector.begin(waiting.tuple, timer);
+        try (Deadlines.Scope scope = Deadlines.enter(timer)) {
             bolt.execute(waiting.tuple);
         }
         if (!held.isFailed()) {
@@ -130,7 +130,7 @@ final class BoltThread extends TaskThread {
 
     private void shed(Waiting waiting, Shedding.Reason reason) {
         gate.shed(reason);
-        collector.begin(waiting.tuple, waiting.arrival.visit());
+        collector.begin(waiting.tuple, waiting.arrival.timer());
         onShed.shed(waiting.tuple, reason, shedder);
     }
 

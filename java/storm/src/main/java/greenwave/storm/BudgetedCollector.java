@@ -1,7 +1,7 @@
 package greenwave.storm;
 
 import greenwave.deadline.Budget;
-import greenwave.deadline.Visit;
+import greenwave.deadline.StageTimer;
 import greenwave.deadline.thread.Deadlines;
 import java.util.Collection;
 import java.util.Collections;
@@ -25,7 +25,7 @@ import org.apache.storm.tuple.Tuple;
 final class BudgetedCollector implements IOutputCollector {
     private final IOutputCollector collector;
     private final UnaryOperator<Budget> onward;
-    /** A visit goes with its tuple, whether that is ever acked or not; tuples are equal only to themselves. */
+    /** A timer goes with its tuple, whether that is ever acked or not; tuples are equal only to themselves. */
     private final Map<Tuple, Held> held = Collections.synchronizedMap(new WeakHashMap<>());
 
     /** Emits through {@code collector}; {@code onward} makes of a budget that leaves the one that is sent. */
@@ -36,11 +36,11 @@ final class BudgetedCollector implements IOutputCollector {
 
     /** A tuple that the bolt works on. */
     static final class Held {
-        private final Visit visit;
+        private final StageTimer timer;
         private volatile boolean failed;
 
-        private Held(Visit visit) {
-            this.visit = visit;
+        private Held(StageTimer timer) {
+            this.timer = timer;
         }
 
         /** True if it was failed. */
@@ -49,9 +49,9 @@ final class BudgetedCollector implements IOutputCollector {
         }
     }
 
-    /** Gives tuples anchored to {@code tuple} the budget of {@code visit}, until it is acked or failed. */
-    Held begin(Tuple tuple, Visit visit) {
-        Held begun = new Held(visit);
+    /** Gives tuples anchored to {@code tuple} the budget of {@code timer}, until it is acked or failed. */
+    Held begin(Tuple tuple, StageTimer timer) {
+        Held begun = new Held(timer);
         held.put(tuple, begun);
         return begun;
     }
@@ -99,16 +99,16 @@ final class BudgetedCollector implements IOutputCollector {
 
     private String budget(Collection<Tuple> anchors) {
         long now = TupleBudget.now();
-        Optional<Visit> slowest = anchors == null
+        Optional<StageTimer> slowest = anchors == null
                 ? Optional.empty()
                 : anchors.stream()
                         .map(held::get)
                         .filter(Objects::nonNull)
-                        .map(known -> known.visit)
-                        .max(Comparator.comparingLong(visit -> visit.elapsedNanos(now)));
+                        .map(known -> known.timer)
+                        .max(Comparator.comparingLong(timer -> timer.elapsedNanos(now)));
         return slowest.or(Deadlines::current)
-                .filter(visit -> visit.budget().isLimited())
-                .map(visit -> TupleBudget.write(onward.apply(visit.leave(now)), now))
+                .filter(timer -> timer.budget().isLimited())
+                .map(timer -> TupleBudget.write(onward.apply(timer.leave(now)), now))
                 .orElse(null);
     }
 }

@@ -8,7 +8,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import greenwave.deadline.Budget;
 import greenwave.deadline.Stage;
-import greenwave.deadline.Visit;
+import greenwave.deadline.StageTimer;
 import greenwave.deadline.codec.BudgetField;
 import greenwave.deadline.thread.Deadlines;
 import java.util.ArrayList;
@@ -79,9 +79,9 @@ class DeadlineBoltTest extends StormCluster {
     //~ java: Storm: a budget covers bolts and their queues within a worker process
     @Test
     void timeInStormsQueueCountsAsNetworkDelay() {
-        Map<Object, Visit> visits = new ConcurrentHashMap<>();
+        Map<Object, StageTimer> timers = new ConcurrentHashMap<>();
         Block block = block("narrow", (tuple, collector, context) -> {
-            visits.put(tuple.getValue(0), Deadlines.current().orElseThrow());
+            timers.put(tuple.getValue(0), Deadlines.current().orElseThrow());
             collector.ack(tuple);
         });
         List<String> ids = List.of(send("narrow", 900), send("narrow", 900), send("narrow", 900));
@@ -90,7 +90,7 @@ class DeadlineBoltTest extends StormCluster {
         TestClock.advance(70 * MS);
         block.release();
         ids.forEach(id -> assertEquals("ack", acks(id)));
-        Visit last = visits.get(ids.get(2));
+        StageTimer last = timers.get(ids.get(2));
         assertEquals(new Stage(70 * MS, 0, 0), last.stage(last.arrivedNanos()));
         assertEquals(830 * MS, last.remaining(last.arrivedNanos()).leftNanos());
     }

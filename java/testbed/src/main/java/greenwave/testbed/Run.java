@@ -2,7 +2,7 @@ package greenwave.testbed;
 
 import greenwave.deadline.Budget;
 import greenwave.deadline.Stage;
-import greenwave.deadline.Visit;
+import greenwave.deadline.StageTimer;
 import greenwave.deadline.thread.Deadlines;
 import java.util.Arrays;
 import java.util.BitSet;
@@ -85,9 +85,9 @@ final class Run {
     }
 
     private void send(int request, long born, Client client) {
-        Visit visit = Visit.arrive(born, Budget.of(plan.requests().get(request).slo().sloNs()), 0);
+        StageTimer timer = StageTimer.arrive(born, Budget.of(plan.requests().get(request).slo().sloNs()), 0);
         progressNanos = Deadlines.now();
-        try (Deadlines.Scope scope = Deadlines.enter(visit)) {
+        try (Deadlines.Scope scope = Deadlines.enter(timer)) {
             client.send(request).whenComplete((answer, failure) -> {
                 Used used = answer instanceof Used unit ? unit : new Used(1, 1);
                 end(request, failure == null ? used : null);

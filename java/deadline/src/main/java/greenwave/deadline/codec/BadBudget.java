@@ -1,22 +1,29 @@
 package greenwave.deadline.codec;
 
-import greenwave.deadline.Fault;
+import greenwave.deadline.InvalidBudget;
 
-/** Parse error of a budget: {@link Fault#GARBLED} or {@link Fault#NEGATIVE}. Cheap: without a stack trace. */
+/**
+ * Parse error of a budget: {@link InvalidBudget#GARBLED} or {@link InvalidBudget#NEGATIVE}. Cheap: without a
+ * stack trace.
+ */
 public final class BadBudget extends Exception {
     private static final long serialVersionUID = 1;
-    static final BadBudget GARBLED = new BadBudget(Fault.GARBLED);
-    static final BadBudget NEGATIVE = new BadBudget(Fault.NEGATIVE);
+    static final BadBudget GARBLED = new BadBudget(InvalidBudget.GARBLED);
+    static final BadBudget NEGATIVE = new BadBudget(InvalidBudget.NEGATIVE);
 
-    private final Fault fault;
+    private final InvalidBudget fault;
 
-    private BadBudget(Fault fault) {
-        super(fault == Fault.GARBLED ? "it does not follow the format" : "a span below zero", null, false, false);
+    private BadBudget(InvalidBudget fault) {
+        super(
+                fault == InvalidBudget.GARBLED ? "it does not follow the format" : "a span below zero",
+                null,
+                false,
+                false);
         this.fault = fault;
     }
 
     /** Kind of the error. */
-    public Fault fault() {
+    public InvalidBudget fault() {
         return fault;
     }
 }

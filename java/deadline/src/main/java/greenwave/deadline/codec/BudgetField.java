@@ -1,7 +1,7 @@
 package greenwave.deadline.codec;
 
 import greenwave.deadline.Budget;
-import greenwave.deadline.Part;
+import greenwave.deadline.SubrequestEstimate;
 import greenwave.deadline.Stage;
 import java.util.ArrayList;
 import java.util.List;
@@ -53,7 +53,7 @@ public final class BudgetField {
         Object takes = dictionary.get("takes");
         Object slowest = dictionary.get("slowest");
         boolean isPart = takes != null || slowest != null;
-        return isPart ? budget.expecting(new Part(micros(takes), micros(slowest))) : budget;
+        return isPart ? budget.expecting(new SubrequestEstimate(micros(takes), micros(slowest))) : budget;
     }
 
     /** {@code budget} as text; spans in whole microseconds, what is left rounded down. */

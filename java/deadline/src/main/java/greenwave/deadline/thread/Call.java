@@ -20,7 +20,7 @@ public abstract class Call implements Runnable, DeadlineQueue.Entry {
     protected Call(long nowNanos, Gate gate, Gate.Arrival arrival) {
         this.gate = gate;
         this.arrival = arrival;
-        this.leftNanos = arrival.visit().remaining(nowNanos).leftNanos();
+        this.leftNanos = arrival.timer().remaining(nowNanos).leftNanos();
     }
 
     /** The request. */

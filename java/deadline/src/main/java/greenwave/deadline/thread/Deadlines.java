@@ -2,7 +2,7 @@ package greenwave.deadline.thread;
 
 import greenwave.deadline.Budget;
 import greenwave.deadline.Remaining;
-import greenwave.deadline.Visit;
+import greenwave.deadline.StageTimer;
 import java.util.Optional;
 import java.util.concurrent.Callable;
 import java.util.concurrent.CompletableFuture;
@@ -17,7 +17,7 @@ import java.util.function.LongSupplier;
  * #carrying} or {@link #carry(CompletableFuture)}.
  */
 public final class Deadlines {
-    private static final ThreadLocal<Visit> CURRENT = new ThreadLocal<>();
+    private static final ThreadLocal<StageTimer> CURRENT = new ThreadLocal<>();
     private static final long EPOCH = System.nanoTime();
 
     private static final LongSupplier MONOTONIC = () -> System.nanoTime() - EPOCH;
@@ -27,14 +27,14 @@ public final class Deadlines {
 
     /** Remaining budget now; empty if this thread's request has no deadline. */
     public static Optional<Remaining> remaining() {
-        Visit visit = CURRENT.get();
-        return visit == null || !visit.budget().isLimited()
+        StageTimer timer = CURRENT.get();
+        return timer == null || !timer.budget().isLimited()
                 ? Optional.empty()
-                : Optional.of(visit.remaining(now()));
+                : Optional.of(timer.remaining(now()));
     }
 
-    /** The request's visit at this service: when it arrived, how long it waited, where its time went before. */
-    public static Optional<Visit> current() {
+    /** The request's timer at this service: when it arrived, how long it waited, where its time went before. */
+    public static Optional<StageTimer> current() {
         return Optional.ofNullable(CURRENT.get());
     }
 
@@ -44,18 +44,18 @@ public final class Deadlines {
      */
     public static Scope within(long expectedNanos) {
         long now = now();
-        Visit outer = CURRENT.get();
+        StageTimer outer = CURRENT.get();
         Budget budget = outer == null ? Budget.of(expectedNanos) : outer.leave(now).capped(expectedNanos);
-        Visit visit = Visit.arrive(now, budget, 0);
-        visit.start(now);
-        return enter(visit);
+        StageTimer timer = StageTimer.arrive(now, budget, 0);
+        timer.start(now);
+        return enter(timer);
     }
 
     /** {@code task} with the deadline of the present thread, wherever it runs. */
     public static Runnable carry(Runnable task) {
-        Visit visit = CURRENT.get();
+        StageTimer timer = CURRENT.get();
         return () -> {
-            try (Scope scope = enter(visit)) {
+            try (Scope scope = enter(timer)) {
                 task.run();
             }
         };
@@ -63,9 +63,9 @@ public final class Deadlines {
 
     /** {@code task} with the deadline of the present thread, wherever it is called. */
     public static <T> Callable<T> carry(Callable<T> task) {
-        Visit visit = CURRENT.get();
+        StageTimer timer = CURRENT.get();
         return () -> {
-            try (Scope scope = enter(visit)) {
+            try (Scope scope = enter(timer)) {
                 return task.call();
             }
         };
@@ -81,10 +81,10 @@ public final class Deadlines {
      * thread, whichever thread completes it.
      */
     public static <T> CompletableFuture<T> carry(CompletableFuture<T> future) {
-        Visit visit = CURRENT.get();
+        StageTimer timer = CURRENT.get();
         CompletableFuture<T> carried = new CompletableFuture<>();
         future.whenComplete((value, failure) -> {
-            try (Scope scope = enter(visit)) {
+            try (Scope scope = enter(timer)) {
                 if (failure == null) {
                     carried.complete(value);
                 } else {
@@ -97,9 +97,9 @@ public final class Deadlines {
 
     /** Ends what {@link #within} began; closed by the thread that opened it. */
     public static final class Scope implements AutoCloseable {
-        private final Visit before;
+        private final StageTimer before;
 
-        private Scope(Visit before) {
+        private Scope(StageTimer before) {
             this.before = before;
         }
 
@@ -110,24 +110,24 @@ public final class Deadlines {
     }
 
     /**
-     * The present thread works on {@code visit} (null: on none) until the scope is closed; for what binds
+     * The present thread works on {@code timer} (null: on none) until the scope is closed; for what binds
      * a framework.
      */
-    public static Scope enter(Visit visit) {
+    public static Scope enter(StageTimer timer) {
         Scope scope = new Scope(CURRENT.get());
-        set(visit);
+        set(timer);
         return scope;
     }
 
-    private static void set(Visit visit) {
-        if (visit == null) {
+    private static void set(StageTimer timer) {
+        if (timer == null) {
             CURRENT.remove();
         } else {
-            CURRENT.set(visit);
+            CURRENT.set(timer);
         }
     }
 
-    /** Nanoseconds since this class was loaded, by a clock that never jumps: what visits are counted by. */
+    /** Nanoseconds since this class was loaded, by a clock that never jumps: what timers are counted by. */
     public static long now() {
         return clock.getAsLong();
     }

@@ -14,13 +14,13 @@ import java.util.concurrent.atomic.AtomicLongArray;
  * without a budget has no deadline, unless a default is set. Every fault is counted by kind. Threads may share
  * one.
  */
-public final class Intake {
+public final class BudgetValidator {
     private final Limits limits;
-    private final AtomicLongArray faults = new AtomicLongArray(Fault.values().length);
+    private final AtomicLongArray faults = new AtomicLongArray(InvalidBudget.values().length);
     private final AtomicLong shortened = new AtomicLong();
 
     /** A validator with these {@code limits}. */
-    public Intake(Limits limits) {
+    public BudgetValidator(Limits limits) {
         this.limits = limits;
     }
 
@@ -33,8 +33,8 @@ public final class Intake {
      */
     public record Received(String budget, String grpcTimeout, String envoyExpected) {}
 
-    /** Requests that had {@code fault}; all but those with {@link Fault#ABSURD} got the default. */
-    public long faults(Fault fault) {
+    /** Requests that had {@code fault}; all but those with {@link InvalidBudget#ABSURD} got the default. */
+    public long faults(InvalidBudget fault) {
         return faults.get(fault.ordinal());
     }
 
@@ -53,13 +53,13 @@ public final class Intake {
         try {
             Budget asked = read(received);
             if (asked == null) {
-                return faulty(Fault.MISSING);
+                return faulty(InvalidBudget.MISSING);
             }
             // An untrusted peer could claim a short service time to be served first.
             asked = limits.trusted() ? asked : asked.arrived();
             long left = asked.remaining().leftNanos();
             if (asked.elapsedNanos() > limits.longestNanos()) {
-                faults.incrementAndGet(Fault.ABSURD.ordinal());
+                faults.incrementAndGet(InvalidBudget.ABSURD.ordinal());
                 asked = Budget.of(left);
             }
             if (left > limits.longestNanos()) {
@@ -87,7 +87,7 @@ public final class Intake {
         return budget == null ? Budget.of(timeoutNanos) : budget.capped(timeoutNanos);
     }
 
-    private Budget faulty(Fault fault) {
+    private Budget faulty(InvalidBudget fault) {
         faults.incrementAndGet(fault.ordinal());
         return Budget.of(limits.defaultNanos());
     }

@@ -7,4 +7,4 @@ package greenwave.deadline;
  * @param serviceNanos this one
  * @param slowestNanos the slowest of all, this one included
  */
-public record Part(long serviceNanos, long slowestNanos) {}
+public record SubrequestEstimate(long serviceNanos, long slowestNanos) {}

@@ -1,7 +1,7 @@
 package greenwave.deadline;
 
 /** Reason why a request got the default. */
-public enum Fault {
+public enum InvalidBudget {
     /** It has no budget. */
     MISSING,
     /** Its budget cannot be parsed. */

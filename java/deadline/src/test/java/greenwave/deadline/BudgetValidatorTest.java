@@ -3,7 +3,7 @@ package greenwave.deadline;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
-import greenwave.deadline.Intake.Received;
+import greenwave.deadline.BudgetValidator.Received;
 import greenwave.deadline.codec.BudgetField;
 import greenwave.deadline.codec.EnvoyTimeout;
 import greenwave.deadline.codec.GrpcTimeout;
@@ -17,26 +17,26 @@ import org.junit.jupiter.api.Test;
 
 /** Validation of peers' budgets: outcomes for missing, too large and malformed ones. */
 //~ java: budgets, deadlines and queue follow the rules of the Rust side
-class IntakeTest {
+class BudgetValidatorTest {
     private static final long MS = 1_000_000;
     private static final Limits LIMITS = new Limits(500 * MS, 60_000 * MS, false);
     private static final Limits TRUSTED = new Limits(500 * MS, 60_000 * MS, true);
 
     @Test
     void anInvalidOrMissingBudgetGetsTheDefaultAndIsCounted() {
-        Map<Received, Fault> cases = new LinkedHashMap<>();
-        cases.put(new Received(null, null, null), Fault.MISSING);
-        cases.put(field("tomorrow"), Fault.GARBLED);
-        cases.put(field("x".repeat(1 << 20)), Fault.GARBLED);
-        cases.put(grpcTimeout("5 fortnights"), Fault.GARBLED);
-        cases.put(grpcTimeout("-5m"), Fault.NEGATIVE);
-        cases.put(field("expected=5, remaining=-5"), Fault.NEGATIVE);
+        Map<Received, InvalidBudget> cases = new LinkedHashMap<>();
+        cases.put(new Received(null, null, null), InvalidBudget.MISSING);
+        cases.put(field("tomorrow"), InvalidBudget.GARBLED);
+        cases.put(field("x".repeat(1 << 20)), InvalidBudget.GARBLED);
+        cases.put(grpcTimeout("5 fortnights"), InvalidBudget.GARBLED);
+        cases.put(grpcTimeout("-5m"), InvalidBudget.NEGATIVE);
+        cases.put(field("expected=5, remaining=-5"), InvalidBudget.NEGATIVE);
         cases.forEach((received, fault) -> {
             for (Limits limits : List.of(LIMITS, TRUSTED)) {
-                Intake intake = new Intake(limits);
-                assertEquals(Budget.of(LIMITS.defaultNanos()), intake.accept(received));
-                for (Fault other : Fault.values()) {
-                    assertEquals(other == fault ? 1 : 0, intake.faults(other), other + " of " + fault);
+                BudgetValidator validator = new BudgetValidator(limits);
+                assertEquals(Budget.of(LIMITS.defaultNanos()), validator.accept(received));
+                for (InvalidBudget other : InvalidBudget.values()) {
+                    assertEquals(other == fault ? 1 : 0, validator.faults(other), other + " of " + fault);
                 }
             }
         });
@@ -44,40 +44,40 @@ class IntakeTest {
 
     @Test
     void fiveSecondsStayFiveAndTwoHoursBecomeTheMaximum() {
-        assertEquals(Budget.of(5_000 * MS), new Intake(LIMITS).accept(grpcTimeout("5S")));
+        assertEquals(Budget.of(5_000 * MS), new BudgetValidator(LIMITS).accept(grpcTimeout("5S")));
         Received year = field("expected=31536000000000, remaining=31536000000000");
         for (Received received : List.of(grpcTimeout("2H"), grpcTimeout("8760H"), year)) {
             for (Limits limits : List.of(LIMITS, TRUSTED)) {
-                Intake intake = new Intake(limits);
-                assertEquals(Budget.of(LIMITS.longestNanos()), intake.accept(received));
-                assertEquals(1, intake.shortened());
+                BudgetValidator validator = new BudgetValidator(limits);
+                assertEquals(Budget.of(LIMITS.longestNanos()), validator.accept(received));
+                assertEquals(1, validator.shortened());
             }
         }
-        Intake intake = new Intake(LIMITS);
-        assertEquals(Budget.of(1_000), intake.accept(field("expected=31536000000000, remaining=1")));
-        assertEquals(1, intake.faults(Fault.ABSURD));
-        Intake standard = new Intake(Limits.DEFAULT);
+        BudgetValidator validator = new BudgetValidator(LIMITS);
+        assertEquals(Budget.of(1_000), validator.accept(field("expected=31536000000000, remaining=1")));
+        assertEquals(1, validator.faults(InvalidBudget.ABSURD));
+        BudgetValidator standard = new BudgetValidator(Limits.DEFAULT);
         assertTrue(!standard.accept(new Received(null, null, null)).isLimited(), "no deadline by default");
-        assertEquals(1, standard.faults(Fault.MISSING));
+        assertEquals(1, standard.faults(InvalidBudget.MISSING));
     }
 
     @Test
     void aZeroBudgetIsAcceptedAndMissedAtOnce() {
         for (Received received : List.of(field("expected=0, remaining=0"), grpcTimeout("0m"))) {
-            Intake intake = new Intake(LIMITS);
-            assertEquals(new Remaining(0), intake.accept(received).remaining());
-            assertTrue(intake.accept(received).remaining().isMissed());
-            assertEquals(0, faults(intake));
+            BudgetValidator validator = new BudgetValidator(LIMITS);
+            assertEquals(new Remaining(0), validator.accept(received).remaining());
+            assertTrue(validator.accept(received).remaining().isMissed());
+            assertEquals(0, faults(validator));
         }
     }
 
     @Test
     void theShortestOfSeveralTimeoutsApplies() {
         Received all = new Received("expected=400000, remaining=300000", "200m", "250");
-        Budget budget = new Intake(LIMITS).accept(all);
+        Budget budget = new BudgetValidator(LIMITS).accept(all);
         assertEquals(200 * MS, budget.remaining().leftNanos());
         assertEquals(100 * MS, budget.elapsedNanos(), "what is known of the way so far stays");
-        Budget ofEnvoy = new Intake(LIMITS).accept(new Received(null, null, "250"));
+        Budget ofEnvoy = new BudgetValidator(LIMITS).accept(new Received(null, null, "250"));
         assertEquals(Budget.of(250 * MS), ofEnvoy);
     }
 
@@ -92,8 +92,8 @@ class IntakeTest {
             Received received = new Received(
                     BudgetField.write(sent), GrpcTimeout.write(timeout), EnvoyTimeout.write(envoy));
             Limits limits = random.nextBoolean() ? TRUSTED : LIMITS;
-            Intake intake = new Intake(limits);
-            long left = intake.accept(received).remaining().leftNanos();
+            BudgetValidator validator = new BudgetValidator(limits);
+            long left = validator.accept(received).remaining().leftNanos();
             long shortest = Math.min(sent.remaining().leftNanos(), Math.min(timeout, envoy));
             long allowed = Math.max(shortest, MS);
             assertTrue(left <= Math.min(allowed, LIMITS.longestNanos()));
@@ -104,12 +104,13 @@ class IntakeTest {
     @Test
     void onlyATrustedPeersSubrequestEstimatesAreUsed() {
         Received sent = field("expected=200000, remaining=195000, split=5000, takes=1, slowest=2");
-        assertEquals(Optional.of(new Part(1_000, 2_000)), new Intake(TRUSTED).accept(sent).part());
-        assertEquals(Optional.empty(), new Intake(LIMITS).accept(sent).part());
+        SubrequestEstimate expected = new SubrequestEstimate(1_000, 2_000);
+        assertEquals(Optional.of(expected), new BudgetValidator(TRUSTED).accept(sent).part());
+        assertEquals(Optional.empty(), new BudgetValidator(LIMITS).accept(sent).part());
     }
 
-    private static long faults(Intake intake) {
-        return Arrays.stream(Fault.values()).mapToLong(intake::faults).sum();
+    private static long faults(BudgetValidator validator) {
+        return Arrays.stream(InvalidBudget.values()).mapToLong(validator::faults).sum();
     }
 
     private static Received field(String text) {

@@ -8,17 +8,17 @@ import java.util.Optional;
  * A request at one stage: the clock that runs while it waits and is served.
  *
  * <p>Starts with what the budget said on arrival and the hop's network delay, and counts by this
- * machine's clock alone. The queue counts: the visit begins when the request arrives, not when a thread
+ * machine's clock alone. The queue counts: the timer begins when the request arrives, not when a thread
  * takes it up. Threads may share one; only {@link #start} changes it, once. Source: D2P §3 (extract,
  * count, send on).
  */
-public final class Visit {
+public final class StageTimer {
     private final Budget budget;
     private final long networkNanos;
     private final long arrivedNanos;
     private volatile long startedNanos;
 
-    private Visit(Budget budget, long networkNanos, long arrivedNanos, long startedNanos) {
+    private StageTimer(Budget budget, long networkNanos, long arrivedNanos, long startedNanos) {
         this.budget = budget;
         this.networkNanos = networkNanos;
         this.arrivedNanos = arrivedNanos;
@@ -29,8 +29,8 @@ public final class Visit {
      * The request with {@code budget} arrived at {@code nowNanos} over a hop that took {@code
      * networkNanos} (C, see {@link NetworkDelay}); zero where the sender has taken it off already.
      */
-    public static Visit arrive(long nowNanos, Budget budget, long networkNanos) {
-        return new Visit(budget, networkNanos, nowNanos, WAITING);
+    public static StageTimer arrive(long nowNanos, Budget budget, long networkNanos) {
+        return new StageTimer(budget, networkNanos, nowNanos, WAITING);
     }
 
     /**
@@ -38,10 +38,10 @@ public final class Visit {
      * counts on from the one that took longest, D2P (4), and the reserve is there to be used. Empty
      * without parts.
      */
-    public static Optional<Visit> join(long nowNanos, List<Visit> parts) {
+    public static Optional<StageTimer> join(long nowNanos, List<StageTimer> parts) {
         return parts.stream()
                 .max(Comparator.comparingLong(part -> part.elapsedNanos(nowNanos)))
-                .map(slowest -> new Visit(
+                .map(slowest -> new StageTimer(
                         slowest.budget.joined(), slowest.networkNanos, slowest.arrivedNanos, slowest.startedNanos));
     }
 
