@@ -59,7 +59,7 @@ public class DubboFilters {
         scope = Deadlines.within(3_600_000_000_000L);
     }
 
-    /** Its end. */
+    /** End of the invocation. */
     @TearDown
     public void leave() {
         scope.close();

@@ -5,20 +5,18 @@ import java.util.List;
 import java.util.Optional;
 
 /**
- * A request's deadline field: how much time it has left, and where the rest went.
+ * Deadline field of a request: its remaining time, and the time spent so far, by stage.
  *
- * <p>Counted in spans since the request was born, never in instants: what one machine's clock says means
- * nothing to another's. A budget is a value; it changes when a stage is added to it, not by itself
- * ({@link StageTimer} does the counting while a request is at a stage). Source: D2P §3, the deadline field
+ * <p>Consists of spans since the request was created, never of instants, since machines' clocks do not agree. A
+ * budget is immutable; {@link StageTimer} counts while a request is at a stage. Source: D2P §3, the deadline field
  * {@code (deadline, PU_flag)}.
  *
  * @param expectedNanos the response time the user asked for ({@code expected_deadline})
- * @param elapsedNanos time since the request was born ({@code elapsed_time}, D2P (2))
- * @param reserveNanos kept for the aggregate phase; zero unless it was split
- * @param isSplit whether it was split into sub-requests, so that the formulas of the parallel unit hold
- *     ({@code PU_flag})
- * @param part what the aggregator expects of this sub-request, if it said so
- * @param stages the stages it passed, in order; at most {@link #STAGES_MAX}
+ * @param elapsedNanos time since the request was created ({@code elapsed_time}, D2P (2))
+ * @param reserveNanos time reserved for the aggregate phase; zero unless the request was split
+ * @param isSplit true if the request was split into sub-requests ({@code PU_flag})
+ * @param part the aggregator's estimate for this sub-request, if any
+ * @param stages stages passed, in order; at most {@link #STAGES_MAX}
  */
 public record Budget(
         long expectedNanos,
@@ -27,20 +25,20 @@ public record Budget(
         boolean isSplit,
         Optional<SubrequestEstimate> part,
         List<Stage> stages) {
-    /** Stages that are told apart; what later ones take is added to the last. */
+    /** Maximum number of stages; the time of later ones is added to the last. */
     public static final int STAGES_MAX = 8;
 
-    /** Those of {@code stages} beyond {@link #STAGES_MAX} are left out. */
+    /** Drops {@code stages} beyond {@link #STAGES_MAX}. */
     public Budget {
         stages = List.copyOf(stages.subList(0, Math.min(stages.size(), STAGES_MAX)));
     }
 
-    /** A request born now, whose user waits for {@code expectedNanos}. */
+    /** Budget of a request created now with the deadline {@code expectedNanos}. */
     public static Budget of(long expectedNanos) {
         return restored(expectedNanos, 0, List.of());
     }
 
-    /** A request that was born {@code elapsedNanos} ago and passed {@code stages}, as far as known. */
+    /** Budget of a request created {@code elapsedNanos} ago that passed {@code stages}. */
     public static Budget restored(long expectedNanos, long elapsedNanos, List<Stage> stages) {
         return new Budget(expectedNanos, elapsedNanos, 0, false, Optional.empty(), stages);
     }
@@ -73,8 +71,8 @@ public record Budget(
     }
 
     /**
-     * This budget as it will arrive after {@code networkNanos} on the way: taken off, and shown under no
-     * stage, since nobody has measured it yet.
+     * This budget less the network delay {@code networkNanos}, which belongs to no stage, since it is not measured
+     * yet.
      */
     public Budget delayed(long networkNanos) {
         long elapsed = Spans.plus(elapsedNanos, networkNanos);
@@ -82,8 +80,8 @@ public record Budget(
     }
 
     /**
-     * This budget for one of the sub-requests it is split into, which must be back {@code reserve} early:
-     * that much is kept for the aggregate phase, at the most everything.
+     * This budget for a sub-request, which must be answered {@code reserve} before the deadline: the time for the
+     * aggregate phase, at most all of the remaining time.
      */
     public Budget split(long reserve) {
         long kept = Math.min(expectedNanos, Spans.plus(reserveNanos, reserve));
@@ -91,26 +89,26 @@ public record Budget(
     }
 
     /**
-     * This budget for one of the sub-requests, with what the aggregator expects of it: the worker orders and
-     * drops by that instead of by what it learned of all requests together. Holds for the next queue only.
+     * This budget for a sub-request, with the aggregator's estimate of its service time. The worker orders and drops
+     * by it instead of by its own estimate of all requests. Valid for the next queue only.
      */
     public Budget expecting(SubrequestEstimate expected) {
         return new Budget(expectedNanos, elapsedNanos, reserveNanos, isSplit, Optional.of(expected), stages);
     }
 
-    /** This budget without what was expected of it. */
+    /** This budget without an estimate. */
     public Budget arrived() {
         return new Budget(expectedNanos, elapsedNanos, reserveNanos, isSplit, Optional.empty(), stages);
     }
 
-    /** This budget for the aggregate phase, for which the reserve was kept. */
+    /** This budget for the aggregate phase, with the reserve released. */
     public Budget joined() {
         return new Budget(expectedNanos, elapsedNanos, 0, isSplit, Optional.empty(), stages);
     }
 
     /**
-     * This budget with at most {@code leftNanos} remaining: what a shorter timeout of the caller, or of a
-     * peer that is not trusted, leaves of it.
+     * This budget with at most {@code leftNanos} remaining, for a shorter timeout of the caller or of an untrusted
+     * peer.
      */
     public Budget capped(long leftNanos) {
         long most = Spans.plus(Spans.plus(elapsedNanos, reserveNanos), leftNanos);

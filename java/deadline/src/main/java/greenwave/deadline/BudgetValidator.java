@@ -10,9 +10,8 @@ import java.util.concurrent.atomic.AtomicLongArray;
 /**
  * Validation of budgets that peers send.
  *
- * <p>A budget is believed up to a maximum, and cut to it beyond; an unreadable one counts as missing. A request
- * without a budget has no deadline, unless a default is set. Every fault is counted by kind. Threads may share
- * one.
+ * <p>A budget above the maximum is shortened to it; an unreadable one counts as missing. A request without a
+ * budget has no deadline, unless a default is set. Faults are counted by kind. Thread-safe.
  */
 public final class BudgetValidator {
     private final Limits limits;
@@ -33,18 +32,18 @@ public final class BudgetValidator {
      */
     public record Received(String budget, String grpcTimeout, String envoyExpected) {}
 
-    /** Requests that had {@code fault}; all but those with {@link InvalidBudget#ABSURD} got the default. */
+    /** Number of requests with {@code fault}; all but those with {@link InvalidBudget#ABSURD} got the default. */
     public long faults(InvalidBudget fault) {
         return faults.get(fault.ordinal());
     }
 
-    /** Requests whose budget was shortened to the maximum. */
+    /** Number of requests whose budget was shortened to the maximum. */
     public long shortened() {
         return shortened.get();
     }
 
     /**
-     * The budget of a request that brought {@code received}.
+     * Budget of a request with the fields {@code received}.
      *
      * <p>Of several fields the shortest applies: each of them is a time after which a caller
      * stops waiting. An invalid field is a fault even if another one is valid.

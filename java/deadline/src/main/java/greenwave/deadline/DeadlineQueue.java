@@ -7,13 +7,13 @@ import java.util.OptionalLong;
 import java.util.TreeSet;
 
 /**
- * A queue that serves by what is left, and drops what cannot make it.
+ * Queue in deadline order that drops requests whose deadline cannot be met.
  *
- * <p>Stands in front of whatever serves (a thread pool, a concurrency limit), so that waiting counts. Who
- * goes next is an {@link Order}; what is not served any more is a {@link Shedding}. Every entry comes out
- * again, to be served or to be answered with the reason. The default is earliest deadline first with the rule
- * for overload; deadline order <em>without</em> dropping collapses once there is too much
- * work, since it prefers exactly those that are about to be late, and is there for experiments.
+ * <p>Placed in front of a server (a thread pool, a concurrency limit), so that waiting time counts against the
+ * budget. {@link Order} selects the next request, {@link Shedding} the requests to drop. Every entry is returned
+ * once: to be served, or to be answered with the reason. The default is earliest deadline first with shedding
+ * under overload. Deadline order <em>without</em> shedding collapses under overload, since it prefers the
+ * requests that are about to be late; it exists for experiments.
  *
  * <p>Under {@link Shedding#OVERLOAD} a request is refused only when it has expired or the queue is full. The next
  * request by the order is passed over if serving it now costs more than it gains. Gain: its probability to be in
@@ -25,21 +25,20 @@ import java.util.TreeSet;
  * jobs), in expectation.
  */
 public final class DeadlineQueue<T extends DeadlineQueue.Entry> {
-    /** What waits. */
+    /** Queued request. */
     public interface Entry {
-        /** What is left of its budget at the offer, in nanoseconds; empty when it has no deadline. */
+        /** Remaining budget at the offer, in nanoseconds; empty without a deadline. */
         OptionalLong leftNanos();
 
         /**
-         * How long its answer will take once its turn has come, in nanoseconds. Calls to other services
-         * count: dropping by the service here alone lets through what later services then drop, after the
-         * work is done.
+         * Expected time from the start of service to the answer, in nanoseconds, calls to other services
+         * included: otherwise later services would drop requests after the work here is done.
          */
         long serviceNanos();
 
         /**
-         * How long the slowest is expected to take of those that are waited for together, here or elsewhere;
-         * its own service where it stands alone.
+         * Expected service time of the slowest sub-request of the same request; its own for a request that was not
+         * split.
          */
         default long slowestNanos() {
             return serviceNanos();
@@ -56,7 +55,7 @@ public final class DeadlineQueue<T extends DeadlineQueue.Entry> {
         }
     }
 
-    /** An order of the application's own: the least number first, from the instant of the offer and the entry. */
+    /** Order given by the application: rank from the time of the offer and the entry, lowest first. */
     @FunctionalInterface
     public interface Rank<T> {
         /** The rank of {@code entry}, offered at {@code nowNanos}. */
@@ -64,22 +63,22 @@ public final class DeadlineQueue<T extends DeadlineQueue.Entry> {
     }
 
     /**
-     * What a queue is made of.
+     * Settings of a queue.
      *
-     * @param capacity at most so many wait, at least 1
-     * @param order who goes next
-     * @param shedding who is dropped instead of served
-     * @param patienceNanos a request without a deadline is ordered as if it had this one; one that waited
-     *     for this long is served every ninth time, whatever the order; under {@link Shedding#OVERLOAD} only if it
-     *     has no deadline
+     * @param capacity maximum number of entries, at least 1
+     * @param order order of service
+     * @param shedding rule for dropping requests
+     * @param ageMaxNanos deadline assumed for requests without one, in the order of service. Requests that waited
+     *     longer are served every ninth time, whatever the order; under {@link Shedding#OVERLOAD} only those without
+     *     a deadline
      */
-    public record Settings(int capacity, Order order, Shedding shedding, long patienceNanos)
+    public record Settings(int capacity, Order order, Shedding shedding, long ageMaxNanos)
             implements Serializable {
-        /** 10,000 waiting, earliest deadline first, the rule for overload, patience of a second. */
+        /** 10,000 entries, earliest deadline first, shedding under overload, maximum age 1 s. */
         public static final Settings DEFAULT =
                 new Settings(10_000, Order.EDF, Shedding.OVERLOAD, 1_000_000_000L);
 
-        /** Refuses a capacity below 1 with {@link IllegalArgumentException}. */
+        /** Throws {@link IllegalArgumentException} if the capacity is below 1. */
         public Settings {
             if (capacity < 1) {
                 throw new IllegalArgumentException("capacity " + capacity + " is outside 1.." + Integer.MAX_VALUE);
@@ -88,36 +87,36 @@ public final class DeadlineQueue<T extends DeadlineQueue.Entry> {
     }
 
     /**
-     * What became of a request that was offered.
+     * Result of an offer.
      *
-     * @param back the entry to answer with the reason: the one offered, or the oldest, which was to be
-     *     dropped anyway and left for it; null when there is none
-     * @param reason why it comes back; null when none does
-     * @param queued whether the one offered waits
+     * @param back the entry to answer with the reason: the offered one, or the oldest, which was to be dropped and
+     *     made space for it; null if there is none
+     * @param reason reason for {@code back}; null without one
+     * @param queued true if the offered entry is in the queue
      */
     public record Offered<T>(T back, Shedding.Reason reason, boolean queued) {}
 
     /**
-     * Who comes out of the queue.
+     * Entry taken from the queue.
      *
-     * @param entry the one whose turn it is
-     * @param reason null: serve it; else answer it with this and ask again, since no work was given out
+     * @param entry the next entry
+     * @param reason null: serve it; else answer it with this reason and take the next entry
      */
     public record Turn<T>(T entry, Shedding.Reason reason) {}
 
-    /** Turns in a row that may pass over those that have waited for too long; the next is theirs. */
+    /** Consecutive entries served before one that exceeds the maximum age. */
     static final int PASSED_IN_A_ROW = 8;
 
-    /** Entries behind the next one of which the loss is computed. */
+    /** Entries behind the next one whose loss is computed. */
     static final int SCAN_MAX = 32;
 
     private final Settings settings;
     private final Rank<T> custom;
     private final TreeSet<Waiting<T>> ranked =
             new TreeSet<>(Comparator.<Waiting<T>>comparingLong(w -> w.rank).thenComparingLong(w -> w.push));
-    /** Those without a deadline that were passed over. */
+    /** Entries without a deadline that were passed over. */
     private final TreeSet<Waiting<T>> patient = new TreeSet<>(Comparator.<Waiting<T>>comparingLong(w -> w.push));
-    /** Those with a deadline that were passed over. */
+    /** Entries with a deadline that were passed over. */
     private final TreeSet<Waiting<T>> doubtful =
             new TreeSet<>(Comparator.<Waiting<T>>comparingLong(w -> w.dueNanos).thenComparingLong(w -> w.push));
 
@@ -126,7 +125,7 @@ public final class DeadlineQueue<T extends DeadlineQueue.Entry> {
     private final LossMeter losses = new LossMeter();
     private int servers = 1;
     private long pushes;
-    /** Turns in a row that were not the oldest's for its age. */
+    /** Consecutive entries not served because of their age. */
     private int inOrder = PASSED_IN_A_ROW;
 
     /** An empty queue in front of one server. */
@@ -140,13 +139,13 @@ public final class DeadlineQueue<T extends DeadlineQueue.Entry> {
         this.custom = rank;
     }
 
-    /** This queue in front of {@code servers} servers, at least 1: how fast it is served. */
+    /** Sets the number of parallel servers behind this queue, at least 1. */
     public DeadlineQueue<T> withServers(int servers) {
         this.servers = Math.max(1, servers);
         return this;
     }
 
-    /** Takes {@code entry} in at {@code nowNanos}, unless it is to be dropped at once or there is no room. */
+    /** Adds {@code entry} at {@code nowNanos}, unless it is to be dropped at once or the queue is full. */
     public Offered<T> offer(long nowNanos, T entry) {
         Waiting<T> waiting = waiting(nowNanos, entry);
         Shedding.Reason reason = shed(nowNanos, waiting);
@@ -170,7 +169,7 @@ public final class DeadlineQueue<T extends DeadlineQueue.Entry> {
         return new Offered<>(replaced.entry, replacedReason, true);
     }
 
-    /** The entry whose turn it is at {@code nowNanos}; null when nobody waits. */
+    /** Takes the next entry at {@code nowNanos}; null if the queue is empty. */
     public Turn<T> next(long nowNanos) {
         if (isEmpty()) {
             return null;
@@ -215,7 +214,7 @@ public final class DeadlineQueue<T extends DeadlineQueue.Entry> {
         return patient.isEmpty() ? doubtful.last() : patient.first();
     }
 
-    /** Whether {@code head}, the first of the ranked entries, is to be passed over. */
+    /** True if {@code head}, the first of the ranked entries, is to be passed over. */
     private boolean costsMoreThanItGains(long nowNanos, Waiting<T> head, long floor) {
         long gain = head.hasDeadline() ? head.probability(nowNanos) : GAIN_WITHOUT_DEADLINE;
         if (head.hasDeadline() && gain < floor) {
@@ -242,26 +241,26 @@ public final class DeadlineQueue<T extends DeadlineQueue.Entry> {
         return false;
     }
 
-    /** The oldest of {@code ages}, if it is served for its age; else null. Counts the turn. */
+    /** The oldest of {@code ages}, if it is to be served because of its age; else null. Counts the call. */
     private Waiting<T> aged(long nowNanos, LinkedHashSet<Waiting<T>> ages) {
         Waiting<T> oldest = ages.isEmpty() ? null : ages.iterator().next();
-        boolean old = oldest != null && Spans.minus(nowNanos, oldest.offered) >= settings.patienceNanos;
+        boolean old = oldest != null && Spans.minus(nowNanos, oldest.offered) >= settings.ageMaxNanos;
         boolean aged = old && inOrder >= PASSED_IN_A_ROW;
         inOrder = aged ? 0 : Math.min(inOrder + 1, PASSED_IN_A_ROW);
         return aged ? oldest : null;
     }
 
-    /** How many wait. */
+    /** Number of entries. */
     public int size() {
         return byAge.size();
     }
 
-    /** Whether nobody waits. */
+    /** True if there is no entry. */
     public boolean isEmpty() {
         return byAge.isEmpty();
     }
 
-    /** When the one that has waited longest was offered; empty when nobody waits. */
+    /** Time of the offer of the oldest entry; empty if the queue is empty. */
     public OptionalLong oldestNanos() {
         return isEmpty() ? OptionalLong.empty() : OptionalLong.of(byAge.iterator().next().offered);
     }
@@ -273,7 +272,7 @@ public final class DeadlineQueue<T extends DeadlineQueue.Entry> {
         long rank = custom != null
                 ? custom.of(nowNanos, entry)
                 : settings.order.rank(
-                        nowNanos, push, left.orElse(settings.patienceNanos), service, entry.slowestNanos());
+                        nowNanos, push, left.orElse(settings.ageMaxNanos), service, entry.slowestNanos());
         long due = left.isEmpty() ? Long.MAX_VALUE : Spans.plus(nowNanos, left.getAsLong());
         Forecast forecast = entry.forecast();
         return new Waiting<>(
@@ -299,7 +298,7 @@ public final class DeadlineQueue<T extends DeadlineQueue.Entry> {
         withoutDeadline.remove(waiting);
     }
 
-    /** An entry with what it was told at the offer; the same only as itself. */
+    /** Entry with its properties at the offer; compared by identity. */
     private static final class Waiting<T> {
         final T entry;
         final long offered;
@@ -357,7 +356,7 @@ public final class DeadlineQueue<T extends DeadlineQueue.Entry> {
         }
     }
 
-    /** Entries that one turn passes over, at most; bounds its duration. */
+    /** Maximum number of entries passed over in one call, which bounds its duration. */
     private static final int PASSED_OVER_MAX = 128;
     /** Gain of serving a request that loses nothing by waiting: one in twenty. */
     private static final long GAIN_WITHOUT_DEADLINE = Forecast.ONE / 20;

@@ -5,12 +5,14 @@ import java.util.concurrent.atomic.AtomicLong;
 import java.util.concurrent.atomic.AtomicLongArray;
 
 /**
- * What one server grants, expects and counts; what holds requests back is its queue.
+ * Admission of one server: budgets granted, expected service times and counters. It holds no requests; its queue
+ * does.
  *
- * <p>Expected is the time from a request's turn to its answer, calls to other services included, by method:
- * 95 % of those answered before took no longer; of a part, what its aggregator says. Under
- * {@link Shedding#INFEASIBLE} estimates must not lock out for good what was slow once: one infeasible request of
- * {@value #TRY_EVERY} is tried all the same, and if it makes it, what was learned is forgotten. Threads share one. Source: D2P §3; the rules of the crate's {@code tower} layer.
+ * <p>The expected time of a method is the 95th percentile of earlier requests, from the start of service to the
+ * answer, calls to other services included; for a sub-request it is the aggregator's estimate. Under
+ * {@link Shedding#INFEASIBLE} one infeasible request of {@value #TRY_EVERY} is served all the same, so that an
+ * estimate cannot exclude a method for good; if it is in time, the method's history is dropped. Thread-safe.
+ * Source: D2P §3; the rules of the crate's {@code tower} layer.
  */
 public final class Gate {
     private final BudgetValidator validator;
@@ -18,7 +20,7 @@ public final class Gate {
     private final AtomicLongArray shed = new AtomicLongArray(Shedding.Reason.values().length);
     private final AtomicLong answered = new AtomicLong();
 
-    /** Locks itself, for both of these. */
+    /** Also the lock for {@code infeasible}. */
     private final History<String> history = new History<>(METHODS_MAX);
 
     private int infeasible;
@@ -29,19 +31,19 @@ public final class Gate {
         this.queue = queue;
     }
 
-    /** What its queue is made of. */
+    /** Settings of the queue. */
     public DeadlineQueue.Settings queue() {
         return queue;
     }
 
-    /** A request for {@code method} came at {@code nowNanos} with {@code received}. */
+    /** Registers the arrival of a request for {@code method} at {@code nowNanos} with the fields {@code received}. */
     public Arrival arrive(long nowNanos, BudgetValidator.Received received, String method) {
         return arrive(nowNanos, received, method, 0, 0);
     }
 
     /**
-     * It came over a hop that took {@code networkNanos} (C), which nobody has taken off yet, and what comes after
-     * its answer here is expected to take {@code restNanos}.
+     * The same for a request whose budget does not yet account for the network delay {@code networkNanos} (C) of
+     * its last hop. Work after its answer here is expected to take {@code restNanos}.
      */
     public Arrival arrive(
             long nowNanos, BudgetValidator.Received received, String method, long networkNanos, long restNanos) {
@@ -61,13 +63,13 @@ public final class Gate {
     /**
      * A request at the gate.
      *
-     * @param timer its clock
-     * @param method what its time is learned by
-     * @param serviceNanos how long it is expected to take once its turn has come
-     * @param slowestNanos how long the slowest is of those that are waited for together with it
-     * @param forecast distribution of the time from its turn to its answer here
-     * @param restNanos what comes after its answer here is expected to take
-     * @param tried whether too little was left, and it was let in all the same
+     * @param timer timer of its budget
+     * @param method key of its service time estimate
+     * @param serviceNanos expected time from the start of service to the answer
+     * @param slowestNanos expected time of the slowest sub-request of the same request
+     * @param forecast distribution of the time from the start of service to its answer here
+     * @param restNanos expected time of the work after its answer here
+     * @param tried true if it was admitted although infeasible
      */
     public record Arrival(
             StageTimer timer,
@@ -78,7 +80,7 @@ public final class Gate {
             long restNanos,
             boolean tried) {}
 
-    /** {@code arrival} was answered at {@code nowNanos}, with what it asked for: a failure teaches nothing. */
+    /** Records that {@code arrival} was answered successfully at {@code nowNanos}. Failures are not recorded. */
     public void answered(long nowNanos, Arrival arrival) {
         StageTimer timer = arrival.timer();
         long service = timer.stage(nowNanos).serviceNanos();
@@ -91,22 +93,22 @@ public final class Gate {
         }
     }
 
-    /** A request was answered with {@code reason} instead of being served. */
+    /** Counts a request that was answered with {@code reason} instead of being served. */
     public void shed(Shedding.Reason reason) {
         shed.incrementAndGet(reason.ordinal());
     }
 
-    /** How many requests were served and taught how long that takes. */
+    /** Number of requests whose service time was recorded. */
     public long answered() {
         return answered.get();
     }
 
-    /** How many requests were answered with {@code reason} instead of being served. */
+    /** Number of requests answered with {@code reason} instead of being served. */
     public long sheds(Shedding.Reason reason) {
         return shed.get(reason.ordinal());
     }
 
-    /** How many requests were answered without being served, whatever the reason. */
+    /** Number of requests answered without being served, for any reason. */
     public long sheds() {
         long sum = 0;
         for (Shedding.Reason reason : Shedding.Reason.values()) {
@@ -115,19 +117,19 @@ public final class Gate {
         return sum;
     }
 
-    /** How many requests got the default for {@code fault}. */
+    /** Number of requests that got the default because of {@code fault}. */
     public long faults(InvalidBudget fault) {
         return validator.faults(fault);
     }
 
-    /** How many requests got less than they asked for, their peers not being trusted. */
+    /** Number of requests whose budget was shortened to the maximum. */
     public long shortened() {
         return validator.shortened();
     }
 
     /**
-     * What 95 % of the requests for {@code method} took no longer than, from their turn to the answer, in
-     * nanoseconds; 0 while fewer than {@value History#SAMPLES_MIN} are known.
+     * 95th percentile of the time from the start of service to the answer of requests for {@code method}, in
+     * nanoseconds; 0 with fewer than {@value History#SAMPLES_MIN} samples.
      */
     public long expectedNanos(String method) {
         synchronized (history) {
@@ -142,7 +144,7 @@ public final class Gate {
         }
     }
 
-    /** Whether an infeasible request is the one that is tried all the same. */
+    /** True if the current infeasible request is to be served all the same. */
     private boolean tries() {
         synchronized (history) {
             infeasible = (infeasible + 1) % TRY_EVERY;
@@ -150,8 +152,8 @@ public final class Gate {
         }
     }
 
-    /** Methods whose time is told apart, about 6 kB each; the least recently used makes room. */
+    /** Maximum number of methods with an estimate, about 6 kB each; the least recently used is evicted. */
     private static final int METHODS_MAX = 1_024;
-    /** Of infeasible requests one in so many is tried all the same. */
+    /** Number of infeasible requests per one that is served all the same. */
     private static final int TRY_EVERY = 64;
 }

@@ -1,13 +1,13 @@
 package greenwave.deadline;
 
-/** Reason why a request got the default. */
+/** Fault of a received budget. */
 public enum InvalidBudget {
-    /** It has no budget. */
+    /** No budget received. */
     MISSING,
-    /** Its budget cannot be parsed. */
+    /** The budget cannot be parsed. */
     GARBLED,
-    /** Its budget is negative. */
+    /** The budget is negative. */
     NEGATIVE,
-    /** Its age exceeds {@link Limits#longestNanos}: its remaining time counts, its past does not. */
+    /** The elapsed time exceeds {@link Limits#longestNanos}: only the remaining time is used. */
     ABSURD
 }

@@ -7,7 +7,7 @@ import java.io.Serializable;
  *
  * @param defaultNanos budget of requests without a valid one; {@link Long#MAX_VALUE}: no deadline
  * @param longestNanos maximum remaining time that a peer can request; longer ones are cut to it
- * @param trusted whether peers are believed the service times of a request's parts, which order them
+ * @param trusted true if service time estimates of peers for sub-requests are used
  */
 public record Limits(long defaultNanos, long longestNanos, boolean trusted) implements Serializable {
     /** No deadline by default, longest an hour, peers not trusted. */

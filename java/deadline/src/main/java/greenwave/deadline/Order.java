@@ -1,16 +1,16 @@
 package greenwave.deadline;
 
 /**
- * Who goes next among waiting requests; each by its name in lower case.
+ * Order of service of a queue; configured by its name in lower case.
  *
- * <p>{@link #PAPER} is the order as D2P's Algorithm 1 has it: by the budget that was left on arrival, which
- * does not age while the request waits. It is kept to reproduce the paper; under one deadline for all it is
+ * <p>{@link #PAPER} is the order of D2P's Algorithm 1: by the budget left on arrival, which does not
+ * change while the request waits. It exists to reproduce the paper; if all requests have the same deadline, it is
  * a random order.
  *
- * <p>{@link #PACE} knows that a request which was split is answered when its slowest part is. A part of a
- * short request passes those of long ones everywhere, not only where it happens to be short itself; and
- * because the rank is an instant, what is long is passed by no more than what comes in the time that it is
- * longer. Source: Rein (EuroSys '17) §4, shortest bottleneck first.
+ * <p>{@link #PACE} orders sub-requests by the slowest one of their request, since the request is answered only
+ * then. A sub-request of a short request is served before those of long ones on every worker. The rank is a point
+ * in time, so a long request is overtaken only by requests that arrive within the difference. Source: Rein (EuroSys
+ * '17) §4, shortest bottleneck first.
  */
 public enum Order {
     /** First come, first served. */
@@ -24,15 +24,15 @@ public enum Order {
     /** Least budget on arrival first (D2P, Algorithm 1). */
     PAPER,
     /**
-     * At its pace: whoever takes long waits for long, whoever has little left for less. Ranked by the instant
-     * of the offer, a quarter of what is left, and four times what the slowest part of its request takes.
+     * By the time of the offer, plus a quarter of the remaining budget, plus four times the expected service time of
+     * the slowest sub-request of its request.
      */
     PACE;
 
     /**
-     * The rank of the entry that is pushed as number {@code push}, least first: {@code leftNanos} is what is
-     * left of its budget, at most the queue's patience, {@code serviceNanos} its expected service, and
-     * {@code slowestNanos} that of the slowest part of its request.
+     * Rank of the entry with sequence number {@code push}, lowest first. {@code leftNanos} is its remaining budget,
+     * at most the queue's maximum age; {@code serviceNanos} its expected service time; {@code slowestNanos} that of
+     * the slowest sub-request of its request.
      */
     long rank(long nowNanos, long push, long leftNanos, long serviceNanos, long slowestNanos) {
         return switch (this) {
@@ -46,8 +46,8 @@ public enum Order {
         };
     }
 
-    /** Of what is left, {@link #PACE} counts one part in so many. */
+    /** Divisor of the remaining budget under {@link #PACE}. */
     private static final long PACE_OF_LEFT = 4;
-    /** How many times {@link #PACE} counts what a request's slowest part takes. */
+    /** Factor of the slowest sub-request's service time under {@link #PACE}. */
     private static final long PACE_OF_SLOWEST = 4;
 }

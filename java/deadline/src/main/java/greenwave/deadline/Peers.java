@@ -4,13 +4,12 @@ import java.util.HashMap;
 import java.util.Map;
 
 /**
- * C to every peer, learned from what they answer.
+ * Network delay C to every peer, estimated from answers.
  *
- * <p>An answer that carries a budget says how long the peer had the request: what its stages grew by. The
- * rest of the wait was network. Peers that answer without one are not learned, and take nothing off; nor is
- * the first exchange with a peer, which set up more than a message. An estimate must not lock a peer out for
- * good: where C alone leaves nothing, one call of {@value #TRY_EVERY} goes with nothing taken off. Threads may
- * share one.
+ * <p>The stages in an answer's budget give the time that the peer had the request; the rest of the wait was the
+ * network. Peers that answer without a budget have no estimate, and nothing is subtracted for them. The first
+ * exchange with a peer is ignored, since it includes connection setup. An estimate cannot exclude a peer for good:
+ * if C alone exceeds the budget, one call of {@value #TRY_EVERY} is made with nothing subtracted. Thread-safe.
  */
 public final class Peers {
     private final Map<String, NetworkDelay> known = new HashMap<>();
@@ -18,7 +17,7 @@ public final class Peers {
     /** Time of the last call. */
     private long lastNanos;
 
-    /** C to {@code peer} at the last call, in nanoseconds; zero when nothing is known. */
+    /** C to {@code peer} at the last call, in nanoseconds; zero without an estimate. */
     public synchronized long oneWayNanos(String peer) {
         NetworkDelay delay = known.get(peer);
         return delay == null ? 0 : delay.oneWayNanos(lastNanos);
@@ -46,7 +45,7 @@ public final class Peers {
         }
     }
 
-    /** Time that was not network. */
+    /** Time outside the network. */
     private static long inStages(Budget budget) {
         long sum = 0;
         for (Stage stage : budget.stages()) {
@@ -55,8 +54,8 @@ public final class Peers {
         return sum;
     }
 
-    /** Of calls for which C leaves nothing one in so many is made all the same. */
+    /** Number of calls with C above the budget per one that is made all the same. */
     private static final int TRY_EVERY = 64;
-    /** Peers beyond this many are not learned. */
+    /** Maximum number of peers with an estimate. */
     private static final int PEERS_MAX = 1_024;
 }

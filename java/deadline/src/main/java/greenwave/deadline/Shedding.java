@@ -12,25 +12,25 @@ import java.util.OptionalLong;
  * requests their deadlines (see {@link DeadlineQueue}).
  */
 public enum Shedding {
-    /** No request. */
+    /** Drops no request. */
     NONE,
-    /** When nothing is left of its budget. */
+    /** Drops a request whose budget is used up. */
     EXPIRED,
-    /** When less is left than its service is expected to take. */
+    /** Drops a request whose remaining budget is less than its expected service time. */
     INFEASIBLE,
     /**
-     * When nothing is left of its budget; under overload those are served first that are likely to be in time and
-     * cost few others their deadlines.
+     * Drops a request whose budget is used up. Under overload, requests that are likely to be in time and cost few
+     * others their deadlines are served first.
      */
     OVERLOAD;
 
-    /** Why a request is answered without being served. */
+    /** Reason for answering a request without serving it. */
     public enum Reason {
-        /** Nothing is left of its budget. */
+        /** The budget is used up. */
         EXPIRED("its deadline has passed"),
-        /** What is left is less than its service is expected to take. */
+        /** The remaining budget is less than the expected service time. */
         INFEASIBLE("what is left of its deadline is less than it takes"),
-        /** The queue is full of requests that can still make it. */
+        /** The queue is full of requests that can still meet their deadlines. */
         FULL("too many requests wait");
 
         private final String text;
@@ -45,7 +45,7 @@ public enum Shedding {
         }
     }
 
-    /** Why a request due at {@code due} that takes {@code serviceNanos} is dropped at {@code nowNanos}; or null. */
+    /** Reason for dropping a request due at {@code due} with {@code serviceNanos} at {@code nowNanos}; or null. */
     Reason sheds(long nowNanos, OptionalLong due, long serviceNanos) {
         if (due.isEmpty() || this == NONE) {
             return null;

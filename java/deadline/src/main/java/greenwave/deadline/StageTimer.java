@@ -5,11 +5,10 @@ import java.util.List;
 import java.util.Optional;
 
 /**
- * A request at one stage: the clock that runs while it waits and is served.
+ * Timer of a request at one stage, queueing and service.
  *
- * <p>Starts with what the budget said on arrival and the hop's network delay, and counts by this
- * machine's clock alone. The queue counts: the timer begins when the request arrives, not when a thread
- * takes it up. Threads may share one; only {@link #start} changes it, once. Source: D2P §3 (extract,
+ * <p>Starts with the received budget and the hop's network delay when the request arrives, and counts by this
+ * machine's clock alone. Thread-safe; only {@link #start} changes it, once. Source: D2P §3 (extract,
  * count, send on).
  */
 public final class StageTimer {
@@ -26,17 +25,16 @@ public final class StageTimer {
     }
 
     /**
-     * The request with {@code budget} arrived at {@code nowNanos} over a hop that took {@code
-     * networkNanos} (C, see {@link NetworkDelay}); zero where the sender has taken it off already.
+     * Timer of a request with {@code budget} that arrived at {@code nowNanos} over a hop with the delay {@code
+     * networkNanos} (C, see {@link NetworkDelay}); zero if the sender has subtracted it already.
      */
     public static StageTimer arrive(long nowNanos, Budget budget, long networkNanos) {
         return new StageTimer(budget, networkNanos, nowNanos, WAITING);
     }
 
     /**
-     * The aggregate phase of a request whose sub-requests are {@code parts}, as they arrived here: it
-     * counts on from the one that took longest, D2P (4), and the reserve is there to be used. Empty
-     * without parts.
+     * Timer of the aggregate phase of a request with the sub-requests {@code parts}, as they arrived here. It
+     * continues that of the slowest one, D2P (4), with the reserve released. Empty without parts.
      */
     public static Optional<StageTimer> join(long nowNanos, List<StageTimer> parts) {
         return parts.stream()

@@ -1,10 +1,10 @@
 package greenwave.deadline;
 
 /**
- * Expected service time of a sub-request, and of the slowest of those that are waited
- * for together with it.
+ * Expected service time of a sub-request, and of the slowest sub-request of the same
+ * request.
  *
- * @param serviceNanos this one
- * @param slowestNanos the slowest of all, this one included
+ * @param serviceNanos expected service time of this one
+ * @param slowestNanos that of the slowest, this one included
  */
 public record SubrequestEstimate(long serviceNanos, long slowestNanos) {}

@@ -16,7 +16,7 @@ import java.util.Random;
 import java.util.TreeMap;
 import org.junit.jupiter.api.Test;
 
-/** Who is served, who is dropped, and what theory says of it. */
+/** Tests of order and shedding, and comparison with theory. */
 //~ java: budgets, deadlines and queue follow the rules of the Rust side
 class DeadlineQueueTest {
     private record Request(int number, OptionalLong leftNanos, long serviceNanos) implements DeadlineQueue.Entry {
@@ -48,7 +48,7 @@ class DeadlineQueueTest {
         }
     }
 
-    /** Random steps, compared with a list of who waits. */
+    /** Random steps, compared with a list of entries. */
     private static void check(Order order, Shedding shedding, Random random) {
         DeadlineQueue<Request> queue = new DeadlineQueue<>(settings(order, shedding));
         TreeMap<Integer, Waiting> waiting = new TreeMap<>();
@@ -210,7 +210,7 @@ class DeadlineQueueTest {
                 assertTrue(queue.offer(now, Request.of(number, 50, 1)).queued());
                 Turn<Request> turn = queue.next(now);
                 served |= turn.entry().number == 0 && turn.reason() == null;
-                assertTrue(served || now < 600 + 30, order + ": passed over for longer than its patience");
+                assertTrue(served || now < 600 + 30, order + ": passed over for longer than the maximum age");
             }
             assertTrue(served, order.name());
         }

@@ -9,7 +9,7 @@ import greenwave.deadline.codec.BudgetField;
 import java.util.Optional;
 import org.junit.jupiter.api.Test;
 
-/** What a server expects of a method is what its answers took, and no verdict is for good. */
+/** Tests of service time estimates by method, which never exclude a method for good. */
 //~ java: the expected time is the 95 % quantile; under infeasible shedding one request in 64 is tried
 class GateTest {
     private static final Limits LIMITS = new Limits(1_000_000, 60_000_000, true);

@@ -4,7 +4,7 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 
 import org.junit.jupiter.api.Test;
 
-/** C to a peer is learned from its answers, and an estimate locks nobody out. */
+/** Tests of the network delay to peers, estimated from answers; an estimate never excludes a peer for good. */
 //~ java: network delay is learned from responses and deducted
 class PeersTest {
     private static final long MS = 1_000_000;

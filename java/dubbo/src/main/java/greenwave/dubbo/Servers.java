@@ -81,7 +81,7 @@ public final class Servers {
                         queues > 0 ? queues : standard.capacity(),
                         named(url, "deadline.order", standard.order()),
                         shedding(url),
-                        millis(url, "deadline.patience", standard.patienceNanos())));
+                        millis(url, "deadline.patience", standard.ageMaxNanos())));
     }
 
     /** Requests dropped, by the server or by the caller. */

@@ -250,7 +250,7 @@ class DubboTest extends LoopbackCluster {
         Wire.clock = clock;
         for (int exchange = 0; exchange < 2; exchange++) {
             try (Deadlines.Scope scope = Deadlines.within(20_000 * MS)) {
-                assertEquals("19950 ms", step.go("x"), "15 ms each way that nobody knows of");
+                assertEquals("19950 ms", step.go("x"), "15 ms each way that the budget does not include");
             }
         }
         try (Deadlines.Scope scope = Deadlines.within(20_000 * MS)) {

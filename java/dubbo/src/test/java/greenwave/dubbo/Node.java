@@ -20,7 +20,7 @@ import org.apache.dubbo.rpc.model.FrameworkModel;
 /** A Dubbo process within this one: a framework of its own, real sockets on loopback, no registry. */
 final class Node implements AutoCloseable {
     static {
-        // Whoever stops would wait ten seconds for answers that no test is owed.
+        // A regular stop would wait ten seconds for outstanding answers.
         System.setProperty("dubbo.service.shutdown.wait", "1");
     }
 

@@ -18,7 +18,7 @@ final class Worker {
                 return new CompletableFuture<>();
             };
             System.out.println("port " + node.serve("deadline", 1, null, Map.of("deadline.trusted", "true")));
-            // Whoever started this ends it; should that fail, it ends by itself.
+            // The parent ends this process; without the parent it ends by itself.
             TimeUnit.SECONDS.sleep(60);
         }
     }

@@ -131,7 +131,7 @@ final class CallExecutors implements ServerCallExecutorSupplier {
                 this.events = events;
             }
 
-            /** Its turn has come; one whose client has gone meanwhile is not served. */
+            /** Starts the service, unless the client has disconnected. */
             @Override
             public void run() {
                 if (context.isCancelled()) {

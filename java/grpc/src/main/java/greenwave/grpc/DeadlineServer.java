@@ -48,7 +48,7 @@ public final class DeadlineServer implements AutoCloseable {
         builder.intercept(new ServerSide(gate));
     }
 
-    /** Its granted budgets, estimates and counters. */
+    /** Granted budgets, estimates and counters. */
     public Gate gate() {
         return gate;
     }

@@ -266,7 +266,7 @@ class GrpcTest extends LoopbackCluster {
         Channel channel = node().channel(server.serve(), client, wire());
         for (int exchange = 0; exchange < 2; exchange++) {
             try (Deadlines.Scope scope = Deadlines.within(20_000 * MS)) {
-                assertEquals("50 ms", get(Node.go(channel, "x")), "15 ms each way that nobody knows of");
+                assertEquals("50 ms", get(Node.go(channel, "x")), "15 ms each way that the budget does not include");
             }
         }
         await(() -> client.oneWayNanos(channel.authority()) == 15 * MS);

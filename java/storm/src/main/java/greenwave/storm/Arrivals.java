@@ -19,7 +19,7 @@ final class Arrivals {
     private final Gate gate;
     private final long restNanos;
 
-    /** Of {@code gate}, at the task of {@code context}; what comes after it takes {@code restNanos}. */
+    /** Arrivals at {@code gate}, in the task of {@code context}; work after it takes {@code restNanos}. */
     Arrivals(Gate gate, long restNanos, TopologyContext context) {
         this.gate = gate;
         this.restNanos = restNanos;

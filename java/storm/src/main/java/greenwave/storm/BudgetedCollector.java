@@ -25,7 +25,7 @@ import org.apache.storm.tuple.Tuple;
 final class BudgetedCollector implements IOutputCollector {
     private final IOutputCollector collector;
     private final UnaryOperator<Budget> onward;
-    /** A timer goes with its tuple, whether that is ever acked or not; tuples are equal only to themselves. */
+    /** Timers by tuple, acked or not; tuples are compared by identity. */
     private final Map<Tuple, Held> held = Collections.synchronizedMap(new WeakHashMap<>());
 
     /** Emits through {@code collector}; {@code onward} makes of a budget that leaves the one that is sent. */
@@ -91,7 +91,7 @@ final class BudgetedCollector implements IOutputCollector {
         collector.reportError(error);
     }
 
-    /** May wait for a bolt after this one, so nobody else waits for it. */
+    /** May block on a bolt after this one, so no other thread waits for it. */
     @Override
     public void flush() {
         collector.flush();

@@ -51,7 +51,7 @@ public final class DeadlineBolt implements IRichBolt, ICredentialsListener {
         this(new BasicBoltExecutor(bolt));
     }
 
-    /** Its queue is made of {@code settings}. */
+    /** Sets the queue's {@code settings}. */
     public DeadlineBolt withQueue(DeadlineQueue.Settings settings) {
         this.settings = settings;
         return this;

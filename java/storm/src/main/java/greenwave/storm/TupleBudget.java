@@ -17,7 +17,7 @@ final class TupleBudget {
     /** The field's name. */
     static final String FIELD = BudgetField.HEADER;
 
-    /** Of this process, and of the class that reads the clock in it: a name that nobody else has. */
+    /** Unique name of this process and of the class that reads its clock. */
     private static final String PROCESS = Long.toHexString(new SecureRandom().nextLong() | 1L << 63);
 
     private static final String SENT = ", sent=\"" + PROCESS + ' ';

@@ -27,7 +27,7 @@ import org.junit.jupiter.api.Test;
 /** A bolt's queue: order, shedding, and Storm's guarantees. */
 //~ java: Storm: a shed tuple is failed, acked or answered exactly once
 class DeadlineBoltTest extends StormCluster {
-    /** So many service times are enough to go by. */
+    /** Number of service times before an estimate is used. */
     private static final int SAMPLES = 16;
 
     //~ java: Storm: an executor serves by deadline; ticks pass; a full queue holds the executor

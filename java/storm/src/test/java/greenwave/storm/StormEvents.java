@@ -17,7 +17,7 @@ final class StormEvents {
     /** By bolt and the tuple's first value: "ack" or "fail" for each time. */
     static final Map<String, String> ACKS = new ConcurrentHashMap<>();
 
-    /** Of each worker. */
+    /** Events of each worker. */
     private static final List<MetricRegistry> METRICS = new CopyOnWriteArrayList<>();
 
     private StormEvents() {}

@@ -13,7 +13,7 @@ final class Answer implements DeadlineAggregator.Answer {
     private final boolean partial;
     private final boolean isLast;
 
-    /** Of a unit that may answer in part, and is the topology's last stage. */
+    /** Answer of a unit that may answer in part and is the topology's last stage. */
     Answer(boolean partial, boolean isLast) {
         this.partial = partial;
         this.isLast = isLast;

@@ -134,7 +134,7 @@ public final class Storm implements Runner {
         return stage.partial() ? aggregator : aggregator.withAllParts();
     }
 
-    /** Of what is no service of the plan: first in, first out, nobody is dropped. */
+    /** Settings of components outside the plan: first in, first out, without shedding. */
     private static DeadlineQueue.Settings plain(Plan.Settings settings) {
         return new DeadlineQueue.Settings(settings.capacity(), Order.FIFO, Shedding.NONE, settings.patienceNs());
     }

@@ -14,7 +14,7 @@ import org.apache.storm.tuple.Values;
 final class Work extends BaseRichBolt {
     private static final long serialVersionUID = 1L;
 
-    /** Requests that nobody works on any more. */
+    /** Requests that no thread works on any more. */
     static final String FAILED = "failed";
 
     private final int stage;

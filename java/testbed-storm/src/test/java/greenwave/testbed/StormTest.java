@@ -23,7 +23,7 @@ class StormTest {
             + "\"slos\":[{\"name\":\"patient\",\"slo_ns\":60000000000},{\"name\":\"hopeless\",\"slo_ns\":1},"
             + "{\"name\":\"urgent\",\"slo_ns\":3000000000}]}\n";
 
-    /** Of each ten requests the fourth is hopeless, and the last has a worker that is too slow for it. */
+    /** In each ten requests the fourth is infeasible, and the last has a worker that is too slow for it. */
     @Test
     void eachRequestIsAnsweredWithItsPartsInTimeOrFails() throws Exception {
         StringBuilder plan = new StringBuilder(SETTINGS);

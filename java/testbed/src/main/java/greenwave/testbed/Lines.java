@@ -11,7 +11,7 @@ import java.util.concurrent.LinkedBlockingQueue;
 /**
  * Output of a runner, written by a thread of its own, so that no service waits for the reader.
  *
- * <p>Holds what has not been written, at most a plan's lines. When nobody listens any more the process ends.
+ * <p>Holds what has not been written, at most a plan's lines. The process ends once the reader has closed the pipe.
  */
 final class Lines implements AutoCloseable {
     private final BlockingQueue<String> reported = new LinkedBlockingQueue<>();

@@ -102,7 +102,7 @@ final class Run {
         served(request, stage, 0);
     }
 
-    /** Of the unit at {@code stage} worker {@code part} has. */
+    /** Worker {@code part} of the unit at {@code stage}. */
     void served(int request, int stage, int part) {
         long now = Deadlines.now();
         Stage times = Deadlines.current().orElseThrow().stage(now);

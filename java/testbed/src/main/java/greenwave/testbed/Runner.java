@@ -39,7 +39,7 @@ interface Runner {
     /** The process, of a runner that {@code maker} makes. */
     static void main(Factory maker) {
         OutputStream out = new FileOutputStream(FileDescriptor.out);
-        // What a library prints is no line of ours.
+        // Output of libraries is not part of the protocol.
         System.setOut(System.err);
         int status = CANNOT;
         try {

@@ -3,7 +3,7 @@ package greenwave.deadline.codec;
 /**
  * {@code x-envoy-expected-rq-timeout-ms}: what Envoy tells the service behind it.
  *
- * <p>Milliseconds that Envoy will wait; it is not counted down on later hops unless somebody does, which is
+ * <p>Milliseconds that Envoy will wait; it is not counted down on later hops unless a proxy does, which is
  * what writing it anew here is for. Source: Envoy, HTTP router filter, request headers.
  */
 public final class EnvoyTimeout {

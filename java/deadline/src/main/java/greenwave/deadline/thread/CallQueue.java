@@ -164,7 +164,7 @@ final class CallQueue extends AbstractQueue<Runnable> implements BlockingQueue<R
         return offer(task);
     }
 
-    /** Nothing: who waits is known to the queue alone. */
+    /** Null: the queue does not show its entries. */
     @Override
     public Runnable peek() {
         return null;

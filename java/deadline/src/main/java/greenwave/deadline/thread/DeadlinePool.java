@@ -7,11 +7,10 @@ import java.util.concurrent.ThreadPoolExecutor;
 import java.util.concurrent.TimeUnit;
 
 /**
- * A fixed number of threads that serve {@link Call}s by what is left.
+ * Thread pool of fixed size that serves {@link Call}s in deadline order.
  *
- * <p>All threads are there from the start, so that every call passes the queue and whoever is hopeless is
- * found out. What is no call goes first, in order of arrival. Bounded: as many calls as the gate's queue
- * holds, and as many other tasks as said.
+ * <p>All threads start at once, so that every call passes the queue and infeasible ones are dropped. Other tasks go
+ * first, in order of arrival. Bounds: the queue's capacity for calls, and a maximum number of other tasks.
  */
 public class DeadlinePool extends ThreadPoolExecutor {
     /**
