@@ -14,7 +14,7 @@ use drivers::Tap;
 use host::Monotonic;
 use host::signal_page::SharedPage;
 use runtime::task::{self, Config, Quantum, TaskShard, WorkerOptions};
-use runtime::threads::Threads;
+use runtime::threads::ThreadSettings;
 
 pub mod classifiers;
 pub mod text;
@@ -38,7 +38,7 @@ pub fn run(
     let shard = TaskShard::new(Config::shared(tcp));
     start(&shard);
     println!("10.77.0.2 is there");
-    let mut options = WorkerOptions::new(Threads::SPIN);
+    let mut options = WorkerOptions::new(ThreadSettings::SPIN);
     options.quantum =
         Some(Quantum { thread: host::thread::number, demote: host::thread::demote, ..Quantum::default() });
     // Signal page for `greenwave sched`, if it runs.

@@ -6,9 +6,9 @@ use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
 
 /// Encodes and decodes `String`s.
 #[derive(Clone, Copy, Debug)]
-pub struct Text;
+pub struct StringCodec;
 
-impl Codec for Text {
+impl Codec for StringCodec {
     type Encode = String;
     type Decode = String;
     type Encoder = Self;
@@ -23,7 +23,7 @@ impl Codec for Text {
     }
 }
 
-impl Encoder for Text {
+impl Encoder for StringCodec {
     type Item = String;
     type Error = Status;
 
@@ -33,7 +33,7 @@ impl Encoder for Text {
     }
 }
 
-impl Decoder for Text {
+impl Decoder for StringCodec {
     type Item = String;
     type Error = Status;
 

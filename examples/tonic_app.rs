@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use classify::Verdict;
-use examples::text::Text;
+use examples::text::StringCodec;
 use net::stack::ListenOptions;
 use runtime::task::{label, serve};
 use tonic::body::Body;
@@ -48,7 +48,7 @@ impl tower_service::Service<http::Request<Body>> for Greeter {
     }
 
     fn call(&mut self, request: http::Request<Body>) -> Self::Future {
-        Box::pin(async move { Ok(Grpc::new(Text).unary(Greeter, request).await) })
+        Box::pin(async move { Ok(Grpc::new(StringCodec).unary(Greeter, request).await) })
     }
 }
 

@@ -18,7 +18,7 @@ use serde::Serialize;
 
 /// How long a program works, and how often it says so: arguments that all share.
 #[derive(Clone, Copy, Debug, clap::Args)]
-pub struct Pace {
+pub struct ProgressArgs {
     /// How long it works; until ctrl-C or SIGTERM if not given
     #[arg(long = "for", value_name = "SPAN")]
     pub lasts: Option<Span>,
@@ -41,7 +41,7 @@ pub struct Check {
 
 /// Counts and reports work.
 #[derive(Debug)]
-pub struct Progress {
+pub struct ProgressReporter {
     workload: &'static str,
     unit: &'static str,
     every: Duration,
@@ -70,10 +70,15 @@ struct Last<'a> {
     says: &'a str,
 }
 
-impl Progress {
+impl ProgressReporter {
     /// Starts to count `unit`s; ends early when `stop` becomes true, or stdout has no reader.
     #[must_use]
-    pub fn new(workload: &'static str, unit: &'static str, pace: Pace, stop: &'static AtomicBool) -> Self {
+    pub fn new(
+        workload: &'static str,
+        unit: &'static str,
+        pace: ProgressArgs,
+        stop: &'static AtomicBool,
+    ) -> Self {
         let start = Instant::now();
         let end = pace.lasts.map(|span| start + Duration::from(span));
         let every = Duration::from(pace.every);
@@ -128,10 +133,10 @@ mod tests {
 
     #[test]
     fn work_ends_after_its_duration_or_on_stop() {
-        let pace = |lasts| Pace { lasts, every: Span::from_secs(3600), seed: 1 };
-        assert!(Progress::new("x", "things", pace(None), &RUNS).add(1));
-        assert!(!Progress::new("x", "things", pace(Some(Span::ZERO)), &RUNS).add(1));
-        assert!(!Progress::new("x", "things", pace(None), &STOPPED).add(1));
+        let pace = |lasts| ProgressArgs { lasts, every: Span::from_secs(3600), seed: 1 };
+        assert!(ProgressReporter::new("x", "things", pace(None), &RUNS).add(1));
+        assert!(!ProgressReporter::new("x", "things", pace(Some(Span::ZERO)), &RUNS).add(1));
+        assert!(!ProgressReporter::new("x", "things", pace(None), &STOPPED).add(1));
     }
 
     #[test]

@@ -19,13 +19,13 @@ use drivers::Tap;
 use host::signal_page::SharedPage;
 use host::{Monotonic, affinity};
 use load::protocol::Decoded;
-use load::protocol::synthetic::{REQUEST_LEN_MIN, RESPONSE_LEN, Request, Response};
+use load::protocol::synthetic::{REQUEST_LEN_MIN, RESPONSE_LEN, RequestHeader, TimedResponse};
 use queueing::{Clock, Span};
 use runtime::task::{self, Config, Disk, Handle, TaskShard, TcpListener, TcpStream, WorkerOptions, spawn};
-use runtime::threads::Threads;
+use runtime::threads::ThreadSettings;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::progress::{Check, Pace, Progress, report_check};
+use crate::progress::{Check, ProgressArgs, ProgressReporter, report_check};
 
 /// Error of an invalid request, for the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,7 +39,7 @@ pub trait Service: Send + Sync + 'static {
     /// An invalid request, or one that cannot be executed.
     fn serve(
         &self,
-        request: &Request,
+        request: &RequestHeader,
         body: &[u8],
         answer: &mut Vec<u8>,
     ) -> impl Future<Output = Result<(), Refused>> + Send;
@@ -66,7 +66,7 @@ pub struct ListenArgs {
     #[arg(long, default_value_t = 7000)]
     pub port: u16,
     /// Busy-polling of an idle thread before it sleeps
-    #[arg(long, alias = "spin", value_name = "SPAN", default_value_t = Threads::SPIN)]
+    #[arg(long, alias = "spin", value_name = "SPAN", default_value_t = ThreadSettings::SPIN)]
     pub busy_poll: Span,
     /// Interval between progress lines
     #[arg(long, value_name = "SPAN", default_value = "1s")]
@@ -91,12 +91,12 @@ pub struct Served<S> {
 
 struct Tally {
     /// `None` where progress is not reported.
-    progress: Option<Progress>,
+    progress: Option<ProgressReporter>,
     refused: u64,
 }
 
 /// A service that tasks share.
-pub type Shared<S> = Arc<Served<S>>;
+pub type SharedService<S> = Arc<Served<S>>;
 
 /// Serves the result of `make` as `workload` until ctrl-C or SIGTERM, then checks it. With `files`
 /// it may open files through the handle.
@@ -139,8 +139,8 @@ fn run<S: Service>(
     if let Some(readiness) = readiness {
         tap.watch(readiness);
     }
-    let pace = Pace { lasts: None, every: args.every, seed: 0 };
-    let served = shared(service, Some(Progress::new(workload, "requests", pace, stop)));
+    let pace = ProgressArgs { lasts: None, every: args.every, seed: 0 };
+    let served = shared(service, Some(ProgressReporter::new(workload, "requests", pace, stop)));
     let listener = shard.handle().listen(args.port, net::stack::ListenOptions::default())?;
     shard.spawn(listen(listener, served.clone()));
     let at = SocketAddr::from((ADDRESS, args.port));
@@ -159,12 +159,12 @@ fn run<S: Service>(
 }
 
 /// `service`, for tasks; `progress` counts its requests.
-pub fn shared<S: Service>(service: S, progress: Option<Progress>) -> Shared<S> {
+pub fn shared<S: Service>(service: S, progress: Option<ProgressReporter>) -> SharedService<S> {
     Arc::new(Served { service, tally: Mutex::new(Tally { progress, refused: 0 }) })
 }
 
 /// Serves the connections to `listener`, each in its own task.
-pub async fn listen<S: Service>(mut listener: TcpListener, served: Shared<S>) {
+pub async fn listen<S: Service>(mut listener: TcpListener, served: SharedService<S>) {
     loop {
         let (stream, _) = listener.accept().await;
         // A connection that ends or is ended needs nothing more.
@@ -173,7 +173,7 @@ pub async fn listen<S: Service>(mut listener: TcpListener, served: Shared<S>) {
 }
 
 /// Serves one connection, in the order of its requests.
-async fn talk<S: Service>(mut stream: TcpStream, served: Shared<S>) -> io::Result<()> {
+async fn talk<S: Service>(mut stream: TcpStream, served: SharedService<S>) -> io::Result<()> {
     // At most an incomplete request and one read.
     let mut received = Vec::new();
     let mut piece = vec![0; PIECE].into_boxed_slice();
@@ -181,7 +181,7 @@ async fn talk<S: Service>(mut stream: TcpStream, served: Shared<S>) -> io::Resul
     loop {
         let mut taken = 0;
         loop {
-            let (request, len) = match Request::decode(&received[taken..]) {
+            let (request, len) = match RequestHeader::decode(&received[taken..]) {
                 Decoded::Complete { value, len } => (value, len),
                 Decoded::Incomplete => break,
                 Decoded::Invalid => return Err(served.refuse("bytes that are no request")),
@@ -205,7 +205,7 @@ impl<S: Service> Served<S> {
     }
 
     /// Replaces `answer` by that to `request`.
-    async fn answer(&self, request: &Request, body: &[u8], answer: &mut Vec<u8>) -> io::Result<()> {
+    async fn answer(&self, request: &RequestHeader, body: &[u8], answer: &mut Vec<u8>) -> io::Result<()> {
         let clock = Monotonic::new();
         let start = clock.now();
         answer.clear();
@@ -213,9 +213,9 @@ impl<S: Service> Served<S> {
         if let Err(Refused(why)) = self.service.serve(request, body, answer).await {
             return Err(self.refuse(&why));
         }
-        let Request { id, kind, priority, .. } = *request;
+        let RequestHeader { id, kind, priority, .. } = *request;
         let (nic, tcp, event) = (Span::ZERO, Span::ZERO, Span::ZERO);
-        let head = Response { id, kind, priority, nic, tcp, event, service: clock.now().since(start) };
+        let head = TimedResponse { id, kind, priority, nic, tcp, event, service: clock.now().since(start) };
         let body = answer.len() - RESPONSE_LEN;
         answer[..RESPONSE_LEN].copy_from_slice(&head.header(body));
         if let Some(progress) = &mut self.tally().progress {

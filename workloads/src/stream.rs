@@ -10,7 +10,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use crate::progress::{Check, Pace, Progress};
+use crate::progress::{Check, ProgressArgs, ProgressReporter};
 
 /// Three arrays, and the expected values of their elements.
 #[derive(Debug)]
@@ -69,7 +69,7 @@ impl Arrays {
 #[derive(Parser)]
 struct Args {
     #[command(flatten)]
-    pace: Pace,
+    pace: ProgressArgs,
     /// All three arrays together
     #[arg(long, value_name = "KIB")]
     kib: Option<usize>,
@@ -81,7 +81,7 @@ pub fn main(workload: &'static str, kib: usize) -> ExitCode {
     host::signals::restore_sigpipe();
     let args = Args::parse();
     let mut arrays = Arrays::new(args.kib.unwrap_or(kib) << 10);
-    let mut progress = Progress::new(workload, "bytes", args.pace, host::signals::flag());
+    let mut progress = ProgressReporter::new(workload, "bytes", args.pace, host::signals::flag());
     while progress.add(arrays.round()) {}
     progress.end(&arrays.check())
 }

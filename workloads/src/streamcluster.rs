@@ -14,7 +14,7 @@ use crate::progress::Check;
 
 /// Parameters of the stream and its reduction.
 #[derive(Clone, Copy, Debug)]
-pub struct Setup {
+pub struct ClusterParams {
     /// Coordinates of a point.
     pub dimensions: usize,
     /// Points reduced at once, more than `medians`.
@@ -26,7 +26,7 @@ pub struct Setup {
     pub spread: f32,
 }
 
-impl Default for Setup {
+impl Default for ClusterParams {
     fn default() -> Self {
         Self { dimensions: 32, chunk: 1000, medians: 10, spread: 0.1 }
     }
@@ -94,7 +94,7 @@ struct Near {
 /// A stream of points, and its reduction.
 #[derive(Debug)]
 pub struct Stream {
-    setup: Setup,
+    setup: ClusterParams,
     rng: Rng,
     planted: Points,
     chunk: Points,
@@ -114,7 +114,7 @@ impl Stream {
     /// # Panics
     /// Fewer than two medians, or a chunk with no more points than medians.
     #[must_use]
-    pub fn new(setup: Setup, seed: u64) -> Self {
+    pub fn new(setup: ClusterParams, seed: u64) -> Self {
         assert!((2..setup.chunk).contains(&setup.medians), "a chunk is more than its medians");
         let mut rng = Rng::seeded(seed);
         let mut planted = Points::new(setup.dimensions);
@@ -128,7 +128,7 @@ impl Stream {
 
     /// Draws a chunk and reduces it; returns its number of points.
     pub fn turn(&mut self) -> u64 {
-        let Setup { dimensions, chunk, medians, spread } = self.setup;
+        let ClusterParams { dimensions, chunk, medians, spread } = self.setup;
         self.chunk.at.clear();
         self.chunk.weights.clear();
         let mut point = vec![0.0; dimensions];
@@ -277,7 +277,7 @@ fn best_swap(points: &Points, chosen: &[usize], near: &[Near], x: usize) -> (usi
 mod tests {
     use super::*;
 
-    const SMALL: Setup = Setup { dimensions: 4, chunk: 60, medians: 3, spread: 0.05 };
+    const SMALL: ClusterParams = ClusterParams { dimensions: 4, chunk: 60, medians: 3, spread: 0.05 };
 
     /// The least cost of any three of `points`.
     fn least(points: &Points) -> f64 {
@@ -297,7 +297,7 @@ mod tests {
     #[test]
     fn a_local_optimum_is_within_the_bound_of_the_best_there_is() {
         for seed in 0..3 {
-            let mut stream = Stream::new(Setup { chunk: 25, spread: 0.5, ..SMALL }, seed);
+            let mut stream = Stream::new(ClusterParams { chunk: 25, spread: 0.5, ..SMALL }, seed);
             stream.turn();
             let found = stream.chunk.cost(&stream.medians.clone());
             let best = least(&stream.chunk);
@@ -307,7 +307,7 @@ mod tests {
 
     #[test]
     fn no_single_swap_improves_the_result() {
-        let mut stream = Stream::new(Setup { spread: 0.3, ..SMALL }, 5);
+        let mut stream = Stream::new(ClusterParams { spread: 0.3, ..SMALL }, 5);
         stream.turn();
         let (points, medians) = (stream.chunk.clone(), stream.medians.clone());
         let cost = points.cost(&medians);

@@ -12,7 +12,7 @@ use std::thread;
 
 use queueing::Rng;
 
-use crate::progress::{Check, Pace, Progress};
+use crate::progress::{Check, ProgressArgs, ProgressReporter};
 
 /// Small, so that progress shows in much less than a second.
 const WIDTH: usize = 320;
@@ -113,7 +113,7 @@ impl Drop for Encoder {
 ///
 /// # Errors
 /// There is no x264, it ends early, or its pipes fail.
-pub fn encode(pace: Pace, stop: &'static AtomicBool) -> io::Result<ExitCode> {
+pub fn encode(pace: ProgressArgs, stop: &'static AtomicBool) -> io::Result<ExitCode> {
     let video = Video::new(pace.seed);
     // Ctrl-C must not reach x264, which would end with frames in flight.
     let mut command = Command::new("x264");
@@ -126,7 +126,7 @@ pub fn encode(pace: Pace, stop: &'static AtomicBool) -> io::Result<ExitCode> {
     let (Some(stdin), Some(mut stdout)) = (x264.0.stdin.take(), x264.0.stdout.take()) else {
         return Err(io::Error::other("x264 has no pipes"));
     };
-    let mut progress = Progress::new("x264", "frames", pace, stop);
+    let mut progress = ProgressReporter::new("x264", "frames", pace, stop);
     let over = AtomicBool::new(false);
     let (written, done, read) = thread::scope(|scope| {
         let writer = scope.spawn(|| video.write_frames(stdin, &over));

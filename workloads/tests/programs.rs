@@ -11,8 +11,8 @@ use host::Monotonic;
 use host::disk::{PAGE, Ring};
 use host::proc;
 use host::signal_page::SharedPage;
-use load::kernel::{self, Protocol};
-use load::{Class, Plan};
+use load::kernel::{self, AppProtocol};
+use load::{Plan, RequestClass};
 use netlab::NetLab;
 use netlab::TempDir;
 use queueing::Span;
@@ -161,7 +161,7 @@ fn trees_of_the_go_program_survive_its_collector() {
 }
 
 /// Starts `program` in a test network, sends it the load of `plan`, ends it; returns its last line.
-fn served(name: &str, program: &str, plan: &Plan, protocol: &Protocol) -> Option<Value> {
+fn served(name: &str, program: &str, plan: &Plan, protocol: &AppProtocol) -> Option<Value> {
     let no_tap = || {
         let there = Path::new("/dev/net/tun").exists();
         (!there).then(|| "this kernel offers no TAP devices".to_owned())
@@ -196,7 +196,7 @@ fn served(name: &str, program: &str, plan: &Plan, protocol: &Protocol) -> Option
 
 fn plan(classes: &[(&str, f64, u8, usize)], requests: u64) -> Plan {
     let service = "1ns".parse().expect("a law");
-    let class = |&(name, share, kind, length): &(&str, f64, u8, usize)| Class {
+    let class = |&(name, share, kind, length): &(&str, f64, u8, usize)| RequestClass {
         name: name.to_owned(),
         share,
         service,
@@ -214,7 +214,7 @@ fn plan(classes: &[(&str, f64, u8, usize)], requests: u64) -> Plan {
 //~ workloads: blocks read are those last written, encrypted; a changed block is detected
 #[test]
 fn blocks_are_served_over_tcp_without_loss() {
-    use storage::Kind::{Read, Write};
+    use storage::StorageOp::{Read, Write};
     let classes = [
         ("4k", 0.5, Read(1).code(), 32),
         ("64k", 0.3, Read(16).code(), 32),
@@ -222,7 +222,8 @@ fn blocks_are_served_over_tcp_without_loss() {
     ];
     let text = include_bytes!("../../LICENSE").to_vec();
     let name = "blocks_are_served_over_tcp_without_loss";
-    let last = served(name, env!("CARGO_BIN_EXE_storage"), &plan(&classes, 1000), &Protocol::Texts { text });
+    let last =
+        served(name, env!("CARGO_BIN_EXE_storage"), &plan(&classes, 1000), &AppProtocol::Texts { text });
     let Some(last) = last else { return };
     let says = last["says"].as_str().expect("text");
     assert!(
@@ -245,7 +246,7 @@ fn transactions_over_tcp_leave_a_consistent_store() {
         .map(|((kind, name), (_, share))| (name, share as f64 / 100.0, kind, 32))
         .collect();
     let name = "transactions_over_tcp_leave_a_consistent_store";
-    let last = served(name, env!("CARGO_BIN_EXE_tpcc"), &plan(&classes, 2000), &Protocol::Synthetic);
+    let last = served(name, env!("CARGO_BIN_EXE_tpcc"), &plan(&classes, 2000), &AppProtocol::Synthetic);
     let Some(last) = last else { return };
     let says = last["says"].as_str().expect("text");
     assert!(says.contains(" committed, ") && says.ends_with("; 0 refused"), "{says}");

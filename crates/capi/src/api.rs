@@ -12,11 +12,11 @@ use std::ffi::{CStr, c_char, c_int};
 
 use rustix::io::Errno;
 use shim::label_table::PRIVATE;
-use shim::socket_name::Kind;
+use shim::socket_name::SocketKind;
 use shim::tcp_sockopt::{PRIORITY, PRIVATE_BYTES, SOL_GREENWAVE};
 use shim::{Answer, Name, Request};
 
-use crate::{fail, label, ours, seam};
+use crate::{fail, label, ours, shim_client};
 
 mod wait;
 
@@ -45,9 +45,9 @@ pub struct GreenwaveFlow {
 #[unsafe(no_mangle)]
 pub extern "C" fn greenwave_owns(fd: c_int) -> c_int {
     match ours(fd).map(|name| name.kind) {
-        Some(Kind::Connection | Kind::Opened) => 2,
-        Some(Kind::Listener) => 1,
-        Some(Kind::Datagrams) => 3,
+        Some(SocketKind::Connection | SocketKind::Opened) => 2,
+        Some(SocketKind::Listener) => 1,
+        Some(SocketKind::Datagrams) => 3,
         None => 0,
     }
 }
@@ -69,9 +69,9 @@ pub extern "C" fn greenwave_priority(fd: c_int) -> c_int {
 #[unsafe(no_mangle)]
 pub extern "C" fn greenwave_set_priority(fd: c_int, priority: c_int) -> c_int {
     let asked = connection(fd).and_then(|name| {
-        let seam = seam().ok_or(Errno::NOTSOCK)?;
+        let shim_client = shim_client().ok_or(Errno::NOTSOCK)?;
         let (level, name, id) = (SOL_GREENWAVE, PRIORITY, name.id);
-        seam.ask(&Request::Option { id, level, name, value: [priority, 0] })
+        shim_client.ask(&Request::Option { id, level, name, value: [priority, 0] })
     });
     outcome(asked.map(|asked| asked.answer))
 }
@@ -102,9 +102,9 @@ pub unsafe extern "C" fn greenwave_private_read(fd: c_int, bytes: *mut u8) -> c_
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn greenwave_private_write(fd: c_int, bytes: *const u8) -> c_int {
     let set = connection(fd).and_then(|name| {
-        let seam = seam().ok_or(Errno::NOTSOCK)?;
+        let shim_client = shim_client().ok_or(Errno::NOTSOCK)?;
         // SAFETY: the caller's `bytes` has this length, or is null, which is refused.
-        unsafe { label::set_private(seam, &name, bytes.cast(), PRIVATE as u32) }
+        unsafe { label::set_private(shim_client, &name, bytes.cast(), PRIVATE as u32) }
     });
     outcome(set.map(|()| Answer::Done))
 }
@@ -124,7 +124,7 @@ pub unsafe extern "C" fn greenwave_flow(fd: c_int, flow: *mut GreenwaveFlow) -> 
     });
     match known {
         Ok(known) => {
-            let shim::label_table::Flow { rtt_ns, received, sent, loss } = known;
+            let shim::label_table::FlowStats { rtt_ns, received, sent, loss } = known;
             // SAFETY: the caller's `flow` points to a flow.
             unsafe { flow.write(GreenwaveFlow { rtt_ns, received, sent, loss }) };
             0
@@ -152,10 +152,10 @@ pub unsafe extern "C" fn greenwave_classify(
     }
     // SAFETY: the caller's text ends with NUL.
     let policy = unsafe { CStr::from_ptr(policy) };
-    let listener = ours(fd).filter(|name| name.kind == Kind::Listener).ok_or(Errno::NOTSOCK);
+    let listener = ours(fd).filter(|name| name.kind == SocketKind::Listener).ok_or(Errno::NOTSOCK);
     let asked = listener.and_then(|name| {
-        let seam = seam().ok_or(Errno::NOTSOCK)?;
-        seam.rule(name.id, policy.to_bytes())
+        let shim_client = shim_client().ok_or(Errno::NOTSOCK)?;
+        shim_client.rule(name.id, policy.to_bytes())
     });
     match asked {
         Ok(None) => 0,

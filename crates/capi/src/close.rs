@@ -4,11 +4,11 @@
 use std::ffi::c_int;
 
 use rustix::io::Errno;
-use shim::socket_name::Kind;
+use shim::socket_name::SocketKind;
 use shim::{Answer, Name, ShimClient};
 
 use crate::real_fn::next;
-use crate::{connect, errors, fail, label, late_data, listen, ours, seam, shm_send};
+use crate::{connect, errors, fail, label, late_data, listen, ours, shim_client, shm_send};
 
 /// shutdown(2).
 ///
@@ -21,15 +21,15 @@ pub unsafe extern "C" fn shutdown(fd: c_int, how: c_int) -> c_int {
         shm_send::shut(fd);
     }
     if (libc::SHUT_RD..=libc::SHUT_RDWR).contains(&how)
-        && let (Some(seam), Some(socket)) = (seam(), ours(fd))
+        && let (Some(shim_client), Some(socket)) = (shim_client(), ours(fd))
     {
-        if is_unconnected(&seam, fd, &socket) {
+        if is_unconnected(&shim_client, fd, &socket) {
             return fail(Errno::NOTCONN);
         }
-        if how == libc::SHUT_RD && matches!(socket.kind, Kind::Connection | Kind::Opened) {
+        if how == libc::SHUT_RD && matches!(socket.kind, SocketKind::Connection | SocketKind::Opened) {
             late_data::mark(fd);
         }
-        if socket.kind == Kind::Listener {
+        if socket.kind == SocketKind::Listener {
             // A listener has no write side, and stops accepting.
             if how == libc::SHUT_WR {
                 return 0;
@@ -44,16 +44,16 @@ pub unsafe extern "C" fn shutdown(fd: c_int, how: c_int) -> c_int {
 
 /// True if stack socket `socket` with descriptor `fd` has no peer (any more), so that TCP returns
 /// `ENOTCONN`.
-fn is_unconnected(seam: &ShimClient, fd: c_int, socket: &Name) -> bool {
+fn is_unconnected(shim_client: &ShimClient, fd: c_int, socket: &Name) -> bool {
     match socket.kind {
-        Kind::Listener => {
-            let listens = seam.option(socket.id, libc::SOL_SOCKET, libc::SO_ACCEPTCONN);
+        SocketKind::Listener => {
+            let listens = shim_client.option(socket.id, libc::SOL_SOCKET, libc::SO_ACCEPTCONN);
             !listens.is_ok_and(|value| value == 1_i32.to_ne_bytes())
         }
-        Kind::Connection | Kind::Opened => {
-            let stands = || connect::handshake_state(seam, socket);
+        SocketKind::Connection | SocketKind::Opened => {
+            let stands = || connect::handshake_state(shim_client, socket);
             errors::is_hung_up(fd) && !matches!(stands(), Answer::Done)
         }
-        Kind::Datagrams => label::is_connected(socket) == Some(false),
+        SocketKind::Datagrams => label::is_connected(socket) == Some(false),
     }
 }

@@ -15,12 +15,12 @@ use rustix::fs::{OFlags, fcntl_getfl};
 use rustix::io::Errno;
 use rustix::net::getsockname;
 use rustix::net::sockopt::{Timeout, socket_error, socket_timeout};
-use shim::socket_name::Kind;
+use shim::socket_name::SocketKind;
 use shim::{Answer, Name, Request, ShimClient};
 
 use crate::real_fn::next;
 use crate::{
-    borrow, errors, fail, fd_replace, kernel_socket, low_water, ours, seam, socket_kind, udp_socket,
+    borrow, errors, fail, fd_replace, kernel_socket, low_water, ours, shim_client, socket_kind, udp_socket,
 };
 
 /// connect(2).
@@ -31,11 +31,14 @@ use crate::{
 pub unsafe extern "C-unwind" fn connect(fd: c_int, addr: *const sockaddr, len: socklen_t) -> c_int {
     type Real = unsafe extern "C-unwind" fn(c_int, *const sockaddr, socklen_t) -> c_int;
     // SAFETY: the program's arguments.
-    let (Some(seam), Some(to)) = (seam(), unsafe { crate::socket_address::read(addr, len) }) else {
+    let (Some(shim_client), Some(to)) = (shim_client(), unsafe { crate::socket_address::read(addr, len) })
+    else {
         // SAFETY: as above.
         let is_nobody = unsafe { udp_socket::is_unspec(addr, len) };
-        return match (seam(), ours(fd)) {
-            (Some(seam), Some(name)) if is_nobody => disconnect(&seam, fd, &name).map_or_else(fail, |()| 0),
+        return match (shim_client(), ours(fd)) {
+            (Some(shim_client), Some(name)) if is_nobody => {
+                disconnect(&shim_client, fd, &name).map_or_else(fail, |()| 0)
+            }
             _ => next!(connect(fd, addr, len) as Real),
         };
     };
@@ -47,15 +50,15 @@ pub unsafe extern "C-unwind" fn connect(fd: c_int, addr: *const sockaddr, len: s
             // The socket server returns this for any other address.
             Some(_) if from != 0 && listens(fd) => Err(Errno::ISCONN),
             Some(errno) => Err(errno),
-            None => open(&seam, fd, to, six, from),
+            None => open(&shim_client, fd, to, six, from),
         },
-        (None, Some(name)) if name.kind == Kind::Datagrams => {
-            udp_socket::connect(&seam, &name, Some(to)).map(|()| true)
+        (None, Some(name)) if name.kind == SocketKind::Datagrams => {
+            udp_socket::connect(&shim_client, &name, Some(to)).map(|()| true)
         }
-        (None, Some(name)) => match (already(&seam, fd, &name), other_family(name.six, family, len)) {
+        (None, Some(name)) => match (already(&shim_client, fd, &name), other_family(name.six, family, len)) {
             (Some(outcome), _) => outcome.map(|()| true),
             (None, Some(errno)) => Err(errno),
-            (None, None) => open(&seam, fd, to, name.six, 0).and_then(|ours| match ours {
+            (None, None) => open(&shim_client, fd, to, name.six, 0).and_then(|ours| match ours {
                 true => Ok(true),
                 // The descriptor is no kernel socket any more.
                 false => Err(Errno::NETUNREACH),
@@ -84,15 +87,15 @@ fn other_family(six: bool, family: Option<c_int>, len: socklen_t) -> Option<Errn
 
 /// Disconnects socket `name` (connect(2) with `AF_UNSPEC`). A connection is reset, and its
 /// descriptor becomes a kernel socket again.
-fn disconnect(seam: &ShimClient, fd: c_int, name: &Name) -> Result<(), Errno> {
+fn disconnect(shim_client: &ShimClient, fd: c_int, name: &Name) -> Result<(), Errno> {
     match name.kind {
-        Kind::Datagrams => udp_socket::connect(seam, name, None),
+        SocketKind::Datagrams => udp_socket::connect(shim_client, name, None),
         // A bound socket keeps its address; a listener keeps listening.
-        Kind::Listener => Ok(()),
-        Kind::Connection | Kind::Opened => {
+        SocketKind::Listener => Ok(()),
+        SocketKind::Connection | SocketKind::Opened => {
             let kernel = kernel_socket::new(name)?;
             let (level, option) = (libc::SOL_SOCKET, libc::SO_LINGER);
-            seam.ask(&Request::Option { id: name.id, level, name: option, value: [1, 0] })?;
+            shim_client.ask(&Request::Option { id: name.id, level, name: option, value: [1, 0] })?;
             fd_replace::replace(fd, &kernel)
         }
     }
@@ -105,9 +108,9 @@ fn disconnect(seam: &ShimClient, fd: c_int, name: &Name) -> Result<(), Errno> {
 /// `addr` points to `len` bytes.
 pub(crate) unsafe fn opens(fd: c_int, addr: *const sockaddr, len: socklen_t) -> Result<bool, Errno> {
     // SAFETY: the caller's address.
-    match (seam(), unsafe { crate::socket_address::read(addr, len) }) {
-        (Some(seam), Some(to)) => unopened(fd, to, ours(fd).as_ref())
-            .map_or(Ok(false), |(six, from)| open(&seam, fd, to, six, from)),
+    match (shim_client(), unsafe { crate::socket_address::read(addr, len) }) {
+        (Some(shim_client), Some(to)) => unopened(fd, to, ours(fd).as_ref())
+            .map_or(Ok(false), |(six, from)| open(&shim_client, fd, to, six, from)),
         _ => Ok(false),
     }
 }
@@ -116,7 +119,7 @@ pub(crate) unsafe fn opens(fd: c_int, addr: *const sockaddr, len: socklen_t) -> 
 /// Returns true for IPv6, and the number of the listener to whose address it is bound, or 0.
 fn unopened(fd: c_int, to: SocketAddr, name: Option<&Name>) -> Option<(bool, u64)> {
     match name {
-        Some(name) if name.kind == Kind::Listener => Some((name.six, name.id)),
+        Some(name) if name.kind == SocketKind::Listener => Some((name.six, name.id)),
         Some(_) => None,
         None => free(fd, to).map(|six| (six, 0)),
     }
@@ -131,7 +134,7 @@ fn free(fd: c_int, to: SocketAddr) -> Option<bool> {
     }
     let socket = borrow(fd)?;
     let six = socket_kind::tcp(socket)?;
-    if seam().is_some_and(|seam| fd_replace::is_elsewhere(&seam, socket)) {
+    if shim_client().is_some_and(|shim_client| fd_replace::is_elsewhere(&shim_client, socket)) {
         return None;
     }
     // A program that bound an address of the kernel wants the kernel's TCP.
@@ -140,13 +143,13 @@ fn free(fd: c_int, to: SocketAddr) -> Option<bool> {
 }
 
 /// Opens a connection, from the address of listener `from` unless 0. True if the stack opened it.
-fn open(seam: &ShimClient, fd: c_int, to: SocketAddr, six: bool, from: u64) -> Result<bool, Errno> {
+fn open(shim_client: &ShimClient, fd: c_int, to: SocketAddr, six: bool, from: u64) -> Result<bool, Errno> {
     let socket = borrow(fd).ok_or(Errno::BADF)?;
     let waits = !fcntl_getfl(socket)?.contains(OFlags::NONBLOCK);
     let patience = if waits { socket_timeout(socket, Timeout::Send)? } else { None };
     let (send_buffer, hops) = (fd_replace::send_buffer(fd), fd_replace::hop_limits(fd, to));
     let low_water = low_water::of(fd).map_or(1, i32::cast_unsigned);
-    let asked = seam.ask(&Request::Connect { to, six, waits, from, send_buffer, low_water, hops })?;
+    let asked = shim_client.ask(&Request::Connect { to, six, waits, from, send_buffer, low_water, hops })?;
     match asked.answer {
         Answer::Done => {}
         Answer::NotOurs => return Ok(false),
@@ -161,7 +164,7 @@ fn open(seam: &ShimClient, fd: c_int, to: SocketAddr, six: bool, from: u64) -> R
         // The socket stays as it was, and may try another address.
         return Err(Errno::from_raw_os_error(errno));
     }
-    fd_replace::replace_fd(seam, fd, end)?;
+    fd_replace::replace_fd(shim_client, fd, end)?;
     match outcome {
         Ok(_) => Ok(true),
         // The handshake goes on, as in the kernel.
@@ -180,13 +183,13 @@ fn receive(end: BorrowedFd<'_>, bytes: &mut [u8]) -> Result<usize, Errno> {
 /// Result of connecting a connection again; `None` if the handshake failed and the program has read
 /// the error, so that it may try again. A blocking call waits for a pending handshake (a signal had
 /// interrupted the earlier wait).
-fn already(seam: &ShimClient, fd: c_int, name: &Name) -> Option<Result<(), Errno>> {
-    let errno = match handshake_state(seam, name) {
+fn already(shim_client: &ShimClient, fd: c_int, name: &Name) -> Option<Result<(), Errno>> {
+    let errno = match handshake_state(shim_client, name) {
         Answer::No(errno) if errno != Errno::NOTCONN.raw_os_error() => Errno::from_raw_os_error(errno),
         _ => Errno::ISCONN,
     };
     if errno == Errno::ALREADY {
-        return Some(waited(fd).and_then(|()| match handshake_state(seam, name) {
+        return Some(waited(fd).and_then(|()| match handshake_state(shim_client, name) {
             Answer::No(errno) => {
                 // Clears the error, which is reported now.
                 let _ = borrow(fd).map(socket_error);
@@ -222,35 +225,37 @@ fn waited(fd: c_int) -> Result<(), Errno> {
 
 /// Handshake state of a connection: `Done`, `EALREADY` while it is pending, or the error that ended
 /// it.
-pub(crate) fn handshake_state(seam: &ShimClient, name: &Name) -> Answer {
+pub(crate) fn handshake_state(shim_client: &ShimClient, name: &Name) -> Answer {
     match name.kind {
-        Kind::Opened | Kind::Connection => {
-            let asked = seam.ask(&Request::Opening { id: name.id });
+        SocketKind::Opened | SocketKind::Connection => {
+            let asked = shim_client.ask(&Request::Opening { id: name.id });
             asked.map_or_else(|errno| Answer::No(errno.raw_os_error()), |asked| asked.answer)
         }
-        Kind::Listener | Kind::Datagrams => Answer::Done,
+        SocketKind::Listener | SocketKind::Datagrams => Answer::Done,
     }
 }
 
 /// True if the bound socket `fd` listens.
 pub(crate) fn listens(fd: c_int) -> bool {
-    let asked = || seam()?.option(ours(fd)?.id, libc::SOL_SOCKET, libc::SO_ACCEPTCONN).ok();
+    let asked = || shim_client()?.option(ours(fd)?.id, libc::SOL_SOCKET, libc::SO_ACCEPTCONN).ok();
     asked().is_some_and(|value| value == 1_i32.to_ne_bytes())
 }
 
 /// True if connection `fd` has a peer.
-pub(crate) fn has_peer(seam: &ShimClient, fd: c_int, name: &Name) -> bool {
+pub(crate) fn has_peer(shim_client: &ShimClient, fd: c_int, name: &Name) -> bool {
     match name.kind {
-        Kind::Listener | Kind::Datagrams => return false,
-        Kind::Connection => return !errors::is_hung_up(fd) || handshake_state(seam, name) == Answer::Done,
-        Kind::Opened => {}
+        SocketKind::Listener | SocketKind::Datagrams => return false,
+        SocketKind::Connection => {
+            return !errors::is_hung_up(fd) || handshake_state(shim_client, name) == Answer::Done;
+        }
+        SocketKind::Opened => {}
     }
     let Some(socket) = borrow(fd) else { return false };
     // A writable connection needs no request.
     let mut fds = [PollFd::new(&socket, PollFlags::OUT)];
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };
     let open = poll(&mut fds, Some(&now)) == Ok(1) && fds[0].revents() == PollFlags::OUT;
-    open || handshake_state(seam, name) == Answer::Done
+    open || handshake_state(shim_client, name) == Answer::Done
 }
 
 #[cfg(test)]

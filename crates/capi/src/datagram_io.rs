@@ -190,7 +190,7 @@ mod tests {
     use std::os::fd::{AsRawFd, OwnedFd};
 
     use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, socketpair};
-    use shim::socket_name::Kind;
+    use shim::socket_name::SocketKind;
 
     use super::*;
 
@@ -200,7 +200,7 @@ mod tests {
 
     fn name(six: bool) -> Name {
         let end = "10.0.0.1:53".parse().unwrap();
-        Name { run: 1, kind: Kind::Datagrams, six, id: 2, local: end, remote: end }
+        Name { run: 1, kind: SocketKind::Datagrams, six, id: 2, local: end, remote: end }
     }
 
     fn errno() -> Option<i32> {

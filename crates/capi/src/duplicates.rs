@@ -10,7 +10,7 @@ use std::ffi::{c_int, c_long};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::real_fn::next;
-use crate::{borrow, is_loaded, seam, shm_send, socket_kind};
+use crate::{borrow, is_loaded, shim_client, shm_send, socket_kind};
 
 /// True once this process has duplicated the descriptor of a kernel socket that may move to the
 /// stack.
@@ -23,7 +23,7 @@ pub(crate) fn expect() {
 
 /// Records that `fd` is duplicated.
 pub(crate) fn note(fd: c_int) {
-    if ANY.load(Ordering::Relaxed) || seam().is_none() || shm_send::is_confined() {
+    if ANY.load(Ordering::Relaxed) || shim_client().is_none() || shm_send::is_confined() {
         return;
     }
     if borrow(fd)

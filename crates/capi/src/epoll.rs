@@ -20,7 +20,7 @@ use shim::LabelReader;
 
 use crate::epoll_index::{EpollIndex, Hint};
 use crate::real_fn::next;
-use crate::{epoll_registry, errors, fail, label, memory, ours, seam};
+use crate::{epoll_registry, errors, fail, label, memory, ours, shim_client};
 
 /// Connections by epoll registration: capacity for three times a process's descriptors.
 static HINTS: EpollIndex<16_384> = EpollIndex::new();
@@ -40,7 +40,7 @@ pub unsafe extern "C" fn epoll_ctl(epoll: c_int, op: c_int, fd: c_int, event: *m
     let wanted = match op {
         libc::EPOLL_CTL_DEL => None,
         // SAFETY: the program's event.
-        _ => seam().and_then(|_| unsafe { memory::read(event) }.ok()),
+        _ => shim_client().and_then(|_| unsafe { memory::read(event) }.ok()),
     };
     let Some(wanted) = wanted else { return next!(epoll_ctl(epoll, op, fd, event) as Real) };
     let (word, by_level) = (wanted.u64, is_by_level(wanted.events));

@@ -12,19 +12,19 @@ use libc::ssize_t;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::sockopt::socket_error;
-use shim::socket_name::Kind;
+use shim::socket_name::SocketKind;
 use shim::{Answer, ErrorUse, Name, Request, ShimClient};
 
 use crate::{borrow, errno, fail, ours, shm_send};
 
 /// Client of the socket server; `None` after seccomp, because requests take system calls.
-fn seam() -> Option<ShimClient> {
-    if shm_send::is_confined() { None } else { crate::seam() }
+fn shim_client() -> Option<ShimClient> {
+    if shm_send::is_confined() { None } else { crate::shim_client() }
 }
 
 /// Error of connection `id` for a call of kind `by`. A lost stack counts as a reset.
-fn error(seam: &ShimClient, id: u64, by: ErrorUse) -> Option<Errno> {
-    match seam.ask(&Request::Error { id, by }).map(|asked| asked.answer) {
+fn error(shim_client: &ShimClient, id: u64, by: ErrorUse) -> Option<Errno> {
+    match shim_client.ask(&Request::Error { id, by }).map(|asked| asked.answer) {
         Ok(Answer::No(errno)) => Some(Errno::from_raw_os_error(errno)),
         Ok(_) => None,
         Err(_) => Some(Errno::CONNRESET),
@@ -32,19 +32,19 @@ fn error(seam: &ShimClient, id: u64, by: ErrorUse) -> Option<Errno> {
 }
 
 /// Error of `socket`, if it is a connection.
-pub(crate) fn of(seam: &ShimClient, socket: &Name, by: ErrorUse) -> Option<Errno> {
-    let has = matches!(socket.kind, Kind::Connection | Kind::Opened) && !socket.is_between();
-    has.then(|| error(seam, socket.id, by)).flatten()
+pub(crate) fn of(shim_client: &ShimClient, socket: &Name, by: ErrorUse) -> Option<Errno> {
+    let has = matches!(socket.kind, SocketKind::Connection | SocketKind::Opened) && !socket.is_between();
+    has.then(|| error(shim_client, socket.id, by)).flatten()
 }
 
 /// Error of `fd`.
 fn take(fd: c_int, by: ErrorUse) -> Option<Errno> {
-    let (seam, socket) = (seam()?, ours(fd)?);
+    let (shim_client, socket) = (shim_client()?, ours(fd)?);
     if socket.is_between() {
         // The pair itself has the error.
         return socket_error(borrow(fd)?).ok()?.err();
     }
-    of(&seam, &socket, by)
+    of(&shim_client, &socket, by)
 }
 
 /// True if both sides of `fd` are shut down.
@@ -59,9 +59,9 @@ pub(crate) fn is_hung_up(fd: c_int) -> bool {
 /// empty.
 pub(crate) fn received(fd: c_int, got: ssize_t, wanted: impl FnOnce() -> bool) -> ssize_t {
     let pair = match got {
-        0 if seam().is_some() && wanted() && is_hung_up(fd) => None,
+        0 if shim_client().is_some() && wanted() && is_hung_up(fd) => None,
         // The pair reports this when the stack left bytes of the program unread.
-        -1 if seam().is_some() && errno() == Errno::CONNRESET => Some(Errno::CONNRESET),
+        -1 if shim_client().is_some() && errno() == Errno::CONNRESET => Some(Errno::CONNRESET),
         _ => return got,
     };
     match take(fd, ErrorUse::Read) {
@@ -81,14 +81,14 @@ pub(crate) fn sent(
     quietly: impl FnOnce() -> ssize_t,
     plainly: impl FnOnce() -> ssize_t,
 ) -> ssize_t {
-    let known = seam().is_some() && shm_send::known(fd).is_some();
+    let known = shim_client().is_some() && shm_send::known(fd).is_some();
     let sent = match known.then(quietly) {
         // The record is stale: the descriptor is no socket any more.
         Some(-1) if errno() == Errno::NOTSOCK => return plainly(),
         Some(sent) => sent,
         None => plainly(),
     };
-    if sent >= 0 || seam().is_none() || errno() != Errno::PIPE {
+    if sent >= 0 || shim_client().is_none() || errno() != Errno::PIPE {
         return sent;
     }
     if let Some(error) = take(fd, ErrorUse::Take).filter(|error| *error != Errno::PIPE) {
@@ -104,11 +104,11 @@ pub(crate) fn sent(
 /// Result of a poll that found `found` of `fds` ready: adds POLLERR for connections that ended
 /// abnormally.
 pub(crate) fn polled(fds: &mut [libc::pollfd], found: c_int) -> c_int {
-    let Some(seam) = seam().filter(|_| found > 0) else { return found };
+    let Some(shim_client) = shim_client().filter(|_| found > 0) else { return found };
     for polled in fds {
         if polled.revents & (libc::POLLHUP | libc::POLLERR) == libc::POLLHUP
             && let Some(socket) = ours(polled.fd)
-            && of(&seam, &socket, ErrorUse::Poll).is_some()
+            && of(&shim_client, &socket, ErrorUse::Poll).is_some()
         {
             polled.revents |= libc::POLLERR;
         }
@@ -122,8 +122,8 @@ pub(crate) fn epolled(events: &mut [libc::epoll_event], number: impl Fn(&libc::e
     const ERR: c_uint = libc::EPOLLERR as c_uint;
     for event in events {
         if { event.events } & (HUP | ERR) == HUP
-            && let (Some(seam), Some(id)) = (seam(), number(event))
-            && error(&seam, id, ErrorUse::Poll).is_some()
+            && let (Some(shim_client), Some(id)) = (shim_client(), number(event))
+            && error(&shim_client, id, ErrorUse::Poll).is_some()
         {
             event.events |= ERR;
         }

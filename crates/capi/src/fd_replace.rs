@@ -11,7 +11,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use libc::{IPPROTO_IP, IPPROTO_TCP, SOL_SOCKET, socklen_t};
 use rustix::fs::{OFlags, fcntl_getfl};
 use rustix::io::{DupFlags, Errno, FdFlags, dup3, fcntl_getfd, ioctl_fionbio};
-use shim::socket_name::Kind;
+use shim::socket_name::SocketKind;
 use shim::tcp_sockopt::is_stacks;
 use shim::{HopLimits, Name, Request, ShimClient};
 
@@ -114,18 +114,18 @@ const TCP_INQ: c_int = 36;
 const TCP_TX_DELAY: c_int = 37;
 
 /// Replaces the program's socket `fd` and its duplicates by copies of `end`.
-pub(crate) fn replace_fd(seam: &ShimClient, fd: c_int, end: &OwnedFd) -> Result<(), Errno> {
+pub(crate) fn replace_fd(shim_client: &ShimClient, fd: c_int, end: &OwnedFd) -> Result<(), Errno> {
     let name = Name::of(end.as_fd());
     if let Some(name) = &name {
-        count_effects(seam, fd, name);
+        count_effects(shim_client, fd, name);
     }
     match name {
-        Some(Name { kind: Kind::Datagrams, id, .. }) => {
+        Some(Name { kind: SocketKind::Datagrams, id, .. }) => {
             // Set before any thread can use the descriptor.
             udp_fds::expect();
-            tell_room(seam, fd, id);
+            tell_room(shim_client, fd, id);
         }
-        Some(name) => tell(seam, fd, name.id),
+        Some(name) => tell(shim_client, fd, name.id),
         None => {}
     }
     for other in duplicates::of(fd) {
@@ -137,10 +137,10 @@ pub(crate) fn replace_fd(seam: &ShimClient, fd: c_int, end: &OwnedFd) -> Result<
 
 /// Reports to the socket server the options set on the kernel socket `fd` that the stack ignores;
 /// it counts them.
-fn count_effects(seam: &ShimClient, fd: c_int, name: &Name) {
+fn count_effects(shim_client: &ShimClient, fd: c_int, name: &Name) {
     let Some(socket) = borrow(fd) else { return };
     let mut fresh = None;
-    let datagrams = name.kind == Kind::Datagrams;
+    let datagrams = name.kind == SocketKind::Datagrams;
     for (level, option, zero) in EFFECTS {
         // The socket server would set it.
         if datagrams && is_stacks(datagrams, level, option) {
@@ -152,15 +152,15 @@ fn count_effects(seam: &ShimClient, fd: c_int, name: &Name) {
         }
         let fresh = fresh.get_or_insert_with(|| kernel_socket::new(name).ok());
         if fresh.as_ref().is_some_and(|fresh| kernel_socket::read(fresh, level, option) != Some(value)) {
-            drop(seam.ask(&Request::Option { id: name.id, level, name: option, value: [0; 2] }));
+            drop(shim_client.ask(&Request::Option { id: name.id, level, name: option, value: [0; 2] }));
         }
     }
 }
 
 /// True if `socket` is bound to an interface other than the stack's device (`SO_BINDTODEVICE`).
-pub(crate) fn is_elsewhere(seam: &ShimClient, socket: BorrowedFd<'_>) -> bool {
+pub(crate) fn is_elsewhere(shim_client: &ShimClient, socket: BorrowedFd<'_>) -> bool {
     let bound = int(socket.as_raw_fd(), SOL_SOCKET, libc::SO_BINDTOIFINDEX).unwrap_or(0);
-    bound != 0 && seam.interface().is_ok_and(|device| device.number != bound.cast_unsigned())
+    bound != 0 && shim_client.interface().is_ok_and(|device| device.number != bound.cast_unsigned())
 }
 
 /// Replaces the program's descriptor `fd` by a copy of `end`, with its flags, options and epoll
@@ -184,7 +184,7 @@ pub(crate) fn replace(fd: c_int, end: &OwnedFd) -> Result<(), Errno> {
     let taken = dup3(end, &mut place, flags);
     match name.filter(|_| taken.is_ok()) {
         Some(name) if label::has(&name) => shm_send::register(fd, &name),
-        Some(Name { kind: Kind::Listener, .. }) => shm_send::note_listener(fd),
+        Some(Name { kind: SocketKind::Listener, .. }) => shm_send::note_listener(fd),
         _ => {}
     }
     epoll_registry::again(fd, &watches);
@@ -241,18 +241,18 @@ pub(crate) fn hop_limits(fd: c_int, to: SocketAddr) -> HopLimits {
 
 /// Sends the receive buffer size of `fd`, if the program set it, to the socket server for socket
 /// `id`.
-fn tell_room(seam: &ShimClient, fd: c_int, id: u64) {
+fn tell_room(shim_client: &ShimClient, fd: c_int, id: u64) {
     let (level, name) = (SOL_SOCKET, libc::SO_RCVBUF);
     let chosen = int(fd, level, SO_BUF_LOCK).is_some_and(|locked| locked & 2 == 2);
     if let (true, Some(size)) = (chosen, int(fd, level, name)) {
-        drop(seam.ask(&Request::Option { id, level, name, value: [size / 2, 0] }));
+        drop(shim_client.ask(&Request::Option { id, level, name, value: [size / 2, 0] }));
     }
 }
 
 /// Sends the options of `fd` that the stack implements to the socket server, for number `id`.
-fn tell(seam: &ShimClient, fd: c_int, id: u64) {
+fn tell(shim_client: &ShimClient, fd: c_int, id: u64) {
     // The kernel accepted the value; the socket server counts it if it refuses it.
-    let ask = |level, name, value| drop(seam.ask(&Request::Option { id, level, name, value }));
+    let ask = |level, name, value| drop(shim_client.ask(&Request::Option { id, level, name, value }));
     for (level, name, usual) in TOLD {
         if let Some(value) = int(fd, level, name).filter(|value| *value != usual) {
             ask(level, name, [value, 0]);

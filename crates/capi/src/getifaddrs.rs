@@ -8,10 +8,10 @@ use std::net::{IpAddr, SocketAddr};
 use std::ptr::null_mut;
 
 use libc::{ifaddrs, sockaddr, sockaddr_in6, socklen_t};
-use shim::Interface;
+use shim::StackInterface;
 
 use crate::real_fn::next;
-use crate::{seam, socket_address};
+use crate::{shim_client, socket_address};
 
 /// Target of `ifa_data` in the stack's entries.
 static MARK: u8 = 0;
@@ -42,7 +42,7 @@ pub unsafe extern "C-unwind" fn getifaddrs(list: *mut *mut ifaddrs) -> c_int {
     type Real = unsafe extern "C-unwind" fn(*mut *mut ifaddrs) -> c_int;
     let got = next!(getifaddrs(list) as Real);
     if got == 0
-        && let Some(Ok(interface)) = seam().map(|seam| seam.interface())
+        && let Some(Ok(interface)) = shim_client().map(|shim_client| shim_client.interface())
     {
         // SAFETY: the C library has filled `list`.
         unsafe { *list = before(&interface, *list) };
@@ -66,7 +66,7 @@ pub unsafe extern "C" fn freeifaddrs(list: *mut ifaddrs) {
 ///
 /// # Safety
 /// `kernels` is a list of the C library's, or null.
-unsafe fn before(interface: &Interface, kernels: *mut ifaddrs) -> *mut ifaddrs {
+unsafe fn before(interface: &StackInterface, kernels: *mut ifaddrs) -> *mut ifaddrs {
     let mut name = [0; libc::IF_NAMESIZE];
     // SAFETY: the buffer is large enough for a name.
     if unsafe { libc::if_indextoname(interface.number, name.as_mut_ptr()) }.is_null() {
@@ -205,7 +205,7 @@ mod tests {
     fn our_addresses_stand_before_the_kernels_and_go_with_the_list() {
         let addr = |text: &str| text.parse::<IpAddr>().unwrap();
         let interface =
-            Interface { number: 1, addrs: vec![(addr("198.18.77.2"), 24), (addr("2001:db8::2"), 64)] };
+            StackInterface { number: 1, addrs: vec![(addr("198.18.77.2"), 24), (addr("2001:db8::2"), 64)] };
         let mut kernels = null_mut();
         // SAFETY: the pointer is writable.
         assert_eq!(unsafe { libc::getifaddrs(&raw mut kernels) }, 0);
@@ -227,13 +227,13 @@ mod tests {
         // SAFETY: the list is the C library's.
         unsafe { libc::freeifaddrs(kernels) };
         // SAFETY: there is no list.
-        let none = unsafe { before(&Interface::default(), null_mut()) };
+        let none = unsafe { before(&StackInterface::default(), null_mut()) };
         assert!(none.is_null());
     }
 
     #[test]
     fn an_interface_without_a_name_has_ours() {
-        let interface = Interface { number: 0, addrs: vec![("fe80::2".parse().unwrap(), 64)] };
+        let interface = StackInterface { number: 0, addrs: vec![("fe80::2".parse().unwrap(), 64)] };
         // SAFETY: the kernel's list is null.
         let all = unsafe { before(&interface, null_mut()) };
         // SAFETY: the list was just made.

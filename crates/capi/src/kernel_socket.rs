@@ -10,7 +10,7 @@ use libc::socklen_t;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use shim::Name;
-use shim::socket_name::Kind;
+use shim::socket_name::SocketKind;
 
 use crate::real_fn::next;
 use crate::{errno, fail, fd_replace};
@@ -32,7 +32,7 @@ pub(crate) enum Effect {
 /// A new kernel socket of the family and type of `socket`.
 pub(crate) fn new(socket: &Name) -> Result<OwnedFd, Errno> {
     let family = if socket.six { AddressFamily::INET6 } else { AddressFamily::INET };
-    let kind = if socket.kind == Kind::Datagrams { SocketType::DGRAM } else { SocketType::STREAM };
+    let kind = if socket.kind == SocketKind::Datagrams { SocketType::DGRAM } else { SocketType::STREAM };
     socket_with(family, kind, SocketFlags::CLOEXEC, None)
 }
 
@@ -90,7 +90,7 @@ mod tests {
 
     fn stream() -> Name {
         let end = "10.0.0.1:80".parse().expect("an address");
-        Name { run: 1, kind: Kind::Connection, six: false, id: 2, local: end, remote: end }
+        Name { run: 1, kind: SocketKind::Connection, six: false, id: 2, local: end, remote: end }
     }
 
     #[test]

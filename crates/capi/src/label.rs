@@ -17,12 +17,12 @@ use std::ffi::{c_int, c_void};
 use libc::socklen_t;
 use rustix::io::Errno;
 use shim::label_table::{PRIVATE, of_mailbox};
-use shim::socket_name::Kind;
+use shim::socket_name::SocketKind;
 use shim::tcp_sockopt::{PRIORITY, PRIVATE_BYTES};
 use shim::{Answer, LabelReader, Name, Request, ShimClient};
 
 use crate::lazy_mmap::Mapped;
-use crate::{memory, seam, shm_send};
+use crate::{memory, shim_client, shm_send};
 
 static LABELS: Mapped<LabelReader> = Mapped::new();
 
@@ -33,20 +33,20 @@ pub(crate) fn mapped() -> Option<&'static LabelReader> {
 
 /// Label table, mapped on first use.
 pub(crate) fn all() -> Option<&'static LabelReader> {
-    LABELS.get_or(|| Some(seam()?.labels()))
+    LABELS.get_or(|| Some(shim_client()?.labels()))
 }
 
 /// True if `socket` is a connection, which has a label.
 pub(crate) fn has(socket: &Name) -> bool {
-    matches!(socket.kind, Kind::Connection | Kind::Opened)
+    matches!(socket.kind, SocketKind::Connection | SocketKind::Opened)
 }
 
 /// Number of `socket` in the label table ([`LabelReader`]), if it has a label.
 pub(crate) fn number(socket: &Name) -> Option<u64> {
     match socket.kind {
-        Kind::Connection | Kind::Opened => Some(socket.id),
-        Kind::Datagrams => Some(of_mailbox(socket.id)),
-        Kind::Listener => None,
+        SocketKind::Connection | SocketKind::Opened => Some(socket.id),
+        SocketKind::Datagrams => Some(of_mailbox(socket.id)),
+        SocketKind::Listener => None,
     }
 }
 
@@ -76,7 +76,7 @@ pub(crate) fn get(socket: &Name, name: c_int) -> Result<Vec<u8>, Errno> {
 /// # Safety
 /// `value` points to `len` bytes, or is null.
 pub(crate) unsafe fn set_private(
-    seam: ShimClient,
+    shim_client: ShimClient,
     socket: &Name,
     value: *const c_void,
     len: socklen_t,
@@ -89,7 +89,7 @@ pub(crate) unsafe fn set_private(
     }
     // SAFETY: the caller's `value` has this many bytes.
     let bytes = unsafe { memory::read(value.cast::<[u8; PRIVATE]>()) }?;
-    match seam.ask(&Request::Private { id: socket.id, bytes })?.answer {
+    match shim_client.ask(&Request::Private { id: socket.id, bytes })?.answer {
         Answer::No(errno) => Err(Errno::from_raw_os_error(errno)),
         _ => Ok(()),
     }

@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use libc::{SOL_SOCKET, iovec, ssize_t};
 use shim::LATE_BYTES_MAX;
-use shim::socket_name::Kind;
+use shim::socket_name::SocketKind;
 
-use crate::{fd_replace, memory, ours, seam, shm_send};
+use crate::{fd_replace, memory, ours, shim_client, shm_send};
 
 /// True once this process has shut down reading on a connection: late data then follows the pair's
 /// in the same call. Other processes read it by a call of its own.
@@ -41,11 +41,11 @@ pub(crate) fn may_follow(got: ssize_t) -> bool {
 pub(crate) unsafe fn add(fd: c_int, flags: c_int, pieces: &[iovec], got: ssize_t) -> ssize_t {
     let Ok(mut len) = usize::try_from(got) else { return got };
     let room = pieces.iter().any(|piece| piece.iov_len > 0);
-    if !room || !may_follow(got) || seam().is_none() || shm_send::is_confined() || !is_marked(fd) {
+    if !room || !may_follow(got) || shim_client().is_none() || shm_send::is_confined() || !is_marked(fd) {
         return got;
     }
-    let connection = ours(fd).filter(|name| matches!(name.kind, Kind::Connection | Kind::Opened));
-    let Some((seam, id)) = seam().zip(connection.map(|name| name.id)) else { return got };
+    let connection = ours(fd).filter(|name| matches!(name.kind, SocketKind::Connection | SocketKind::Opened));
+    let Some((shim_client, id)) = shim_client().zip(connection.map(|name| name.id)) else { return got };
     let mut bytes = vec![0; LATE_BYTES_MAX];
     let mut before = len;
     for piece in pieces {
@@ -55,7 +55,7 @@ pub(crate) unsafe fn add(fd: c_int, flags: c_int, pieces: &[iovec], got: ssize_t
         if wanted == 0 {
             continue;
         }
-        let Ok(late) = seam.late(id, &mut bytes[..wanted], flags & libc::MSG_PEEK != 0) else { break };
+        let Ok(late) = shim_client.late(id, &mut bytes[..wanted], flags & libc::MSG_PEEK != 0) else { break };
         let to = piece.iov_base.cast::<u8>().wrapping_add(skipped);
         // SAFETY: the program's buffer.
         if late == 0 || unsafe { memory::write_bytes(to, &bytes[..late]) }.is_err() {

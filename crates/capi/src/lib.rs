@@ -100,8 +100,8 @@ extern "C" fn on_load() {
     // SAFETY: getenv returned a NUL-terminated string.
     let text = unsafe { CStr::from_ptr(text) };
     match text.to_str().map(ShimClient::parse) {
-        Ok(Ok(seam)) => {
-            let _ = SEAM.set(Some(seam));
+        Ok(Ok(shim_client)) => {
+            let _ = SEAM.set(Some(shim_client));
         }
         Ok(Err(HandshakeError::Build)) => end(),
         _ => {}
@@ -122,13 +122,13 @@ fn end() -> ! {
 static ON_LOAD: extern "C" fn() = on_load;
 
 /// Client of the socket server, if `greenwave run` started this program.
-fn seam() -> Option<ShimClient> {
+fn shim_client() -> Option<ShimClient> {
     SEAM.get().copied().flatten()
 }
 
 /// Name of descriptor `fd`, if it is a stack socket.
 fn ours(fd: c_int) -> Option<Name> {
-    seam()?.name(borrow(fd)?)
+    shim_client()?.name(borrow(fd)?)
 }
 
 /// Borrows a descriptor of the program; `None` if negative.

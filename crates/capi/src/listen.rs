@@ -12,14 +12,14 @@ use libc::{msghdr, sockaddr, socklen_t, ssize_t};
 use rustix::io::{Errno, fcntl_dupfd_cloexec, ioctl_fionbio};
 use rustix::net::{RecvFlags, SendFlags, getsockname, send, sockopt};
 use rustix::thread::CapabilitySet;
-use shim::scm_rights::{self, Message};
-use shim::socket_name::{Kind, LEN};
+use shim::scm_rights::{self, ReceivedMessage};
+use shim::socket_name::{LEN, SocketKind};
 use shim::{Answer, KernelSocketInfo, Name, Request};
 
 use crate::datagram_io::piece;
 use crate::real_fn::next;
 use crate::recv::received_fd;
-use crate::{borrow, fail, fd_replace, ours, seam, shm_send, socket_address, socket_kind, udp_socket};
+use crate::{borrow, fail, fd_replace, ours, shim_client, shm_send, socket_address, socket_kind, udp_socket};
 
 /// Request that `bind` sends to the socket server; `None` if the socket stays the kernel's.
 ///
@@ -30,7 +30,7 @@ unsafe fn wanted(fd: c_int, addr: *const sockaddr, len: socklen_t) -> Option<Req
     let addr = unsafe { socket_address::read(addr, len) }?;
     let socket = borrow(fd)?;
     let Some(six) = socket_kind::tcp(socket) else { return udp_socket::wanted(socket, addr) };
-    if seam().is_some_and(|seam| fd_replace::is_elsewhere(&seam, socket)) {
+    if shim_client().is_some_and(|shim_client| fd_replace::is_elsewhere(&shim_client, socket)) {
         return None;
     }
     let v6_only = six && sockopt::ipv6_v6only(socket).unwrap_or(false);
@@ -46,18 +46,18 @@ unsafe fn wanted(fd: c_int, addr: *const sockaddr, len: socklen_t) -> Option<Req
 pub unsafe extern "C" fn bind(fd: c_int, addr: *const sockaddr, len: socklen_t) -> c_int {
     type Real = unsafe extern "C" fn(c_int, *const sockaddr, socklen_t) -> c_int;
     // SAFETY: the program's arguments.
-    if let Some(seam) = seam()
+    if let Some(shim_client) = shim_client()
         && let Some(request) = unsafe { wanted(fd, addr, len) }
     {
         if is_privileged(&request) {
             return fail(Errno::ACCESS);
         }
-        match seam.ask(&request).map(|asked| (asked.answer, asked.end)) {
+        match shim_client.ask(&request).map(|asked| (asked.answer, asked.end)) {
             Ok((Answer::Done, end)) => {
                 tell_cookie(fd, true);
                 // SAFETY: the program's arguments.
                 let half = if is_half(&request) { unsafe { bind_half(fd, addr, len) } } else { None };
-                let ours = fd_replace::replace_fd(&seam, fd, &end);
+                let ours = fd_replace::replace_fd(&shim_client, fd, &end);
                 // Sent after the replacement, because it refers to the same file as `fd` did; the
                 // socket server's end does not block.
                 half.iter().for_each(|half| half.send(&end));
@@ -74,14 +74,14 @@ pub unsafe extern "C" fn bind(fd: c_int, addr: *const sockaddr, len: socklen_t) 
 /// Reports the cookie of the kernel socket `fd` to the socket server. `bound`: the socket is now
 /// bound at the stack. Otherwise returns the error if another process has bound it there.
 fn tell_cookie(fd: c_int, bound: bool) -> Option<Errno> {
-    let (socket, seam) = (borrow(fd)?, seam()?);
+    let (socket, shim_client) = (borrow(fd)?, shim_client()?);
     socket_kind::tcp(socket)?;
     // A socket with a port in the kernel was not bound at the stack, so it needs no request.
     if !bound && SocketAddr::try_from(getsockname(socket).ok()?).ok()?.port() != 0 {
         return None;
     }
     let (cookie, 8) = fd_replace::get::<8>(fd, libc::SOL_SOCKET, libc::SO_COOKIE)? else { return None };
-    match seam.ask(&Request::Cookie { cookie: u64::from_ne_bytes(cookie), bound }).ok()?.answer {
+    match shim_client.ask(&Request::Cookie { cookie: u64::from_ne_bytes(cookie), bound }).ok()?.answer {
         Answer::No(errno) => Some(Errno::from_raw_os_error(errno)),
         _ => None,
     }
@@ -161,9 +161,9 @@ unsafe fn bind_half(fd: c_int, addr: *const sockaddr, len: socklen_t) -> Option<
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn listen(fd: c_int, backlog: c_int) -> c_int {
     type Real = unsafe extern "C" fn(c_int, c_int) -> c_int;
-    let (seam, id) = match (seam(), ours(fd)) {
-        (Some(seam), Some(Name { kind: Kind::Listener, id, .. })) => (seam, id),
-        (_, Some(Name { kind: Kind::Datagrams, .. })) => return fail(Errno::OPNOTSUPP),
+    let (shim_client, id) = match (shim_client(), ours(fd)) {
+        (Some(shim_client), Some(Name { kind: SocketKind::Listener, id, .. })) => (shim_client, id),
+        (_, Some(Name { kind: SocketKind::Datagrams, .. })) => return fail(Errno::OPNOTSUPP),
         (_, Some(_)) => return fail(Errno::INVAL),
         _ => {
             return match tell_cookie(fd, false) {
@@ -177,7 +177,7 @@ pub unsafe extern "C" fn listen(fd: c_int, backlog: c_int) -> c_int {
     // Mapped now: the process may enter seccomp later, and accepted connections need their send
     // buffers.
     shm_send::all();
-    match seam.ask(&Request::Listen { id, backlog }).map(|asked| asked.answer) {
+    match shim_client.ask(&Request::Listen { id, backlog }).map(|asked| asked.answer) {
         Ok(Answer::Done) => 0,
         Ok(Answer::No(errno)) => fail(Errno::from_raw_os_error(errno)),
         Ok(Answer::NotOurs) => fail(Errno::INVAL),
@@ -230,10 +230,10 @@ unsafe fn take(
     flags: c_int,
 ) -> Result<c_int, Errno> {
     let listener = borrow(fd).ok_or(Errno::BADF)?;
-    if name.kind == Kind::Datagrams {
+    if name.kind == SocketKind::Datagrams {
         return Err(Errno::OPNOTSUPP);
     }
-    if name.kind != Kind::Listener || flags & !(libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC) != 0 {
+    if name.kind != SocketKind::Listener || flags & !(libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC) != 0 {
         return Err(Errno::INVAL);
     }
     // Fails first if no descriptor is left: a connection received then would be lost.
@@ -276,7 +276,7 @@ pub(crate) fn empty(fd: c_int) {
 
 /// Receives a message of the pair `fd` with `flags`, and the descriptor in it, as
 /// [`scm_rights::receive`] does.
-fn receive(fd: c_int, bytes: &mut [u8], flags: c_int) -> Result<Message, Errno> {
+fn receive(fd: c_int, bytes: &mut [u8], flags: c_int) -> Result<ReceivedMessage, Errno> {
     type Real = unsafe extern "C-unwind" fn(c_int, *mut msghdr, c_int) -> ssize_t;
     let mut pieces = piece(bytes.as_mut_ptr().cast(), bytes.len());
     // One header and one descriptor, aligned as a header.
@@ -294,7 +294,7 @@ fn receive(fd: c_int, bytes: &mut [u8], flags: c_int) -> Result<Message, Errno> 
     // SAFETY: the kernel has just made it; no other code refers to it.
     let fd = came.map(|fd| unsafe { OwnedFd::from_raw_fd(fd) });
     let lost = fd.is_none() && message.msg_flags & libc::MSG_CTRUNC != 0;
-    Ok(Message { len, fd, lost })
+    Ok(ReceivedMessage { len, fd, lost })
 }
 
 #[cfg(test)]
@@ -312,7 +312,7 @@ mod tests {
             scm_rights::send(&here, None, b"name", sent.as_fd()).unwrap();
             let mut bytes = [0; LEN];
             let flags = if cloexec { libc::MSG_CMSG_CLOEXEC } else { 0 };
-            let Message { len, fd, lost } = receive(there.as_raw_fd(), &mut bytes, flags).unwrap();
+            let ReceivedMessage { len, fd, lost } = receive(there.as_raw_fd(), &mut bytes, flags).unwrap();
             assert_eq!((&bytes[..len], lost), (&b"name"[..], false));
             let came = UnixStream::from(fd.expect("a descriptor"));
             let flags = rustix::io::fcntl_getfd(&came).unwrap();

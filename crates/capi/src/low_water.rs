@@ -8,11 +8,11 @@ use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use libc::{IPPROTO_TCP, SO_RCVLOWAT, SOL_SOCKET, TCP_INFO};
-use shim::socket_name::Kind;
+use shim::socket_name::SocketKind;
 use shim::tcp_sockopt::{SOL_GREENWAVE, WITHHELD};
 use shim::{Request, ShimClient};
 
-use crate::{fd_replace, ours, seam, shm_send};
+use crate::{fd_replace, ours, shim_client, shm_send};
 
 /// True once this process has, or has inherited, a connection with this option.
 static ANY: AtomicBool = AtomicBool::new(false);
@@ -32,21 +32,21 @@ pub(crate) fn flush(fd: c_int, n: usize) {
     if !ANY.load(Ordering::Relaxed) || shm_send::is_confined() || of(fd).is_none() {
         return;
     }
-    let connection = ours(fd).filter(|name| matches!(name.kind, Kind::Connection | Kind::Opened));
-    let (Some(seam), Some(name)) = (seam(), connection) else { return };
+    let connection = ours(fd).filter(|name| matches!(name.kind, SocketKind::Connection | SocketKind::Opened));
+    let (Some(shim_client), Some(name)) = (shim_client(), connection) else { return };
     let mut waiting: c_int = 0;
     // SAFETY: the kernel writes one int.
     let known = unsafe { libc::ioctl(fd, libc::FIONREAD, &raw mut waiting) } == 0;
     let missing = n.saturating_sub(usize::try_from(waiting).unwrap_or(0));
     if known && missing > 0 {
         let value = [c_int::try_from(missing).unwrap_or(c_int::MAX), 0];
-        drop(seam.ask(&Request::Option { id: name.id, level: SOL_GREENWAVE, name: WITHHELD, value }));
-        sync(seam, name.id);
+        drop(shim_client.ask(&Request::Option { id: name.id, level: SOL_GREENWAVE, name: WITHHELD, value }));
+        sync(shim_client, name.id);
     }
 }
 
 /// Waits until the stack has applied what was requested of connection `id`, and has written what
 /// it no longer withholds.
-pub(crate) fn sync(seam: ShimClient, id: u64) {
-    drop(seam.option(id, IPPROTO_TCP, TCP_INFO));
+pub(crate) fn sync(shim_client: ShimClient, id: u64) {
+    drop(shim_client.option(id, IPPROTO_TCP, TCP_INFO));
 }

@@ -326,8 +326,8 @@ pub unsafe extern "C-unwind" fn recvmmsg(
     timeout: *mut timespec,
 ) -> c_int {
     type Real = unsafe extern "C-unwind" fn(c_int, *mut mmsghdr, c_uint, c_int, *mut timespec) -> c_int;
-    let mail = udp_fds::of(fd);
-    if mail.is_none() && ours(fd).is_none() {
+    let udp_fd = udp_fds::of(fd);
+    if udp_fd.is_none() && ours(fd).is_none() {
         let got = next!(recvmmsg(fd, messages, count, flags, timeout) as Real);
         // SAFETY: the kernel has filled this many of the program's.
         if unsafe { any_brings(messages, usize::try_from(got).unwrap_or(0)) } {
@@ -350,7 +350,7 @@ pub unsafe extern "C-unwind" fn recvmmsg(
         let wait = flags & !libc::MSG_WAITFORONE;
         // Each `mmsghdr` starts with its header.
         let header = message.cast::<msghdr>();
-        let got = match &mail {
+        let got = match &udp_fd {
             // SAFETY: the program has `count` messages.
             Some(name) => unsafe { into(fd, name.six, header, wait) },
             // SAFETY: as above.

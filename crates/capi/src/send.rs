@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 
 use libc::{iovec, mmsghdr, msghdr, off_t, off64_t, size_t, sockaddr, socklen_t, ssize_t};
 use rustix::io::Errno;
-use shim::socket_name::Kind;
+use shim::socket_name::SocketKind;
 use shim::{Cmsg, Name};
 
 use crate::datagram_io::{piece, send as send_pieces};
@@ -156,7 +156,7 @@ unsafe fn bare(
     if addr.is_null() || flags & libc::MSG_FASTOPEN == 0 && shm_send::is_listener(fd) {
         return Ok(None);
     }
-    let is_open = ours(fd).is_some_and(|name| name.kind != Kind::Listener);
+    let is_open = ours(fd).is_some_and(|name| name.kind != SocketKind::Listener);
     let opens = !is_open && flags & libc::MSG_FASTOPEN != 0;
     // SAFETY: the caller's address.
     let goes_here = is_open || opens && unsafe { connect::opens(fd, addr, len) }?;
@@ -251,11 +251,11 @@ pub unsafe extern "C-unwind" fn sendmmsg(
     let (addr, len) =
         first.map_or((std::ptr::null(), 0), |first| (first.msg_name.cast_const(), first.msg_namelen));
     // SAFETY: as above.
-    let mail = match unsafe { sender(fd, addr.cast(), len) } {
-        Ok(mail) => mail,
+    let udp_sender = match unsafe { sender(fd, addr.cast(), len) } {
+        Ok(udp_sender) => udp_sender,
         Err(errno) => return fail(errno),
     };
-    if first.is_none() || mail.is_none() && ours(fd).is_none() {
+    if first.is_none() || udp_sender.is_none() && ours(fd).is_none() {
         return next!(sendmmsg(fd, messages, count, flags) as Real);
     }
     for at in 0..count.min(1024) {
@@ -263,7 +263,7 @@ pub unsafe extern "C-unwind" fn sendmmsg(
         // SAFETY: as above.
         let sent = unsafe { memory::read(message.cast::<msghdr>()) }.map_or_else(
             |errno| fail(errno) as ssize_t,
-            |header| match &mail {
+            |header| match &udp_sender {
                 // SAFETY: as above.
                 Some(name) => unsafe { send_message(fd, name, &header, flags) },
                 // SAFETY: as above.

@@ -14,11 +14,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use libc::{iovec, ssize_t};
 use shim::shm_send::BYTES;
-use shim::socket_name::Kind;
+use shim::socket_name::SocketKind;
 use shim::{Name, ShmSendBuffers};
 
 use crate::lazy_mmap::Mapped;
-use crate::{borrow, memory, ours, seam};
+use crate::{borrow, memory, ours, shim_client};
 
 /// Record by descriptor: the number of the connection plus one, perhaps with [`SHUT`]; or
 /// [`LISTENER`]; 0: none or unknown. Larger descriptors have no record.
@@ -42,7 +42,7 @@ fn place(fd: c_int) -> Option<&'static AtomicU64> {
 
 /// Send buffers, mapped on first use unless the process has entered seccomp.
 pub(crate) fn all() -> Option<&'static ShmSendBuffers> {
-    if is_confined() { OUTBOXES.get() } else { OUTBOXES.get_or(|| Some(seam()?.outboxes())) }
+    if is_confined() { OUTBOXES.get() } else { OUTBOXES.get_or(|| Some(shim_client()?.outboxes())) }
 }
 
 /// Records that `fd` is the connection `name`, which this process has accepted.
@@ -65,7 +65,8 @@ pub(crate) fn register(fd: c_int, name: &Name) {
     let Some(outboxes) = all() else { return };
     // If mapping fails, the pair is used.
     let is_reached = outboxes.is_reached(name.id)
-        || outboxes.has_room() && seam().is_some_and(|seam| seam.reach(outboxes, name.id).is_ok());
+        || outboxes.has_room()
+            && shim_client().is_some_and(|shim_client| shim_client.reach(outboxes, name.id).is_ok());
     if let (Some(place), true) = (place(fd), is_reached) {
         place.store(name.id + 1, Ordering::Relaxed);
     }
@@ -83,7 +84,7 @@ pub(crate) fn is_listener(fd: c_int) -> bool {
     if place(fd).is_none_or(|place| place.load(Ordering::Relaxed) != LISTENER) {
         return false;
     }
-    let is = ours(fd).is_some_and(|socket| socket.kind == Kind::Listener);
+    let is = ours(fd).is_some_and(|socket| socket.kind == SocketKind::Listener);
     if !is {
         forget(fd);
     }
@@ -178,7 +179,7 @@ pub(crate) fn known(fd: c_int) -> Option<u64> {
 
 /// True if `fd` is connection `id`, confirmed by the kernel. Otherwise its record is cleared.
 fn is(fd: c_int, id: u64) -> bool {
-    let is = seam().zip(borrow(fd)).is_some_and(|(seam, fd)| seam.is_connection(fd, id));
+    let is = shim_client().zip(borrow(fd)).is_some_and(|(shim_client, fd)| shim_client.is_connection(fd, id));
     if !is {
         forget(fd);
     }

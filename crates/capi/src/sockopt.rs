@@ -8,13 +8,13 @@ use std::ffi::{c_int, c_void};
 
 use libc::{IPPROTO_IP, IPPROTO_IPV6, IPPROTO_TCP, SOL_SOCKET, socklen_t};
 use rustix::io::Errno;
-use shim::socket_name::Kind;
+use shim::socket_name::SocketKind;
 use shim::tcp_sockopt::{self, PRIVATE_BYTES, SOL_GREENWAVE};
 use shim::{Answer, ErrorUse, Name, Request, ShimClient};
 
 use crate::kernel_socket::{self, Effect};
 use crate::real_fn::next;
-use crate::{connect, datagram_io, errors, fail, fd_replace, label, low_water, memory, ours, seam};
+use crate::{connect, datagram_io, errors, fail, fd_replace, label, low_water, memory, ours, shim_client};
 
 /// Owner of a socket option's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,7 +86,7 @@ const DATAGRAM_EFFECTS: [c_int; 5] =
 
 /// Owner of option `name` at `level` of `socket`.
 fn owner(socket: &Name, level: c_int, name: c_int) -> Owner {
-    let datagrams = socket.kind == Kind::Datagrams;
+    let datagrams = socket.kind == SocketKind::Datagrams;
     match (level, name) {
         // The receive queue of a UDP socket is in the stack.
         (SOL_SOCKET, libc::SO_RCVBUF) if datagrams => Owner::Stack,
@@ -109,7 +109,7 @@ fn owner(socket: &Name, level: c_int, name: c_int) -> Owner {
 
 /// Constant value of an option of a stack socket, if it has one.
 fn constant(socket: &Name, level: c_int, name: c_int) -> Option<c_int> {
-    let datagrams = socket.kind == Kind::Datagrams;
+    let datagrams = socket.kind == SocketKind::Datagrams;
     Some(match (level, name) {
         (SOL_SOCKET, libc::SO_TYPE) if datagrams => libc::SOCK_DGRAM,
         (SOL_SOCKET, libc::SO_TYPE) => libc::SOCK_STREAM,
@@ -118,7 +118,7 @@ fn constant(socket: &Name, level: c_int, name: c_int) -> Option<c_int> {
         (SOL_SOCKET, libc::SO_PROTOCOL) if datagrams => libc::IPPROTO_UDP,
         (SOL_SOCKET, libc::SO_PROTOCOL) => IPPROTO_TCP,
         // The socket server knows if a bound socket listens.
-        (SOL_SOCKET, libc::SO_ACCEPTCONN) if socket.kind != Kind::Listener => 0,
+        (SOL_SOCKET, libc::SO_ACCEPTCONN) if socket.kind != SocketKind::Listener => 0,
         (IPPROTO_TCP, _) if datagrams => return None,
         (IPPROTO_TCP, libc::TCP_NODELAY) => 1,
         (IPPROTO_TCP, libc::TCP_CORK | libc::TCP_QUICKACK) => 0,
@@ -139,26 +139,26 @@ pub unsafe extern "C" fn setsockopt(
     len: socklen_t,
 ) -> c_int {
     type Real = unsafe extern "C" fn(c_int, c_int, c_int, *const c_void, socklen_t) -> c_int;
-    let (Some(seam), Some(socket)) = (seam(), ours(fd)) else {
+    let (Some(shim_client), Some(socket)) = (shim_client(), ours(fd)) else {
         return next!(setsockopt(fd, level, name, value, len) as Real);
     };
     if (level, name) == (SOL_GREENWAVE, PRIVATE_BYTES) {
         // SAFETY: the program's arguments.
-        return unsafe { label::set_private(seam, &socket, value, len) }.map_or_else(fail, |()| 0);
+        return unsafe { label::set_private(shim_client, &socket, value, len) }.map_or_else(fail, |()| 0);
     }
     // SAFETY: the program's arguments.
     let effect = || unsafe { kernel_socket::effect(&socket, level, name, value, len) };
     match owner(&socket, level, name) {
         // A larger buffer would make the pair writable, which is kept full during the handshake.
-        Owner::Pair if is_kept_full(&seam, &socket, level, name) => return 0,
+        Owner::Pair if is_kept_full(&shim_client, &socket, level, name) => return 0,
         Owner::Pair => {
             let done = next!(setsockopt(fd, level, name, value, len) as Real);
-            if done == 0 && name == libc::SO_RCVLOWAT && socket.kind != Kind::Datagrams {
+            if done == 0 && name == libc::SO_RCVLOWAT && socket.kind != SocketKind::Datagrams {
                 low_water::expect();
                 let value = [fd_replace::int(fd, level, name).unwrap_or(1), 0];
                 // A stack that is gone withholds nothing.
-                drop(seam.ask(&Request::Option { id: socket.id, level, name, value }));
-                low_water::sync(seam, socket.id);
+                drop(shim_client.ask(&Request::Option { id: socket.id, level, name, value }));
+                low_water::sync(shim_client, socket.id);
             }
             return done;
         }
@@ -198,7 +198,7 @@ pub unsafe extern "C" fn setsockopt(
             Err(errno) => return fail(errno),
         }
     }
-    match seam.ask(&Request::Option { id: socket.id, level, name, value: values }) {
+    match shim_client.ask(&Request::Option { id: socket.id, level, name, value: values }) {
         // The pair keeps the value, so that it can be read.
         Ok(asked) if asked.answer == Answer::Done && level == SOL_SOCKET => {
             next!(setsockopt(fd, level, name, value, len) as Real)
@@ -219,9 +219,9 @@ pub unsafe extern "C" fn setsockopt(
 }
 
 /// True if setting the option would let the program write before the handshake is complete.
-fn is_kept_full(seam: &ShimClient, socket: &Name, level: c_int, name: c_int) -> bool {
+fn is_kept_full(shim_client: &ShimClient, socket: &Name, level: c_int, name: c_int) -> bool {
     (level, name) == (SOL_SOCKET, libc::SO_SNDBUF)
-        && connect::handshake_state(seam, socket) == Answer::No(Errno::ALREADY.raw_os_error())
+        && connect::handshake_state(shim_client, socket) == Answer::No(Errno::ALREADY.raw_os_error())
 }
 
 /// getsockopt(2).
@@ -237,11 +237,11 @@ pub unsafe extern "C" fn getsockopt(
     len: *mut socklen_t,
 ) -> c_int {
     type Real = unsafe extern "C" fn(c_int, c_int, c_int, *mut c_void, *mut socklen_t) -> c_int;
-    let (Some(seam), Some(socket)) = (seam(), ours(fd)) else {
+    let (Some(shim_client), Some(socket)) = (shim_client(), ours(fd)) else {
         return next!(getsockopt(fd, level, name, value, len) as Real);
     };
     let bytes = match (level, constant(&socket, level, name)) {
-        (SOL_SOCKET, None) if name == libc::SO_ERROR && socket.kind == Kind::Datagrams => {
+        (SOL_SOCKET, None) if name == libc::SO_ERROR && socket.kind == SocketKind::Datagrams => {
             datagram_io::failure(fd).map_or(0, Errno::raw_os_error).to_ne_bytes().to_vec()
         }
         (_, Some(constant)) => constant.to_ne_bytes().to_vec(),
@@ -249,7 +249,7 @@ pub unsafe extern "C" fn getsockopt(
             let told = next!(getsockopt(fd, level, name, value, len) as Real);
             if told == 0 && name == libc::SO_ERROR {
                 // SAFETY: the kernel has written `value`, of the size that the program gives.
-                unsafe { explain(&seam, fd, &socket, value, len) };
+                unsafe { explain(&shim_client, fd, &socket, value, len) };
             }
             return told;
         }
@@ -257,7 +257,7 @@ pub unsafe extern "C" fn getsockopt(
             let told = match owner(&socket, level, name) {
                 Owner::Kernel => Err(Errno::NOPROTOOPT),
                 _ if level == SOL_GREENWAVE => label::get(&socket, name),
-                _ => seam.option(socket.id, level, name),
+                _ => shim_client.option(socket.id, level, name),
             };
             match told {
                 Ok(bytes) => bytes,
@@ -295,14 +295,20 @@ fn is_pairs(socket: &Name, name: c_int) -> bool {
 ///
 /// # Safety
 /// getsockopt(2) of SO_ERROR has filled `value` with `len` bytes.
-unsafe fn explain(seam: &ShimClient, fd: c_int, socket: &Name, value: *mut c_void, len: *const socklen_t) {
+unsafe fn explain(
+    shim_client: &ShimClient,
+    fd: c_int,
+    socket: &Name,
+    value: *mut c_void,
+    len: *const socklen_t,
+) {
     // SAFETY: the kernel wrote the length.
     let whole = unsafe { len.read() } as usize == size_of::<c_int>();
     let value = value.cast::<c_int>();
     // SAFETY: `whole`: the value has the size of an int.
     if whole
         && (unsafe { value.read_unaligned() } != 0 || errors::is_hung_up(fd))
-        && let Some(error) = errors::of(seam, socket, ErrorUse::Take)
+        && let Some(error) = errors::of(shim_client, socket, ErrorUse::Take)
     {
         // SAFETY: as above.
         unsafe { value.write_unaligned(error.raw_os_error()) };
@@ -316,16 +322,16 @@ mod tests {
     #[test]
     fn a_socket_of_ours_looks_like_one_of_tcp() {
         let end = "[fd00::1]:80".parse().unwrap();
-        let socket = Name { run: 1, kind: Kind::Connection, six: true, id: 2, local: end, remote: end };
+        let socket = Name { run: 1, kind: SocketKind::Connection, six: true, id: 2, local: end, remote: end };
         let of = |name| constant(&socket, SOL_SOCKET, name);
         assert_eq!(of(libc::SO_TYPE), Some(libc::SOCK_STREAM));
         assert_eq!(of(libc::SO_DOMAIN), Some(libc::AF_INET6));
         assert_eq!(of(libc::SO_PROTOCOL), Some(IPPROTO_TCP));
         assert_eq!(of(libc::SO_ACCEPTCONN), Some(0));
-        let listener = Name { kind: Kind::Listener, ..socket };
+        let listener = Name { kind: SocketKind::Listener, ..socket };
         assert_eq!(constant(&listener, SOL_SOCKET, libc::SO_ACCEPTCONN), None, "it may be bound only");
         assert_eq!(of(libc::SO_ERROR), None, "the kernel answers");
-        let socket = Name { kind: Kind::Datagrams, ..socket };
+        let socket = Name { kind: SocketKind::Datagrams, ..socket };
         let of = |level, name| constant(&socket, level, name);
         assert_eq!(of(SOL_SOCKET, libc::SO_TYPE), Some(libc::SOCK_DGRAM));
         assert_eq!(of(SOL_SOCKET, libc::SO_PROTOCOL), Some(libc::IPPROTO_UDP));
@@ -350,8 +356,8 @@ mod tests {
         let of = |kind, level, name| {
             owner(&Name { run: 1, kind, six: false, id: 2, local: end, remote: end }, level, name)
         };
-        let (stream, datagrams) = (Kind::Connection, Kind::Datagrams);
-        for kind in [stream, datagrams, Kind::Listener, Kind::Opened] {
+        let (stream, datagrams) = (SocketKind::Connection, SocketKind::Datagrams);
+        for kind in [stream, datagrams, SocketKind::Listener, SocketKind::Opened] {
             for name in OF_UNIX {
                 assert_eq!(of(kind, SOL_SOCKET, name), Owner::Kernel, "option {name}");
             }

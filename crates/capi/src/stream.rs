@@ -9,7 +9,7 @@ use std::ffi::{c_int, c_void};
 use libc::{iovec, msghdr, size_t, ssize_t};
 use rustix::io::Errno;
 use shim::Name;
-use shim::socket_name::Kind;
+use shim::socket_name::SocketKind;
 
 use crate::real_fn::next;
 use crate::{connect, errors, fail, late_data, low_water, ours, shm_send};
@@ -21,7 +21,7 @@ const DISCARDED: usize = 16 * 1024;
 
 /// True if `socket` is a connection.
 fn is_connection(socket: &Name) -> bool {
-    matches!(socket.kind, Kind::Connection | Kind::Opened)
+    matches!(socket.kind, SocketKind::Connection | SocketKind::Opened)
 }
 
 /// Receives up to `n` bytes at `bytes` with `flags` from `fd`, which is no UDP socket, by `call`.

@@ -7,7 +7,7 @@ use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use shim::Name;
-use shim::socket_name::Kind;
+use shim::socket_name::SocketKind;
 
 use crate::{duplicates, ours};
 
@@ -26,7 +26,7 @@ pub(crate) fn look() {
     let Ok(folder) = std::fs::read_dir("/proc/self/fd") else { return };
     let there = folder.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     for fd in there {
-        if ours(fd).is_some_and(|name| name.kind == Kind::Datagrams) {
+        if ours(fd).is_some_and(|name| name.kind == SocketKind::Datagrams) {
             expect();
         }
         // It may be one of several of its socket.
@@ -39,5 +39,5 @@ pub(crate) fn of(fd: c_int) -> Option<Name> {
     if !ANY.load(Ordering::Relaxed) {
         return None;
     }
-    ours(fd).filter(|name| name.kind == Kind::Datagrams)
+    ours(fd).filter(|name| name.kind == SocketKind::Datagrams)
 }

@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use rustix::net::{getsockname, sockopt};
 use shim::{Answer, DatagramOptions, Name, Request, Reuse, ShimClient};
 
-use crate::{borrow, fd_replace, seam, socket_address, socket_kind};
+use crate::{borrow, fd_replace, shim_client, socket_address, socket_kind};
 
 /// Request that `bind` of a UDP socket sends to the socket server.
 pub(crate) fn wanted(socket: BorrowedFd<'_>, addr: SocketAddr) -> Option<Request> {
@@ -28,7 +28,7 @@ fn request(
     connects: bool,
 ) -> Option<Request> {
     let six = socket_kind::udp(socket)?;
-    if seam().is_some_and(|seam| fd_replace::is_elsewhere(&seam, socket)) {
+    if shim_client().is_some_and(|shim_client| fd_replace::is_elsewhere(&shim_client, socket)) {
         return None;
     }
     let v6_only = six && sockopt::ipv6_v6only(socket).unwrap_or(false);
@@ -59,7 +59,7 @@ pub(crate) fn adopt(fd: c_int, to: SocketAddr, connects: bool) -> Result<bool, E
     if ip.is_loopback() || ip.is_unspecified() || ip.is_multicast() {
         return Ok(false);
     }
-    let (Some(seam), Some(socket)) = (seam(), borrow(fd)) else { return Ok(false) };
+    let (Some(shim_client), Some(socket)) = (shim_client(), borrow(fd)) else { return Ok(false) };
     let bound = getsockname(socket).ok().and_then(|addr| SocketAddr::try_from(addr).ok());
     let Some(bound) = bound.filter(|addr| addr.ip().to_canonical().is_unspecified()) else {
         return Ok(false);
@@ -68,20 +68,20 @@ pub(crate) fn adopt(fd: c_int, to: SocketAddr, connects: bool) -> Result<bool, E
     let is_free = (connects || bound.port() == 0) && (bound.is_ipv6() || to.is_ipv4());
     let request = if is_free { request(socket, bound, Some(to), connects) } else { None };
     let Some(request) = request else { return Ok(false) };
-    let asked = seam.ask(&request)?;
+    let asked = shim_client.ask(&request)?;
     match asked.answer {
-        Answer::Done => fd_replace::replace_fd(&seam, fd, &asked.end).map(|()| true),
+        Answer::Done => fd_replace::replace_fd(&shim_client, fd, &asked.end).map(|()| true),
         Answer::NotOurs => Ok(false),
         Answer::No(errno) => Err(Errno::from_raw_os_error(errno)),
     }
 }
 
 /// Connects socket `name` to `to`; `None` disconnects it.
-pub(crate) fn connect(seam: &ShimClient, name: &Name, to: Option<SocketAddr>) -> Result<(), Errno> {
+pub(crate) fn connect(shim_client: &ShimClient, name: &Name, to: Option<SocketAddr>) -> Result<(), Errno> {
     if to.is_some_and(|to| to.is_ipv6() && !name.six) {
         return Err(Errno::AFNOSUPPORT);
     }
-    match seam.ask(&Request::Aim { id: name.id, to })?.answer {
+    match shim_client.ask(&Request::Aim { id: name.id, to })?.answer {
         Answer::No(errno) => Err(Errno::from_raw_os_error(errno)),
         _ => Ok(()),
     }
@@ -97,10 +97,10 @@ pub(crate) unsafe fn is_unspec(addr: *const sockaddr, len: socklen_t) -> bool {
 }
 
 /// Local address of socket `name`.
-pub(crate) fn local(seam: &ShimClient, name: &Name) -> SocketAddr {
+pub(crate) fn local(shim_client: &ShimClient, name: &Name) -> SocketAddr {
     // Connecting changes the local address only of a socket bound to all addresses.
     let is_any = name.local.ip().is_unspecified();
-    let asked = if is_any { seam.ends(name.id).ok() } else { None };
+    let asked = if is_any { shim_client.ends(name.id).ok() } else { None };
     asked.map_or(name.local, |(local, _)| local)
 }
 

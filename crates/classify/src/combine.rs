@@ -62,7 +62,7 @@ mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
 
     use super::*;
-    use crate::testing::{Flow, Packet, view};
+    use crate::testing::{TestFlow, TestPacket, view};
     use Verdict::{Drop, Level, NoVerdict};
 
     fn says(verdict: Verdict) -> DriverClassifier {
@@ -73,7 +73,7 @@ mod tests {
     #[test]
     fn first_of_takes_the_first_verdict_and_most_urgent_of_the_lowest_level() {
         let check = |verdicts: &[Verdict], first, most_urgent| {
-            let frame = Packet::new(b"").frame();
+            let frame = TestPacket::new(b"").frame();
             let parts = || verdicts.iter().map(|&v| says(v));
             assert_eq!(view(&frame, |v| first_of(parts())(v)), first, "first of {verdicts:?}");
             assert_eq!(
@@ -106,10 +106,10 @@ mod tests {
             })
         };
         let joined = most_urgent_of([counted(Level(0)), counted(NoVerdict), counted(Level(4))]);
-        assert_eq!(Flow::new().segment(&joined, b"x"), Level(0));
+        assert_eq!(TestFlow::new().segment(&joined, b"x"), Level(0));
         assert_eq!(calls.load(Ordering::Relaxed), 3);
         let first = first_of([counted(Level(6)), counted(Level(0))]);
-        assert_eq!(Flow::new().segment(&first, b"x"), Level(6));
+        assert_eq!(TestFlow::new().segment(&first, b"x"), Level(6));
         assert_eq!(calls.load(Ordering::Relaxed), 4);
     }
 }

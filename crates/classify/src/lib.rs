@@ -127,7 +127,7 @@ pub type Private = [u8; 64];
 pub type AppMemory = Arc<dyn Any + Send + Sync>;
 
 /// State that a classifier keeps for the lifetime of one connection.
-pub trait Memory: Any + Send + Sync {
+pub trait ConnectionState: Any + Send + Sync {
     /// The application writes to the connection at `now`.
     fn on_answer(&mut self, now: Time) {
         let _ = now;
@@ -152,7 +152,7 @@ pub struct FlowContext<'a> {
     pub app: Option<&'a (dyn Any + Send + Sync)>,
     /// Connection state of a classifier, beyond the private bytes. It belongs to the classifier
     /// that stored it. `None` where there is no connection.
-    pub memory: Option<&'a mut Option<Box<dyn Memory>>>,
+    pub memory: Option<&'a mut Option<Box<dyn ConnectionState>>>,
     /// Classifier that replaces this one from the next segment on, if set (M3).
     pub successor: Option<TransportClassifier>,
 }

@@ -9,11 +9,13 @@ use wire::ethernet::{self, EtherType};
 use wire::ipv4::{self, Protocol};
 use wire::{checksum, tcp};
 
-use super::{FlowContext, FlowState, Memory, PacketMeta, PacketView, Private, TransportClassifier, Verdict};
+use super::{
+    ConnectionState, FlowContext, FlowState, PacketMeta, PacketView, Private, TransportClassifier, Verdict,
+};
 
 /// TCP packet to build.
 #[derive(Clone, Debug)]
-pub struct Packet {
+pub struct TestPacket {
     pub vlan: bool,
     pub source: Ipv4Addr,
     pub source_port: u16,
@@ -25,7 +27,7 @@ pub struct Packet {
     pub payload: Vec<u8>,
 }
 
-impl Packet {
+impl TestPacket {
     pub fn new(payload: &[u8]) -> Self {
         Self {
             vlan: false,
@@ -120,16 +122,16 @@ pub fn view<R>(frame: &[u8], look: impl FnOnce(&PacketView<'_>) -> R) -> R {
 }
 
 /// One connection that passes successive segments to a classifier.
-pub struct Flow {
+pub struct TestFlow {
     pub state: FlowState,
     pub private: Private,
     pub tuple: FourTuple,
     pub driver: Option<u8>,
     pub now: Time,
-    pub memory: Option<Box<dyn Memory>>,
+    pub memory: Option<Box<dyn ConnectionState>>,
 }
 
-impl Flow {
+impl TestFlow {
     pub fn new() -> Self {
         let tuple = FourTuple {
             local: Ipv4Addr::new(10, 0, 0, 2).into(),

@@ -14,7 +14,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use ::load::{Class, Client, Plan, Synthetic};
+use ::load::{Client, Plan, RequestClass, Synthetic};
 use guard::{Limit, Policy, Signals};
 use host::Monotonic;
 use net::Device;
@@ -22,7 +22,7 @@ use net::device::memory::{self, MemoryDevice};
 use net::stack::{Config as StackConfig, ListenOptions};
 use queueing::{Arrivals, Clock, Distribution, Span, Time, VirtualClock};
 use runtime::mode::{Classifiers, Mode};
-use runtime::shard::{Config, Guard, Refusal, Step};
+use runtime::shard::{Config, Refusal, ShardGuard, Step};
 use runtime::{App, Shard};
 use sched::dispatch::{Params, Steering};
 use sim::cost::CostModel;
@@ -259,7 +259,8 @@ fn measure(requests: u64, classifiers: Classifiers) -> Result<Measured, Error> {
     }
     let policy = Mode::Adps.policy(Classifiers::default(), &Params::new(1, FRAMES), Steering::all(1));
     let mut config = Config::new(stack(2, SERVER), policy, 1);
-    let guard = Guard { policy: Box::new(ShedAll), period: TURN, refusal: Refusal::Drop, watches: false };
+    let guard =
+        ShardGuard { policy: Box::new(ShedAll), period: TURN, refusal: Refusal::Drop, watches: false };
     config.guard = Some(guard);
     let mut shard = Shard::new(config, app.clone());
     let listening = shard.stack().listen(PORT, ListenOptions::default());
@@ -313,7 +314,7 @@ const TURN: Span = Span::from_micros(5);
 
 /// Bursts of requests of zero service time.
 fn plan(requests: u64) -> Plan {
-    let class = Class {
+    let class = RequestClass {
         name: "all".to_owned(),
         share: 1.0,
         service: Distribution::Constant(Span::ZERO),

@@ -103,7 +103,7 @@ pub fn summary(observed: &Observed) -> Vec<String> {
 ///
 /// # Errors
 /// As [`run`].
-pub fn policy(path: &Path) -> Result<(Policy, Vec<When>), Error> {
+pub fn policy(path: &Path) -> Result<(Policy, Vec<RuleCondition>), Error> {
     let all = include::read(path)?;
     let wrong = |e: PolicyError| Error::new(format!("{}: {}", all.place(e.line), e.message));
     let policy = Policy::parse(&all.text).map_err(wrong)?;
@@ -111,10 +111,10 @@ pub fn policy(path: &Path) -> Result<(Policy, Vec<When>), Error> {
 }
 
 /// Conditions of a rule: fields and values.
-pub type When = Vec<(String, String)>;
+pub type RuleCondition = Vec<(String, String)>;
 
 /// Conditions of each rule, as written in the file.
-fn conditions(text: &str) -> Vec<When> {
+fn conditions(text: &str) -> Vec<RuleCondition> {
     let file: toml::Table = text.parse().unwrap_or_default();
     let rules = file.get("rule").and_then(toml::Value::as_array).cloned().unwrap_or_default();
     let looked_at = |rule: &toml::Value| {
@@ -135,7 +135,7 @@ pub fn verdict(verdict: Verdict) -> String {
     }
 }
 
-fn table(policy: &Policy, when: &[When]) -> Table {
+fn table(policy: &Policy, when: &[RuleCondition]) -> Table {
     let mut table = Table::new(4, &["rule", "layer", "verdict", "when"]);
     for (rule, when) in policy.rules().iter().zip(when) {
         let words = when.iter().map(|(key, value)| format!("{key} = {value}")).collect::<Vec<_>>().join(", ");
@@ -145,7 +145,7 @@ fn table(policy: &Policy, when: &[When]) -> Table {
     table
 }
 
-fn as_json(policy: &Policy, when: &[When]) -> serde_json::Value {
+fn as_json(policy: &Policy, when: &[RuleCondition]) -> serde_json::Value {
     let rules = policy.rules().iter().zip(when).map(|(rule, when)| {
         let when: serde_json::Map<_, _> =
             when.iter().map(|(key, value)| (key.clone(), json!(value))).collect();

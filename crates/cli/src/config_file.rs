@@ -34,7 +34,7 @@ mod file;
 pub use check::describe;
 pub use file::is_one;
 
-use file::{File, Setting};
+use file::{ConfigFile, FlagSetting};
 
 /// Result of `read`, if SIGHUP came since the last call or a client of `control` requests it; on an
 /// error all stays as it was. The caller reports the outcome
@@ -55,7 +55,7 @@ pub fn read_again<T>(
 #[derive(Default)]
 pub struct Arguments {
     given: Vec<OsString>,
-    added: Vec<Setting>,
+    added: Vec<FlagSetting>,
 }
 
 impl Arguments {
@@ -70,7 +70,7 @@ impl Arguments {
         // Words behind `--` belong to another program.
         let ours: Vec<&str> =
             given[end..].iter().take_while(|word| *word != "--").filter_map(|word| word.to_str()).collect();
-        let mut added = File::read(Path::new(&path))?.settings(&names);
+        let mut added = ConfigFile::read(Path::new(&path))?.settings(&names);
         added.retain(|setting| !setting.is_given(&ours));
         Ok(Self { given, added })
     }

@@ -10,7 +10,7 @@ use host::Machine;
 use serde_json::json;
 
 use crate::error::Error;
-use crate::report::{self, Header};
+use crate::report::{self, ResultHeader};
 use crate::table::Table;
 
 /// Check which mechanisms work on this machine; suggest fixes.
@@ -91,9 +91,9 @@ fn as_text(findings: &[Finding]) -> String {
 }
 
 fn as_json(findings: &[Finding]) -> serde_json::Value {
-    let findings: Vec<_> = findings.iter().map(report::Finding::from).collect();
+    let findings: Vec<_> = findings.iter().map(report::MechanismState::from).collect();
     let body = json!({ "machine": Machine::this().to_string(), "findings": findings });
-    Header::of_host("doctor", None).stamp(body)
+    ResultHeader::of_host("doctor", None).stamp(body)
 }
 
 #[cfg(test)]

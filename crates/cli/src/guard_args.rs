@@ -6,7 +6,7 @@ use clap::ValueEnum;
 use guard::Params;
 use hostbpf::guard::{AppQueuePolicy, ReportCounter};
 use queueing::{Priority, Span};
-use runtime::shard::{Guard, Refusal, Shed};
+use runtime::shard::{Refusal, ShardGuard, Shed};
 
 use crate::table::Table;
 use crate::{Error, options};
@@ -66,7 +66,7 @@ impl Args {
     ///
     /// # Errors
     /// An unknown policy.
-    pub fn guard(&self) -> Result<Option<Guard>, Error> {
+    pub fn guard(&self) -> Result<Option<ShardGuard>, Error> {
         self.joined(&[], &ReportCounter::default())
     }
 
@@ -74,11 +74,11 @@ impl Args {
     ///
     /// # Errors
     /// An unknown policy, or too many files.
-    pub fn joined(&self, files: &[PathBuf], heard: &ReportCounter) -> Result<Option<Guard>, Error> {
+    pub fn joined(&self, files: &[PathBuf], heard: &ReportCounter) -> Result<Option<ShardGuard>, Error> {
         let Some(name) = self.guard.clone() else { return Ok(None) };
         let default = Params::default();
         let params = Params { delay_target: self.target_delay.unwrap_or(default.delay_target), ..default };
-        let mut guard = Guard::by_name(&name, &params)
+        let mut guard = ShardGuard::by_name(&name, &params)
             .map_err(|e| Error::new(format!("--guard: {e}")).advice("--guard queue-delay"))?;
         if !files.is_empty() {
             let anew = move || guard::by_name(&name, &params).expect("the policy exists");
@@ -89,7 +89,7 @@ impl Args {
             Refused::Drop => Refusal::Drop,
             Refused::Reset => Refusal::Reset,
         };
-        Ok(Some(Guard { refusal, watches: self.guard_dry_run, ..guard }))
+        Ok(Some(ShardGuard { refusal, watches: self.guard_dry_run, ..guard }))
     }
 
     /// True if a guard is requested.

@@ -8,13 +8,13 @@ use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use ::load::kernel::{KernelError, Protocol};
-use ::load::{Class, Plan, Report, Spread, kernel};
+use ::load::kernel::{AppProtocol, KernelError};
+use ::load::{Plan, Report, RequestClass, Spread, kernel};
 use clap::ValueEnum;
 use queueing::{Arrivals, Clock as _, Distribution, Span};
 
 use crate::options::Burst;
-use crate::report::{Header, Plot};
+use crate::report::{Plot, ResultHeader};
 use crate::{Error, load_row, progress};
 
 /// Generate open-loop load over kernel sockets.
@@ -81,8 +81,8 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let plan = args.plan()?;
     answers(target)?;
     let protocol = match args.protocol {
-        Speaks::Http => Protocol::Http { path: args.path.clone() },
-        Speaks::Synthetic => Protocol::Synthetic,
+        Speaks::Http => AppProtocol::Http { path: args.path.clone() },
+        Speaks::Synthetic => AppProtocol::Synthetic,
     };
     let requests = plan.arrivals.rate_per_s() * args.duration.as_secs_f64();
     let bar = progress::bar(requests as u64);
@@ -139,7 +139,7 @@ fn as_json(report: &Report, seed: u64, is_partial: bool) -> Result<serde_json::V
     if is_partial {
         body["partial"] = true.into();
     }
-    Ok(Header::of_host("load", Some(seed)).stamp(body))
+    Ok(ResultHeader::of_host("load", Some(seed)).stamp(body))
 }
 
 impl Args {
@@ -163,7 +163,7 @@ impl Args {
                 return Err(Error::new(what).advice("--rate 1000"));
             }
         };
-        let class = |name: &str, share: f64, kind: u8, priority: u8| Class {
+        let class = |name: &str, share: f64, kind: u8, priority: u8| RequestClass {
             name: name.to_owned(),
             share,
             service: self.service,

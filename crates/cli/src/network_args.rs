@@ -11,13 +11,13 @@ use net::device::multi_queue::MultiQueue;
 use queueing::Bytes;
 use runtime::mode::Classifiers;
 
-use crate::address::{Addresses, KernelEnd, Scoped, Wanted};
-use crate::device::{self, Kind, WrappedDevice};
+use crate::address::{Addresses, KernelEnd, RequestedAddress, Scoped};
+use crate::device::{self, DeviceKind, WrappedDevice};
 use crate::{Error, check};
 
 /// The arguments.
 #[derive(clap::Args)]
-pub struct Link {
+pub struct NetworkArgs {
     /// Network device (needs root, except pcap):
     /// tap:NAME[,queues=N], a new TAP device;
     /// xdp:INTERFACE[,mode=native|skb][,zerocopy][,queues=N][,frames=N]
@@ -34,7 +34,7 @@ pub struct Link {
     /// fd00::2/64; dhcp for IPv4 by DHCP; slaac for IPv6 from router
     /// advertisements; comma-separated, or repeat the flag.
     #[arg(long, required = true, value_name = "ADDRESSES", value_delimiter = ',', verbatim_doc_comment)]
-    pub addr: Vec<Wanted>,
+    pub addr: Vec<RequestedAddress>,
     /// Kernel's address on a TAP device [default: first free one of the subnet].
     #[arg(long, value_name = "ADDRESS", value_delimiter = ',')]
     pub host_addr: Vec<KernelEnd>,
@@ -65,13 +65,13 @@ fn pcap_max(text: &str) -> Result<Bytes, String> {
     }
 }
 
-impl Link {
+impl NetworkArgs {
     /// The device, and the addresses on it.
     ///
     /// # Errors
     /// Unparsable or contradictory arguments.
-    pub fn plan(&self) -> Result<(Kind, Addresses), Error> {
-        let kind: Kind = self.device.parse()?;
+    pub fn plan(&self) -> Result<(DeviceKind, Addresses), Error> {
+        let kind: DeviceKind = self.device.parse()?;
         let addresses = Addresses::plan(&kind, &self.addr, &self.host_addr, &self.gateway)?;
         Ok((kind, addresses))
     }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use queueing::Span;
-use runtime::threads::Threads;
+use runtime::threads::ThreadSettings;
 
 /// A burst, `300/10ms`: size and period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,12 +34,12 @@ impl fmt::Display for Burst {
 
 /// `20us`: time that an idle thread polls for work.
 pub fn busy_poll(text: &str) -> Result<Span, String> {
-    up_to(text, Threads::SPIN_MAX)
+    up_to(text, ThreadSettings::SPIN_MAX)
 }
 
 /// `30us`: time that responses are collected.
 pub fn tx_coalesce(text: &str) -> Result<Span, String> {
-    up_to(text, Threads::HOLD_MAX)
+    up_to(text, ThreadSettings::HOLD_MAX)
 }
 
 /// `20ms`: target waiting time of a request.

@@ -13,16 +13,16 @@ use classify::rules::Observed;
 use host::sandbox::Duty;
 use net::stack::Config as StackConfig;
 use queueing::Span;
-use runtime::mode::{Classifiers, Mode, Policy};
+use runtime::mode::{Classifiers, Mode, ModeSettings};
 
 use crate::address::list;
 use crate::config_file::Arguments;
 use crate::device::{LinkMonitor, Open};
-use crate::network_args::Link;
+use crate::network_args::NetworkArgs;
 use crate::options::{self, Steer, made_up_mac, secret};
-use crate::report::Header;
+use crate::report::ResultHeader;
 use crate::sandbox::Sandbox;
-use crate::shard_args::FlowHash;
+use crate::shard_args::FlowHashArg;
 use crate::ui::{self, Head};
 use crate::{Error, control, guard_args, sandbox, traces};
 
@@ -41,7 +41,7 @@ use server::Server;
 #[derive(clap::Args)]
 pub struct Args {
     #[command(flatten)]
-    link: Link,
+    link: NetworkArgs,
     /// Transport protocol.
     #[arg(long, value_enum, default_value = "tcp")]
     proto: Proto,
@@ -65,7 +65,7 @@ pub struct Args {
     shards: u16,
     /// Assignment of flows to stacks.
     #[arg(long, value_enum, default_value = "keyed")]
-    flow_hash: FlowHash,
+    flow_hash: FlowHashArg,
     /// Workers that serve these levels: high=0 or 4-7=1,2; repeatable.
     #[arg(long, value_name = "LEVELS=WORKERS")]
     worker_affinity: Vec<Steer>,
@@ -113,7 +113,7 @@ enum Serves {
 
 /// Parts of a server that need no device.
 struct Valid {
-    policies: Vec<Policy>,
+    policies: Vec<ModeSettings>,
     observed: Arc<Observed>,
     sandbox: Sandbox,
 }
@@ -157,7 +157,7 @@ pub fn run(args: &Args, arguments: &Arguments) -> Result<ExitCode, Error> {
     let _ = host::signals::hangup();
     let (kind, addresses) = args.link.plan()?;
     let Valid { policies, observed, sandbox } = args.valid(kind.kept())?;
-    let header = args.json.then(|| Header::of_host("serve", None).examined(&["serve"]));
+    let header = args.json.then(|| ResultHeader::of_host("serve", None).examined(&["serve"]));
     let ui = args.ui.open(head(args), args.control.is_on())?;
     let reads = arguments.file().into_iter().chain(args.link.policy.clone()).collect();
     let control = args.control.open(ui.as_ref(), reads)?;
@@ -205,7 +205,7 @@ pub fn run(args: &Args, arguments: &Arguments) -> Result<ExitCode, Error> {
 fn read(arguments: &Arguments, shards: usize) -> Result<PolicyFiles, Error> {
     let args: Args = arguments.again(&["policy"])?;
     let (policies, observed) = policies(&args, shards)?;
-    let classifiers = |policy: Policy| Classifiers {
+    let classifiers = |policy: ModeSettings| Classifiers {
         driver: policy.driver,
         transport: policy.transport,
         ..Classifiers::default()

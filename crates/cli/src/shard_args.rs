@@ -1,7 +1,7 @@
 //! Arguments for several stacks: assignment of flows to shards, and of cores to threads.
 
 use clap::ValueEnum;
-use net::steer::{self, Steering};
+use net::steer::{self, FlowSteering};
 use queueing::CoreId;
 
 use crate::Error;
@@ -9,7 +9,7 @@ use crate::options::secret;
 
 /// By what a flow's stack is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum FlowHash {
+pub enum FlowHashArg {
     /// Hash with a secret key, so that clients cannot aim at one stack;
     /// frames from another stack's queue are passed on in memory.
     Keyed,
@@ -19,17 +19,17 @@ pub enum FlowHash {
     Rss,
 }
 
-impl FlowHash {
+impl FlowHashArg {
     /// The assignment of flows to `shards` stacks.
     ///
     /// # Errors
     /// The kernel has no random bytes for a key.
-    pub fn steering(self, shards: u16) -> Result<Steering, Error> {
+    pub fn steering(self, shards: u16) -> Result<FlowSteering, Error> {
         let hash = match self {
             Self::Keyed => steer::FlowHash::Keyed(secret()?),
             Self::Rss => steer::FlowHash::Toeplitz,
         };
-        Ok(Steering::new(shards, hash))
+        Ok(FlowSteering::new(shards, hash))
     }
 }
 

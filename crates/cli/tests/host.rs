@@ -149,7 +149,7 @@ const SHARED: &str = r#"
 fn no_sharing(workloads: &[&str]) -> Option<String> {
     let there = |name: &str| Path::new(env!("CARGO_BIN_EXE_greenwave")).with_file_name(name).exists();
     let cores = host::affinity::cores().map_or(0, |cores| cores.len());
-    let why = netlab::NetLab::unavailable().or_else(netlab::Group::unavailable);
+    let why = netlab::NetLab::unavailable().or_else(netlab::TestGroup::unavailable);
     let why = why.or_else(|| (cores < 2).then(|| "it needs two cores".to_owned()));
     why.or_else(|| {
         (!workloads.iter().all(|name| there(name)))

@@ -10,7 +10,7 @@ mod tiny;
 
 use std::io::Write;
 
-use netlab::{Group, NetLab, is_installed};
+use netlab::{NetLab, TestGroup, is_installed};
 use tiny::{Tiny, found};
 
 /// A fifth of the capacity of a twentieth of a core, and ten times that capacity.
@@ -57,7 +57,7 @@ const TINY: Tiny = Tiny(
 /// True if such experiments can run here with `server`; reports if not.
 fn can_run(test: &str, server: &str) -> bool {
     let cores = host::affinity::cores().map_or(0, |cores| cores.len());
-    let why = NetLab::unavailable().or_else(Group::unavailable);
+    let why = NetLab::unavailable().or_else(TestGroup::unavailable);
     let why = why.or_else(|| (cores < 2).then(|| "it needs two cores".to_owned()));
     let why = why.or_else(|| (!is_installed(server)).then(|| format!("the program {server} is not there")));
     if let Some(why) = &why {

@@ -14,7 +14,7 @@ use std::fs;
 use std::io::Write;
 use std::path::Path;
 
-use netlab::{Group, NetLab, is_installed};
+use netlab::{NetLab, TestGroup, is_installed};
 use tiny::{Tiny, figure, found};
 
 /// Little work, with ample time for it.
@@ -66,7 +66,7 @@ const TINY: Tiny = Tiny(
 /// True if such experiments can run here; reports if not.
 fn can_run(test: &str) -> bool {
     let cores = host::affinity::cores().map_or(0, |cores| cores.len());
-    let why = NetLab::unavailable().or_else(Group::unavailable);
+    let why = NetLab::unavailable().or_else(TestGroup::unavailable);
     let why = why.or_else(|| (cores < 2).then(|| "it needs two cores".to_owned()));
     let why = why.or_else(|| (!is_installed("tc")).then(|| "the program tc is not there".to_owned()));
     let unbuilt = |name: &&str| !Path::new(env!("CARGO_BIN_EXE_greenwave")).with_file_name(name).exists();

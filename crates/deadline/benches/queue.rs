@@ -2,7 +2,7 @@
 //! Targets are in docs/benchmarks.md.
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use deadline::{DeadlineQueue, DequeueResult, EnqueueResult, ORDERS, SHEDDINGS, Settings, Work};
+use deadline::{DeadlineQueue, DequeueResult, EnqueueResult, ORDERS, QueueSettings, SHEDDINGS, Work};
 use queueing::{Entry, Label, Rng, Span, Time};
 
 struct Request {
@@ -27,7 +27,7 @@ fn push_and_pop(c: &mut Criterion) {
     let mut group = c.benchmark_group("deadline queue, push + pop, 10,000 waiting");
     for (name, order) in ORDERS {
         let shedding = SHEDDINGS[2].1;
-        let mut queue = DeadlineQueue::new(Settings {
+        let mut queue = DeadlineQueue::new(QueueSettings {
             capacity: WAITING + 1,
             order,
             shedding,

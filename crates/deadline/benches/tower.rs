@@ -33,7 +33,7 @@ impl Service<Request<()>> for Nothing {
 
 /// Request with a budget and two recorded stages.
 fn request() -> Request<()> {
-    let stage = deadline::Stage { queue: Span::from_micros(900), ..deadline::Stage::default() };
+    let stage = deadline::StageTime { queue: Span::from_micros(900), ..deadline::StageTime::default() };
     let budget = Budget::new(Span::from_millis(200)).after(stage).after(stage);
     Request::get("http://peer/path").header(field::HEADER, field::write(&budget)).body(()).expect("a request")
 }

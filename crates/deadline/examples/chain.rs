@@ -50,7 +50,8 @@ fn asks(next: String) -> Router {
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Failure> {
     let validation = Limits { trusted: true, ..Limits::default() };
-    let queue = deadline::Settings { age_max: Span::from_secs(10), ..deadline::Settings::default() };
+    let queue =
+        deadline::QueueSettings { age_max: Span::from_secs(10), ..deadline::QueueSettings::default() };
     let one = DeadlineLayer::new(Settings { limit: 1, queue, validation, ..Settings::default() });
     let back = listen(Router::new().route("/", get(search)).layer(one)).await?;
 

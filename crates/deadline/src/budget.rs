@@ -12,7 +12,7 @@ pub const STAGES_MAX: usize = 8;
 
 /// Time that a request spent at one stage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Stage {
+pub struct StageTime {
     /// Network delay into the stage: C of the hop before.
     pub network: Span,
     /// Queueing time.
@@ -21,7 +21,7 @@ pub struct Stage {
     pub service: Span,
 }
 
-impl Stage {
+impl StageTime {
     /// Sum of the three: `C(S_{i-1}) + L(S_i)`.
     #[must_use]
     pub fn total(&self) -> Span {
@@ -98,7 +98,7 @@ pub struct Budget {
     reserve: Span,
     split: bool,
     estimate: Option<SubrequestEstimate>,
-    stages: [Stage; STAGES_MAX],
+    stages: [StageTime; STAGES_MAX],
     stages_len: u8,
 }
 
@@ -127,7 +127,7 @@ impl Budget {
     /// Budget of a request created `elapsed` ago with known `stages`; stages beyond
     /// [`STAGES_MAX`] are discarded.
     #[must_use]
-    pub fn restored(expected: Span, elapsed: Span, stages: &[Stage]) -> Self {
+    pub fn restored(expected: Span, elapsed: Span, stages: &[StageTime]) -> Self {
         let mut budget = Self { elapsed, ..Self::new(expected) };
         let known = stages.len().min(STAGES_MAX);
         budget.stages[..known].copy_from_slice(&stages[..known]);
@@ -159,7 +159,7 @@ impl Budget {
         self.expected - self.reserve
     }
 
-    /// Time left of [`granted`](Self::granted) (`deadline`, D2P (3)).
+    /// Remaining part of [`granted`](Self::granted) (`deadline` in D2P, equation 3).
     #[must_use]
     pub fn remaining(&self) -> Remaining {
         Remaining::of(self.granted(), self.elapsed)
@@ -174,13 +174,13 @@ impl Budget {
 
     /// Stages passed, in order; at most [`STAGES_MAX`].
     #[must_use]
-    pub fn stages(&self) -> &[Stage] {
+    pub fn stages(&self) -> &[StageTime] {
         &self.stages[..self.stages_len as usize]
     }
 
     /// Budget after `stage`.
     #[must_use]
-    pub fn after(mut self, stage: Stage) -> Self {
+    pub fn after(mut self, stage: StageTime) -> Self {
         self.elapsed += stage.total();
         let at = (self.stages_len as usize).min(STAGES_MAX - 1);
         let row = &mut self.stages[at];

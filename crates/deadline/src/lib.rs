@@ -37,15 +37,15 @@ mod stage_timer;
 pub mod tower;
 mod validator;
 
-pub use budget::{Budget, Remaining, STAGES_MAX, Stage, SubrequestEstimate};
+pub use budget::{Budget, Remaining, STAGES_MAX, StageTime, SubrequestEstimate};
 pub use ewma::ServiceTimeEwma;
 pub use forecast::Forecast;
 pub use network::NetworkDelay;
 pub use quantile_estimator::{Estimate, History};
 pub use queue::{
-    BudgetMedian, DeadlineQueue, DequeueResult, EnqueueResult, ORDERS, Order, QueueHandle, Reason, SHEDDINGS,
-    Settings, Shedding, Work,
+    BudgetMedian, DeadlineQueue, DequeueResult, EnqueueResult, ORDERS, Order, QueueHandle, QueueSettings,
+    Reason, SHEDDINGS, Shedding, Work,
 };
 pub use slack::Slack;
 pub use stage_timer::StageTimer;
-pub use validator::{BudgetValidator, InvalidBudget, Limits, Received};
+pub use validator::{BudgetValidator, InvalidBudget, Limits, ReceivedBudget};

@@ -6,7 +6,7 @@
 
 use queueing::{Label, Priority, Span, Time};
 
-use crate::{Budget, Remaining, Stage};
+use crate::{Budget, Remaining, StageTime};
 
 /// Request between arrival at a stage and departure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,9 +77,9 @@ impl StageTimer {
 
     /// Time at this stage up to `now`.
     #[must_use]
-    pub fn stage(&self, now: Time) -> Stage {
+    pub fn stage(&self, now: Time) -> StageTime {
         let started = self.started.unwrap_or(now);
-        Stage { network: self.network, queue: started.since(self.arrived), service: now.since(started) }
+        StageTime { network: self.network, queue: started.since(self.arrived), service: now.since(started) }
     }
 
     /// Budget to send on, to the next service or in the response.

@@ -47,7 +47,7 @@ impl InvalidBudget {
 
 /// Budget fields of one request, as received.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Received<'a> {
+pub struct ReceivedBudget<'a> {
     /// [`field::HEADER`].
     pub budget: Option<&'a str>,
     /// [`grpc::HEADER`].
@@ -87,7 +87,7 @@ impl BudgetValidator {
     ///
     /// The shortest of several fields applies: each is a time after which a caller stops
     /// waiting. One unreadable field makes the request invalid, whatever the others hold.
-    pub fn validate(&mut self, received: Received<'_>) -> Budget {
+    pub fn validate(&mut self, received: ReceivedBudget<'_>) -> Budget {
         match self.read(received) {
             Ok(budget) => budget,
             Err(fault) => {
@@ -97,7 +97,7 @@ impl BudgetValidator {
         }
     }
 
-    fn read(&mut self, received: Received<'_>) -> Result<Budget, InvalidBudget> {
+    fn read(&mut self, received: ReceivedBudget<'_>) -> Result<Budget, InvalidBudget> {
         let budget = received.budget.map(field::parse).transpose().map_err(invalid_budget)?;
         let timeouts = [received.grpc_timeout.map(grpc::parse), received.envoy_expected.map(envoy::parse)];
         let mut timeout = None;

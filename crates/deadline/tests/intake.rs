@@ -1,7 +1,7 @@
 //! Validation of received budgets: missing, too short, too long and malformed ones.
 
 use deadline::codec::{envoy, field, grpc};
-use deadline::{Budget, BudgetValidator, InvalidBudget, Limits, Received, Remaining};
+use deadline::{Budget, BudgetValidator, InvalidBudget, Limits, ReceivedBudget, Remaining};
 use proptest::prelude::{any, prop, prop_assert, proptest};
 use queueing::Span;
 
@@ -10,7 +10,7 @@ const LIMITS: Limits =
 const TRUSTED: Limits = Limits { trusted: true, ..LIMITS };
 
 /// Budget granted for `received`, and the reason counted if it was rejected.
-fn accept(limits: Limits, received: Received<'_>) -> (Budget, Option<InvalidBudget>) {
+fn accept(limits: Limits, received: ReceivedBudget<'_>) -> (Budget, Option<InvalidBudget>) {
     let mut validator = BudgetValidator::new(limits);
     let budget = validator.validate(received);
     let counted: Vec<InvalidBudget> =
@@ -19,12 +19,12 @@ fn accept(limits: Limits, received: Received<'_>) -> (Budget, Option<InvalidBudg
     (budget, counted.first().copied())
 }
 
-fn field(text: &str) -> Received<'_> {
-    Received { budget: Some(text), ..Received::default() }
+fn field(text: &str) -> ReceivedBudget<'_> {
+    ReceivedBudget { budget: Some(text), ..ReceivedBudget::default() }
 }
 
-fn grpc_timeout(text: &str) -> Received<'_> {
-    Received { grpc_timeout: Some(text), ..Received::default() }
+fn grpc_timeout(text: &str) -> ReceivedBudget<'_> {
+    ReceivedBudget { grpc_timeout: Some(text), ..ReceivedBudget::default() }
 }
 
 //~ deadlines: a missing or invalid budget becomes the default and is counted; a budget of 0 is late at once
@@ -33,7 +33,7 @@ fn a_request_without_a_usable_budget_gets_the_default_and_is_counted() {
     let default = Budget::new(LIMITS.default);
     let garbage = "x".repeat(1 << 20);
     for (received, fault) in [
-        (Received::default(), InvalidBudget::Missing),
+        (ReceivedBudget::default(), InvalidBudget::Missing),
         (field("tomorrow"), InvalidBudget::Garbled),
         (field(&garbage), InvalidBudget::Garbled),
         (grpc_timeout("5 fortnights"), InvalidBudget::Garbled),
@@ -66,7 +66,7 @@ fn five_seconds_stay_five_and_two_hours_become_the_maximum() {
     let old = field("expected=31536000000000, remaining=1");
     let microsecond = Budget::new(Span::from_micros(1));
     assert_eq!(accept(LIMITS, old), (microsecond, Some(InvalidBudget::Absurd)));
-    let (budget, fault) = accept(Limits::default(), Received::default());
+    let (budget, fault) = accept(Limits::default(), ReceivedBudget::default());
     assert!(!budget.is_limited(), "no deadline by default");
     assert_eq!(fault, Some(InvalidBudget::Missing));
 }
@@ -81,7 +81,7 @@ fn a_budget_of_zero_is_believed_and_missed_at_once() {
 
 #[test]
 fn the_shortest_of_several_timeouts_rules() {
-    let all = Received {
+    let all = ReceivedBudget {
         budget: Some("expected=400000, remaining=300000"),
         grpc_timeout: Some("200m"),
         envoy_expected: Some("250"),
@@ -89,7 +89,7 @@ fn the_shortest_of_several_timeouts_rules() {
     let (budget, fault) = accept(LIMITS, all);
     assert_eq!((budget.remaining(), fault), (Remaining::Left(Span::from_millis(200)), None));
     assert_eq!(budget.elapsed(), Span::from_millis(100), "what is known of the way so far stays");
-    let envoy_only = Received { envoy_expected: Some("250"), ..Received::default() };
+    let envoy_only = ReceivedBudget { envoy_expected: Some("250"), ..ReceivedBudget::default() };
     assert_eq!(accept(LIMITS, envoy_only).0, Budget::new(Span::from_millis(250)));
 }
 
@@ -106,7 +106,7 @@ proptest! {
         let text = field::write(&sent);
         let timeout = timeout_ms.map(|ms| grpc::write(Span::from_millis(ms)));
         let envoy = envoy_ms.map(|ms| envoy::write(Span::from_millis(ms)));
-        let received = Received {
+        let received = ReceivedBudget {
             budget: Some(&text),
             grpc_timeout: timeout.as_deref(),
             envoy_expected: envoy.as_deref(),

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use deadline::{
-    DeadlineQueue, DequeueResult, EnqueueResult, History, ORDERS, Order, Reason, SHEDDINGS, ServiceTimeEwma,
-    Settings, Shedding, Work,
+    DeadlineQueue, DequeueResult, EnqueueResult, History, ORDERS, Order, QueueSettings, Reason, SHEDDINGS,
+    ServiceTimeEwma, Shedding, Work,
 };
 use proptest::prelude::{Strategy, prop, prop_assert, prop_assert_eq, prop_oneof, proptest};
 use queueing::{Entry, Label, Priority, Rng, Span, Time};
@@ -55,8 +55,8 @@ fn at(ns: u64) -> Time {
     Time::from_nanos(ns)
 }
 
-fn settings(order: Order, shedding: Shedding) -> Settings {
-    Settings { capacity: 12, order, shedding, age_max: ns(600) }
+fn settings(order: Order, shedding: Shedding) -> QueueSettings {
+    QueueSettings { capacity: 12, order, shedding, age_max: ns(600) }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -166,7 +166,8 @@ fn check(order: Order, shedding: Shedding, steps: &[Step]) {
 
 /// Number of `requests` served on time, one after the other, all enqueued at time zero.
 fn on_time(order: Order, shedding: Shedding, requests: &[Request]) -> usize {
-    let mut queue = DeadlineQueue::new(Settings { age_max: Span::from_secs(9), ..settings(order, shedding) });
+    let mut queue =
+        DeadlineQueue::new(QueueSettings { age_max: Span::from_secs(9), ..settings(order, shedding) });
     let mut now = Time::ZERO;
     let mut on_time = 0;
     for &request in requests {
@@ -457,7 +458,7 @@ fn forecast(services_us: &[u64]) -> deadline::Forecast {
 
 /// Names in the order of service at `now`, of requests enqueued at time zero.
 fn served(servers: usize, now: Time, requests: Vec<Sampled>) -> Vec<(&'static str, bool)> {
-    let settings = Settings { capacity: 99, age_max: Span::from_secs(9), ..Settings::default() };
+    let settings = QueueSettings { capacity: 99, age_max: Span::from_secs(9), ..QueueSettings::default() };
     let mut queue = DeadlineQueue::new(settings).with_servers(servers);
     for request in requests {
         assert!(matches!(queue.enqueue(Time::ZERO, request), EnqueueResult::Queued));

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use deadline::{DeadlineQueue, DequeueResult, EnqueueResult, Forecast, Settings, Work};
+use deadline::{DeadlineQueue, DequeueResult, EnqueueResult, Forecast, QueueSettings, Work};
 use queueing::{Entry, Label, Priority, Span, Time};
 use serde_json::Value;
 
@@ -51,7 +51,8 @@ fn forecasts_and_decisions_are_those_of_the_vectors() {
     }
     let mut pops = 0;
     for vector in list(&vectors["queues"]) {
-        let settings = Settings { age_max: Span::from_nanos(ns(&vector["age_max"])), ..Settings::default() };
+        let settings =
+            QueueSettings { age_max: Span::from_nanos(ns(&vector["age_max"])), ..QueueSettings::default() };
         let mut queue = DeadlineQueue::new(settings).with_servers(ns(&vector["servers"]) as usize);
         for step in list(&vector["steps"]) {
             let now = Time::from_nanos(ns(&step[1]));

@@ -3,7 +3,7 @@
 //~ deadlines: budget headers read and write as the shared vectors have them
 
 use deadline::codec::{ParseError, envoy, field, grpc};
-use deadline::{Budget, Stage, SubrequestEstimate};
+use deadline::{Budget, StageTime, SubrequestEstimate};
 use proptest::prelude::{any, prop, proptest};
 use queueing::Span;
 use serde_json::Value;
@@ -14,9 +14,9 @@ fn us(value: &Value) -> Span {
 
 fn budget(value: &Value) -> Budget {
     let stages = value["stages"].as_array().map_or(&[][..], Vec::as_slice);
-    let stages: Vec<Stage> = stages
+    let stages: Vec<StageTime> = stages
         .iter()
-        .map(|row| Stage { network: us(&row[0]), queue: us(&row[1]), service: us(&row[2]) })
+        .map(|row| StageTime { network: us(&row[0]), queue: us(&row[1]), service: us(&row[2]) })
         .collect();
     let budget = Budget::restored(us(&value["expected"]), us(&value["elapsed"]), &stages);
     let budget = if value["split"].is_null() { budget } else { budget.split(us(&value["split"])) };
@@ -95,9 +95,9 @@ proptest! {
         odd_ns in any::<u64>(),
     ) {
         let odd = |us| Span::from_micros(us) + Span::from_nanos(odd_ns % 1_000);
-        let stages: Vec<Stage> = spent_us
+        let stages: Vec<StageTime> = spent_us
             .iter()
-            .map(|&[network, queue, service]| Stage { network: odd(network), queue: odd(queue), service: odd(service) })
+            .map(|&[network, queue, service]| StageTime { network: odd(network), queue: odd(queue), service: odd(service) })
             .collect();
         let mut sent = Budget::restored(odd(expected_us), odd(elapsed_us), &stages);
         if let Some(reserve_us) = reserve_us {

@@ -9,7 +9,7 @@ use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 
 use rustix::fs::{MemfdFlags, memfd_create};
-use storage::{Disk, IoCompletion, Options, Request};
+use storage::{Disk, DiskRequest, FileOptions, IoCompletion};
 
 use super::Finding;
 use host::disk::{BlockingDisk, PAGE, Ring, RingError};
@@ -46,21 +46,21 @@ fn plain() -> Finding {
 fn comes_back(disk: &mut dyn Disk) -> io::Result<()> {
     let memory = memfd_create("greenwave-doctor", MemfdFlags::CLOEXEC)?;
     let path = PathBuf::from(format!("/proc/self/fd/{}", memory.as_raw_fd()));
-    let file = disk.open(&path, &Options { write: true, ..Options::default() })?.file;
+    let file = disk.open(&path, &FileOptions { write: true, ..FileOptions::default() })?.file;
     let mut buffer = disk.buffers().pop().ok_or(io::ErrorKind::OutOfMemory)?;
     let mut pattern = [0; PAGE];
     pattern.iter_mut().enumerate().for_each(|(at, byte)| *byte = at as u8 ^ 0xa5);
     buffer.bytes_mut().copy_from_slice(&pattern);
     let (at, len) = (0, PAGE as u32);
-    let mut buffer = carry_out(disk, Request::Write { file, at, len, buffer })?;
+    let mut buffer = carry_out(disk, DiskRequest::Write { file, at, len, buffer })?;
     buffer.bytes_mut().fill(0);
-    let buffer = carry_out(disk, Request::Read { file, at, len, buffer })?;
+    let buffer = carry_out(disk, DiskRequest::Read { file, at, len, buffer })?;
     let same = buffer.bytes() == pattern;
     same.then_some(()).ok_or_else(|| io::Error::other("the data read back differs from the data written"))
 }
 
 /// Carries out a request of a page; its buffer.
-fn carry_out(disk: &mut dyn Disk, request: Request) -> io::Result<storage::Buffer> {
+fn carry_out(disk: &mut dyn Disk, request: DiskRequest) -> io::Result<storage::Buffer> {
     disk.begin(0, request);
     disk.flush();
     disk.finish();

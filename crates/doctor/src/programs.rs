@@ -24,7 +24,14 @@ const AREA: &str = "run";
 /// Checks, given the findings of the `devices` of `serve`.
 pub(super) fn examine(devices: &[Finding]) -> Vec<Finding> {
     let limit = getrlimit(Resource::Nofile).maximum;
-    vec![preload(Library::find(None)), desk(), ways(devices), kinds(&in_path()), connections(limit), alone()]
+    vec![
+        preload(Library::find(None)),
+        socket_server(),
+        ways(devices),
+        kinds(&in_path()),
+        connections(limit),
+        alone(),
+    ]
 }
 
 /// Preloading of the library into a program.
@@ -44,7 +51,7 @@ fn preload(found: Result<Library, PreloadError>) -> Finding {
 }
 
 /// The socket server, with one request from another thread, as a program makes it.
-fn desk() -> Finding {
+fn socket_server() -> Finding {
     const WHAT: &str = "channel";
     /// Many times what a reply takes.
     const PATIENCE: Duration = Duration::from_secs(5);
@@ -53,21 +60,23 @@ fn desk() -> Finding {
     let remedies =
         || ["a kernel with CONFIG_UNIX and CONFIG_MEMFD_CREATE, and free descriptors (ulimit -n)".to_owned()];
     let opened = SocketServer::open([LOOKS.fetch_add(1, Ordering::Relaxed); 16]);
-    let mut desk = match opened {
-        Ok(desk) => Some(desk),
+    let mut socket_server = match opened {
+        Ok(socket_server) => Some(socket_server),
         Err(e) => return Finding::absent(AREA, WHAT, e.to_string(), remedies()),
     };
-    let seam = ShimClient::parse(&desk.as_ref().map(SocketServer::variable).unwrap_or_default());
+    let shim_client =
+        ShimClient::parse(&socket_server.as_ref().map(SocketServer::variable).unwrap_or_default());
     let asked = std::thread::scope(|scope| {
-        let asking = scope.spawn(|| seam.ok().and_then(|seam| seam.labels().ok()).is_some());
+        let asking =
+            scope.spawn(|| shim_client.ok().and_then(|shim_client| shim_client.labels().ok()).is_some());
         let start = Instant::now();
         while !asking.is_finished() {
             if start.elapsed() > PATIENCE {
                 // A pending client sees the server's end.
-                desk = None;
+                socket_server = None;
             }
-            if let Some(desk) = &mut desk {
-                desk.poll(&mut Vec::new());
+            if let Some(socket_server) = &mut socket_server {
+                socket_server.poll(&mut Vec::new());
             }
             std::thread::yield_now();
         }
@@ -205,9 +214,9 @@ mod tests {
 
     #[test]
     fn the_desk_is_asked_and_answers() {
-        assert_eq!(desk().health, Health::Works);
+        assert_eq!(socket_server().health, Health::Works);
         let looks: Vec<_> = std::thread::scope(|scope| {
-            let looks: Vec<_> = (0..4).map(|_| scope.spawn(desk)).collect();
+            let looks: Vec<_> = (0..4).map(|_| scope.spawn(socket_server)).collect();
             looks.into_iter().map(|look| look.join().unwrap().health).collect()
         });
         assert_eq!(looks, [Health::Works; 4], "beside each other");

@@ -4,12 +4,12 @@
 
 /// A received frame in a buffer of a device.
 #[derive(Debug)]
-pub struct Frame {
+pub struct PooledFrame {
     buffer: Box<[u8]>,
     len: usize,
 }
 
-impl AsRef<[u8]> for Frame {
+impl AsRef<[u8]> for PooledFrame {
     #[inline]
     fn as_ref(&self) -> &[u8] {
         &self.buffer[..self.len]
@@ -56,14 +56,14 @@ impl Pool {
 
     /// The first `len` bytes of `buffer` as a frame.
     #[inline]
-    pub(crate) fn frame(buffer: Box<[u8]>, len: usize) -> Frame {
+    pub(crate) fn frame(buffer: Box<[u8]>, len: usize) -> PooledFrame {
         assert!(len <= buffer.len(), "a frame of {len} bytes is longer than its buffer");
-        Frame { buffer, len }
+        PooledFrame { buffer, len }
     }
 
     /// Returns a frame's buffer.
     #[inline]
-    pub(crate) fn take_back(&mut self, frame: Frame) {
+    pub(crate) fn take_back(&mut self, frame: PooledFrame) {
         self.take_back_buffer(frame.buffer);
     }
 

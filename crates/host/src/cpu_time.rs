@@ -15,13 +15,13 @@ use crate::proc;
 
 /// Meter of a program's CPU time.
 #[derive(Clone, Debug)]
-pub struct Meter {
+pub struct CpuTimeMeter {
     process: u32,
     /// Softirq thread of its core.
     softirq: Option<u32>,
 }
 
-impl Meter {
+impl CpuTimeMeter {
     /// Meter of process `id`, all of whose threads run on `core`.
     #[must_use]
     pub fn new(id: u32, core: CoreId) -> Self {
@@ -78,7 +78,7 @@ mod tests {
 
     #[test]
     fn time_spent_computing_is_counted() {
-        let meter = Meter::new(std::process::id(), CoreId(0));
+        let meter = CpuTimeMeter::new(std::process::id(), CoreId(0));
         let before = meter.used().unwrap();
         // The kernel updates the account of a running thread at its next tick, and other programs take
         // part of the time, on a busy core most of it.

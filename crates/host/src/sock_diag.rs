@@ -47,7 +47,7 @@ pub struct SockDiag {
 
 /// A reply: `struct inet_diag_msg`.
 #[derive(Clone, Copy, Debug)]
-pub struct Answer<'a>(&'a [u8]);
+pub struct InetDiagMessage<'a>(&'a [u8]);
 
 impl SockDiag {
     /// A query socket.
@@ -71,7 +71,7 @@ impl SockDiag {
         protocol: u8,
         port: u16,
         states: u32,
-        mut each: impl FnMut(Answer<'_>),
+        mut each: impl FnMut(InetDiagMessage<'_>),
     ) -> io::Result<()> {
         for family in FAMILIES {
             self.socket.write_all(&request(family, protocol, port, states))?;
@@ -88,7 +88,7 @@ impl SockDiag {
     }
 }
 
-impl Answer<'_> {
+impl InetDiagMessage<'_> {
     /// True for a socket of IPv6.
     #[must_use]
     pub fn is_v6(self) -> bool {
@@ -163,7 +163,7 @@ fn request(family: u8, protocol: u8, port: u16, states: u32) -> [u8; HEADER + RE
 }
 
 /// Reads one reply; the result of the dump once it has ended.
-pub fn read(mut bytes: &[u8], each: &mut impl FnMut(Answer<'_>)) -> Option<io::Result<()>> {
+pub fn read(mut bytes: &[u8], each: &mut impl FnMut(InetDiagMessage<'_>)) -> Option<io::Result<()>> {
     while let Some(&len) = bytes.first_chunk() {
         let len = u32::from_ne_bytes(len) as usize;
         let message = bytes.get(..len).filter(|message| message.len() >= HEADER)?;
@@ -177,7 +177,9 @@ pub fn read(mut bytes: &[u8], each: &mut impl FnMut(Answer<'_>)) -> Option<io::R
                     Ok(())
                 });
             }
-            SOCK_DIAG_BY_FAMILY if message.len() >= HEADER + ANSWER => each(Answer(&message[HEADER..])),
+            SOCK_DIAG_BY_FAMILY if message.len() >= HEADER + ANSWER => {
+                each(InetDiagMessage(&message[HEADER..]))
+            }
             _ => {}
         }
         bytes = bytes.get(len.next_multiple_of(4)..).unwrap_or_default();
@@ -191,7 +193,7 @@ mod tests {
 
     #[test]
     fn nonsense_ends_a_dump_or_is_passed_over() {
-        let mut none = |answer: Answer<'_>| panic!("{answer:?}");
+        let mut none = |answer: InetDiagMessage<'_>| panic!("{answer:?}");
         assert!(read(&[], &mut none).is_none());
         assert!(read(&[0; 64], &mut none).is_none(), "a message of length 0");
         assert!(read(&[200, 0, 0, 0, 20, 0], &mut none).is_none(), "longer than the data");
@@ -211,7 +213,7 @@ mod tests {
         let fd = std::os::fd::AsRawFd::as_raw_fd(&stream);
         let link = std::fs::read_link(format!("/proc/self/fd/{fd}")).unwrap();
         let mut found = Vec::new();
-        let each = |answer: Answer<'_>| {
+        let each = |answer: InetDiagMessage<'_>| {
             if (answer.local(), answer.remote()) == (local, remote) {
                 found.push((format!("socket:[{}]", answer.inode()), answer.state(), answer.cookie() != 0));
             }

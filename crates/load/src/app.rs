@@ -5,12 +5,12 @@
 
 use queueing::Span;
 use runtime::App;
-use runtime::app::{Context, Framing, Outcome, RequestType};
+use runtime::app::{ConnectionFate, Context, Framing, RequestType};
 
 use crate::protocol::Decoded;
-use crate::protocol::synthetic::{KIND_AT, MAGIC, Request, Response, TYPE_AT, TYPE_REQUEST};
+use crate::protocol::synthetic::{KIND_AT, MAGIC, RequestHeader, TYPE_AT, TYPE_REQUEST, TimedResponse};
 
-/// Server application for [`Request`]s.
+/// Server application for [`RequestHeader`]s.
 #[derive(Clone, Copy, Debug)]
 pub struct Synthetic {
     /// Maximum service time of a request.
@@ -25,7 +25,7 @@ impl Default for Synthetic {
 
 impl App for Synthetic {
     fn frame(&self, received: &[u8]) -> Framing {
-        match Request::decode(received) {
+        match RequestHeader::decode(received) {
             Decoded::Complete { value, .. } if value.service > self.service_max => Framing::Invalid,
             Decoded::Complete { len, .. } => Framing::Complete { len },
             Decoded::Incomplete => Framing::Incomplete,
@@ -39,13 +39,13 @@ impl App for Synthetic {
         begins.then_some(RequestType(head[KIND_AT].into()))
     }
 
-    fn serve(&self, request: &[u8], cx: &mut Context<'_>, response: &mut Vec<u8>) -> Outcome {
-        let Decoded::Complete { value: request, .. } = Request::decode_header(request) else {
-            return Outcome::Close;
+    fn serve(&self, request: &[u8], cx: &mut Context<'_>, response: &mut Vec<u8>) -> ConnectionFate {
+        let Decoded::Complete { value: request, .. } = RequestHeader::decode_header(request) else {
+            return ConnectionFate::Close;
         };
         let started = cx.clock.now();
         cx.clock.compute(request.service);
-        let answer = Response {
+        let answer = TimedResponse {
             id: request.id,
             kind: request.kind,
             priority: cx.label.priority,
@@ -55,7 +55,7 @@ impl App for Synthetic {
             service: cx.clock.now().since(started),
         };
         response.extend_from_slice(&answer.encode());
-        Outcome::Keep
+        ConnectionFate::Keep
     }
 }
 
@@ -70,7 +70,7 @@ mod tests {
     fn request(service: Span) -> Vec<u8> {
         let priority = Priority::new(3).expect("a level");
         let mut bytes = Vec::new();
-        Request { id: 9, kind: 4, priority, length: 100, service }.encode(&mut bytes);
+        RequestHeader { id: 9, kind: 4, priority, length: 100, service }.encode(&mut bytes);
         bytes
     }
 
@@ -88,9 +88,12 @@ mod tests {
             clock: &clock,
         };
         let (mut response, service) = (Vec::new(), Span::from_micros(7));
-        assert_eq!(Synthetic::default().serve(&request(service), &mut cx, &mut response), Outcome::Keep);
-        let value = Response { id: 9, kind: 4, priority: Priority::HIGHEST, nic, tcp, event, service };
-        assert_eq!(Response::decode(&response), Decoded::Complete { value, len: 64 });
+        assert_eq!(
+            Synthetic::default().serve(&request(service), &mut cx, &mut response),
+            ConnectionFate::Keep
+        );
+        let value = TimedResponse { id: 9, kind: 4, priority: Priority::HIGHEST, nic, tcp, event, service };
+        assert_eq!(TimedResponse::decode(&response), Decoded::Complete { value, len: 64 });
         assert_eq!(clock.now(), Time::from_nanos(7_050));
     }
 

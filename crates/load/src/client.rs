@@ -22,7 +22,7 @@ pub use error::ClientError;
 use crate::connect_error::{RETRY_AFTER, ended, not_begun};
 use crate::in_flight::InFlightTable;
 use crate::plan::Plan;
-use crate::protocol::synthetic::{self, Response};
+use crate::protocol::synthetic::{self, TimedResponse};
 use crate::record::ServerStages;
 use crate::report::Report;
 use crate::request_encoder::RequestEncoder;
@@ -325,7 +325,7 @@ impl Client {
         };
         let at = Time::ZERO + received.since(start);
         let (consumed, valid) = synthetic::responses(self.stack.received(id), |response| {
-            let Response { id, nic, tcp, event, service, .. } = response;
+            let TimedResponse { id, nic, tcp, event, service, .. } = response;
             self.in_flight.answered(conn, Some(id), at, ServerStages { nic, tcp, event, service }).is_ok()
         });
         if !valid {

@@ -18,7 +18,7 @@ mod connection;
 mod spec;
 
 use connection::{ClientConnection, State};
-pub use spec::{Answer, Exchange, Kind, Outcome, Pace, Tally};
+pub use spec::{Exchange, ExchangeResults, ExpectedResponse, KindResults, LoadModel, RequestStream};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Phase {
@@ -47,7 +47,7 @@ pub struct ClosedLoopClient {
     is_paused: bool,
     /// Schedule per kind.
     schedules: Vec<Schedule>,
-    outcome: Outcome,
+    outcome: ExchangeResults,
 }
 
 /// Open-loop schedule of a kind: due times, and the connection to use.
@@ -83,8 +83,8 @@ impl ClosedLoopClient {
             std::iter::repeat_with(move || ClientConnection::new(kind)).take(connections)
         });
         let connections: Vec<ClientConnection> = connections.collect();
-        let kinds = vec![Tally::default(); schedules.len()];
-        let outcome = Outcome { span: exchange.duration, kinds };
+        let kinds = vec![KindResults::default(); schedules.len()];
+        let outcome = ExchangeResults { span: exchange.duration, kinds };
         Self {
             exchange,
             stack: Stack::new(stack),
@@ -171,7 +171,7 @@ impl ClosedLoopClient {
 
     /// Results so far.
     #[must_use]
-    pub const fn outcome(&self) -> &Outcome {
+    pub const fn outcome(&self) -> &ExchangeResults {
         &self.outcome
     }
 
@@ -202,8 +202,8 @@ impl ClosedLoopClient {
         self.phase = Phase::Running(start, start + self.exchange.duration);
         for kind in 0..self.schedules.len() {
             match self.exchange.kinds[kind].pace {
-                Pace::Closed { outstanding } => self.fill(kind, outstanding, now),
-                Pace::Open { arrivals, seed } => {
+                LoadModel::Closed { outstanding } => self.fill(kind, outstanding, now),
+                LoadModel::Open { arrivals, seed } => {
                     let mut arrivals = arrivals.times(now, Rng::seeded(seed));
                     self.schedules[kind].next_due = arrivals.next().unwrap_or(Time::MAX);
                     self.schedules[kind].arrivals = Some(arrivals);
@@ -264,7 +264,7 @@ impl ClosedLoopClient {
                 return;
             }
             connection.offset = 0;
-            if kind.answer == Answer::Nothing {
+            if kind.answer == ExpectedResponse::Nothing {
                 tally.answers += u64::from(measuring);
             } else {
                 connection.unsent -= 1;
@@ -328,7 +328,7 @@ impl ClosedLoopClient {
                 tally.answers += 1;
                 tally.latency.record(now.since(due));
             }
-            if matches!(self.exchange.kinds[kind].pace, Pace::Closed { .. }) {
+            if matches!(self.exchange.kinds[kind].pace, LoadModel::Closed { .. }) {
                 self.add(at, now);
             }
         }

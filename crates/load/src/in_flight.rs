@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 use queueing::{Histogram, Span, Time};
 
-use crate::plan::{Plan, Request, Sequence};
+use crate::plan::{Plan, PlannedRequest, Sequence};
 use crate::record::{Recorder, ServerStages};
 use crate::report::ClassReport;
 
@@ -27,7 +27,7 @@ enum State {
 }
 
 struct Slot {
-    request: Request,
+    request: PlannedRequest,
     next: u32,
     generation: u32,
     state: State,
@@ -51,7 +51,7 @@ pub(crate) struct UnmatchedResponse;
 /// Table of requests in flight. Times count from the start of the run.
 pub(crate) struct InFlightTable {
     sequence: Sequence,
-    next: Option<Request>,
+    next: Option<PlannedRequest>,
     timeout: Span,
     slab: Vec<Slot>,
     free: Vec<u32>,
@@ -121,7 +121,7 @@ impl InFlightTable {
     }
 
     /// First request of `conn` that is not completely sent, and the number of its bytes sent.
-    pub fn unsent(&self, conn: u32) -> Option<(&Request, usize)> {
+    pub fn unsent(&self, conn: u32) -> Option<(&PlannedRequest, usize)> {
         let queue = &self.queues[conn as usize];
         let slot = self.slab.get(queue.unsent as usize)?;
         Some((&slot.request, queue.offset as usize))

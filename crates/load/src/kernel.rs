@@ -29,7 +29,7 @@ use crate::request_encoder::RequestEncoder;
 
 /// Application protocol.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Protocol {
+pub enum AppProtocol {
     /// Synthetic protocol.
     Synthetic,
     /// Synthetic protocol with request bodies from a text, for servers that use the bodies.
@@ -72,13 +72,13 @@ const FILES_OTHER: u64 = 64;
 pub fn run(
     plan: &Plan,
     target: SocketAddr,
-    protocol: &Protocol,
+    protocol: &AppProtocol,
     clock: &dyn Clock,
     progress: &mut dyn FnMut(Progress),
     stop: &AtomicBool,
 ) -> Result<Report, KernelError> {
     plan.validate()?;
-    if let Protocol::Http { path } = protocol
+    if let AppProtocol::Http { path } = protocol
         && !http::path_is_valid(path)
     {
         return Err(KernelError::Path(path.clone()));
@@ -136,7 +136,7 @@ enum Socket {
 
 struct Run<'a> {
     target: SocketAddr,
-    protocol: &'a Protocol,
+    protocol: &'a AppProtocol,
     clock: &'a dyn Clock,
     poll: Poll,
     events: Events,
@@ -160,15 +160,15 @@ impl<'a> Run<'a> {
     fn new(
         plan: &Plan,
         target: SocketAddr,
-        protocol: &'a Protocol,
+        protocol: &'a AppProtocol,
         clock: &'a dyn Clock,
     ) -> io::Result<Self> {
         let mut text = Vec::new();
-        if let Protocol::Http { path } = protocol {
+        if let AppProtocol::Http { path } = protocol {
             http::write_get(path, &target.to_string(), &mut text);
         }
         let mut encoder = RequestEncoder::new(plan);
-        if let Protocol::Texts { text } = protocol {
+        if let AppProtocol::Texts { text } = protocol {
             encoder.fill(text);
         }
         Ok(Self {
@@ -316,9 +316,9 @@ impl<'a> Run<'a> {
         while let Some((request, offset)) = self.in_flight.unsent(conn) {
             let Socket::Open(stream, _) = &mut self.sockets[conn as usize] else { return };
             let bytes = match self.protocol {
-                Protocol::Synthetic | Protocol::Texts { .. } => self.encoder.write(request),
-                Protocol::Http { .. } => &self.text,
-                Protocol::Memcached { keys } => {
+                AppProtocol::Synthetic | AppProtocol::Texts { .. } => self.encoder.write(request),
+                AppProtocol::Http { .. } => &self.text,
+                AppProtocol::Memcached { keys } => {
                     self.text.clear();
                     memcached::write(self.encoder.kind(request), request.id, *keys, &mut self.text);
                     &self.text

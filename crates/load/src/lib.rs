@@ -36,5 +36,5 @@ pub mod short_connections;
 
 pub use app::Synthetic;
 pub use client::{Client, Progress};
-pub use plan::{Class, Plan, Request, Spread};
+pub use plan::{Plan, PlannedRequest, RequestClass, Spread};
 pub use report::{Breakdown, ClassReport, Report};

@@ -29,7 +29,7 @@ pub struct Plan {
     /// Warm-up: requests due before this are sent but not measured.
     pub warmup: Span,
     /// Request classes, 1..=256; their shares add up to 1.
-    pub classes: Vec<Class>,
+    pub classes: Vec<RequestClass>,
     /// Seed of the random numbers.
     pub seed: u64,
     /// Delay from due to sent above which a request counts as late.
@@ -40,7 +40,7 @@ pub struct Plan {
 
 /// Class of requests.
 #[derive(Clone, Debug)]
-pub struct Class {
+pub struct RequestClass {
     /// Name, not empty.
     pub name: String,
     /// Share of all requests, 0.0..=1.0.
@@ -103,7 +103,7 @@ impl Plan {
     /// Plan with defaults: no warm-up, late after 1 ms, timeout 1 s, seed 1. Set `requests` or
     /// `duration` before use.
     #[must_use]
-    pub fn new(connections: u32, arrivals: Arrivals, classes: Vec<Class>) -> Self {
+    pub fn new(connections: u32, arrivals: Arrivals, classes: Vec<RequestClass>) -> Self {
         Self {
             connections,
             spread: Spread::default(),
@@ -201,7 +201,7 @@ impl Plan {
 
 /// Request of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Request {
+pub struct PlannedRequest {
     /// Number, from 0.
     pub id: u64,
     /// Index of the class.
@@ -239,9 +239,9 @@ struct Draw {
 }
 
 impl Iterator for Sequence {
-    type Item = Request;
+    type Item = PlannedRequest;
 
-    fn next(&mut self) -> Option<Request> {
+    fn next(&mut self) -> Option<PlannedRequest> {
         self.left = self.left.checked_sub(1)?;
         let intended = self.arrivals.next().filter(|&t| t < self.until);
         let Some(intended) = intended else {
@@ -251,7 +251,7 @@ impl Iterator for Sequence {
         let point = self.classes.unit();
         let class = self.draws.iter().position(|d| point < d.below).unwrap_or(self.draws.len() - 1);
         let draw = &self.draws[class];
-        let request = Request {
+        let request = PlannedRequest {
             id: self.next_id,
             class: class as u16,
             conn: draw.first + self.connections.below(u64::from(draw.count)) as u32,

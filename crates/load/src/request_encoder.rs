@@ -2,7 +2,7 @@
 
 use queueing::Priority;
 
-use crate::plan::{Plan, Request};
+use crate::plan::{Plan, PlannedRequest};
 use crate::protocol::synthetic;
 
 /// Encoder of a plan's synthetic requests.
@@ -30,14 +30,15 @@ impl RequestEncoder {
     }
 
     /// Kind of `request`.
-    pub fn kind(&self, request: &Request) -> u8 {
+    pub fn kind(&self, request: &PlannedRequest) -> u8 {
         self.tags[usize::from(request.class)].0
     }
 
     /// Encoded `request`.
-    pub fn write(&mut self, request: &Request) -> &[u8] {
+    pub fn write(&mut self, request: &PlannedRequest) -> &[u8] {
         let (kind, priority, length) = self.tags[usize::from(request.class)];
-        let header = synthetic::Request { id: request.id, kind, priority, length, service: request.service };
+        let header =
+            synthetic::RequestHeader { id: request.id, kind, priority, length, service: request.service };
         self.bytes[..synthetic::REQUEST_LEN_MIN].copy_from_slice(&header.header());
         &self.bytes[..length as usize]
     }

@@ -21,7 +21,7 @@ use net::stack::Config;
 use net::{ConnId, Device, EventKind};
 use queueing::{Span, Time};
 
-pub use self::arrivals::{LoadBurst, Pace};
+pub use self::arrivals::{ArrivalModel, LoadBurst};
 pub use self::outcome::{OutcomeCounts, RequestOutcome, Slice};
 pub use self::source_pool::SourcePool;
 
@@ -34,14 +34,14 @@ pub struct ShortConnections {
     /// Bytes of a request; the response is HTTP.
     pub request: Vec<u8>,
     /// Arrival process.
-    pub pace: Pace,
+    pub pace: ArrivalModel,
     /// Timeout, from the due time.
     pub timeout: Span,
     /// Warm-up: time from the first step until requests are measured.
     pub warmup: Span,
     /// Measured time: requests due in it count.
     pub duration: Span,
-    /// Length of an [`Outcome::slices`] element.
+    /// Length of an [`ShortConnectionResults::slices`] element.
     pub slice: Span,
     /// Seed of the arrivals.
     pub seed: u64,
@@ -49,10 +49,10 @@ pub struct ShortConnections {
 
 /// Outcomes of the measured requests.
 #[derive(Clone, Debug)]
-pub struct Outcome {
+pub struct ShortConnectionResults {
     /// All measured requests.
     pub all: OutcomeCounts,
-    /// Requests due in a burst ([`Pace::Open`]).
+    /// Requests due in a burst ([`ArrivalModel::Open`]).
     pub burst: OutcomeCounts,
     /// Measured time in slices of [`ShortConnections::slice`].
     pub slices: Vec<Slice>,
@@ -94,7 +94,7 @@ pub struct ClientPopulation {
     now: Time,
     /// Measured requests that are not settled.
     pending: u64,
-    outcome: Outcome,
+    outcome: ShortConnectionResults,
 }
 
 impl ClientPopulation {
@@ -106,7 +106,7 @@ impl ClientPopulation {
     pub fn new(workload: ShortConnections, stacks: Vec<Config>, target: SocketAddr) -> Self {
         assert!(!workload.request.is_empty(), "request is empty; give at least one byte");
         let slices = workload.duration.as_nanos().div_ceil(workload.slice.as_nanos().max(1));
-        let outcome = Outcome {
+        let outcome = ShortConnectionResults {
             all: OutcomeCounts::default(),
             burst: OutcomeCounts::default(),
             slices: vec![Slice::default(); slices as usize],
@@ -158,7 +158,7 @@ impl ClientPopulation {
 
     /// Results so far.
     #[must_use]
-    pub const fn outcome(&self) -> &Outcome {
+    pub const fn outcome(&self) -> &ShortConnectionResults {
         &self.outcome
     }
 

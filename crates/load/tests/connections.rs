@@ -3,8 +3,8 @@
 use std::net::{Ipv4Addr, SocketAddr};
 
 use load::protocol::Decoded;
-use load::protocol::synthetic::{Request, Response};
-use load::{Class, Client, Plan};
+use load::protocol::synthetic::{RequestHeader, TimedResponse};
+use load::{Client, Plan, RequestClass};
 use net::device::memory::{MemoryDevice, pair};
 use net::stack::{Config, ListenOptions};
 use net::{EventKind, Stack};
@@ -26,10 +26,10 @@ fn serve(now: Time, stack: &mut Stack, device: &mut MemoryDevice) -> bool {
     stack.handle_timeout(now);
     while let Some(event) = stack.poll_event() {
         let EventKind::Readable { .. } = event.kind else { continue };
-        while let Decoded::Complete { value, len } = Request::decode(stack.received(event.conn)) {
-            let Request { id, kind, priority, service, .. } = value;
+        while let Decoded::Complete { value, len } = RequestHeader::decode(stack.received(event.conn)) {
+            let RequestHeader { id, kind, priority, service, .. } = value;
             let (nic, tcp, event_) = (Span::ZERO, Span::ZERO, Span::ZERO);
-            let response = Response { id, kind, priority, nic, tcp, event: event_, service };
+            let response = TimedResponse { id, kind, priority, nic, tcp, event: event_, service };
             stack.consume(now, event.conn, len);
             stack.send(now, event.conn, &response.encode()).expect("the connection is open");
         }
@@ -40,7 +40,7 @@ fn serve(now: Time, stack: &mut Stack, device: &mut MemoryDevice) -> bool {
 //~ load: a client opens and uses 100,000 connections on the stack
 #[test]
 fn a_client_opens_and_uses_a_hundred_thousand_connections() {
-    let class = Class {
+    let class = RequestClass {
         name: "all".into(),
         share: 1.0,
         service: "1us".parse().unwrap(),

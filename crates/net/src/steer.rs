@@ -35,14 +35,14 @@ pub enum FlowHash {
 
 /// Assignment of flows to shards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Steering {
+pub struct FlowSteering {
     shards: u16,
     hash: FlowHash,
 }
 
 /// Owner of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Owner {
+pub enum FrameOwner {
     /// One shard.
     One(u16),
     /// All shards: the frame concerns the host, such as ARP.
@@ -53,7 +53,7 @@ pub enum Owner {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShardIndex {
     /// Assignment of flows to shards.
-    pub steering: Steering,
+    pub steering: FlowSteering,
     /// Index of this shard, from 0.
     pub shard: u16,
 }
@@ -69,7 +69,7 @@ impl ShardIndex {
 /// Entries of the indirection table, as in NICs.
 const TABLE: u32 = 128;
 
-impl Steering {
+impl FlowSteering {
     /// Most shards: beyond it, some would own no entry of the table.
     pub const SHARDS_MAX: u16 = TABLE as u16;
 
@@ -97,9 +97,9 @@ impl Steering {
 
     /// Owner of a received frame; unreadable frames go to the first shard.
     #[must_use]
-    pub fn owner(&self, frame: &[u8]) -> Owner {
+    pub fn owner(&self, frame: &[u8]) -> FrameOwner {
         if self.shards == 1 {
-            return Owner::One(0);
+            return FrameOwner::One(0);
         }
         match frame.get(ETHERTYPE) {
             // An 802.1Q tag, at most one.
@@ -109,19 +109,19 @@ impl Steering {
     }
 
     /// Owner of a packet that begins with its EtherType.
-    fn of_network(&self, typed: &[u8]) -> Owner {
+    fn of_network(&self, typed: &[u8]) -> FrameOwner {
         match typed {
-            [0x08, 0x06, ..] => Owner::All,
+            [0x08, 0x06, ..] => FrameOwner::All,
             [0x08, 0x00, packet @ ..] => self.of_ipv4(packet),
             [0x86, 0xdd, packet @ ..] => self.of_ipv6(packet),
-            _ => Owner::One(0),
+            _ => FrameOwner::One(0),
         }
     }
 
-    fn of_ipv4(&self, packet: &[u8]) -> Owner {
-        let Some(ip) = Ip::of_ipv4(packet) else { return Owner::One(0) };
+    fn of_ipv4(&self, packet: &[u8]) -> FrameOwner {
+        let Some(ip) = Ip::of_ipv4(packet) else { return FrameOwner::One(0) };
         match (ip.protocol, ip.payload) {
-            (UDP, [_, _, 0, DHCP_CLIENT, ..]) if !ip.fragment => Owner::All,
+            (UDP, [_, _, 0, DHCP_CLIENT, ..]) if !ip.fragment => FrameOwner::All,
             (ICMP, [3 | 4 | 5 | 11 | 12, _, _, _, _, _, _, _, quoted @ ..]) => {
                 self.of_quoted(Ip::of_ipv4(quoted), &ip)
             }
@@ -129,26 +129,26 @@ impl Steering {
         }
     }
 
-    fn of_ipv6(&self, packet: &[u8]) -> Owner {
-        let Some(ip) = Ip::of_ipv6(packet) else { return Owner::One(0) };
+    fn of_ipv6(&self, packet: &[u8]) -> FrameOwner {
+        let Some(ip) = Ip::of_ipv6(packet) else { return FrameOwner::One(0) };
         match (ip.protocol, ip.payload) {
-            (ICMPV6, [MLD_QUERY | 133..=137, ..]) => Owner::All,
+            (ICMPV6, [MLD_QUERY | 133..=137, ..]) => FrameOwner::All,
             (ICMPV6, [1..=4, _, _, _, _, _, _, _, quoted @ ..]) => self.of_quoted(Ip::of_ipv6(quoted), &ip),
             _ => self.of_packet(&ip),
         }
     }
 
     /// Owner of a received packet, whose source is the peer.
-    fn of_packet(&self, ip: &Ip<'_>) -> Owner {
+    fn of_packet(&self, ip: &Ip<'_>) -> FrameOwner {
         let (peer, own) = ip.ports();
-        Owner::One(self.shard(ip.target, ip.source, own, peer))
+        FrameOwner::One(self.shard(ip.target, ip.source, own, peer))
     }
 
     /// Owner of a packet of this host that an error quotes, whose source is this host.
-    fn of_quoted(&self, quoted: Option<Ip<'_>>, carrier: &Ip<'_>) -> Owner {
+    fn of_quoted(&self, quoted: Option<Ip<'_>>, carrier: &Ip<'_>) -> FrameOwner {
         let Some(ip) = quoted else { return self.of_packet(carrier) };
         let (own, peer) = ip.ports();
-        Owner::One(self.shard(ip.source, ip.target, own, peer))
+        FrameOwner::One(self.shard(ip.source, ip.target, own, peer))
     }
 
     fn shard(&self, local: IpAddr, remote: IpAddr, local_port: u16, remote_port: u16) -> u16 {

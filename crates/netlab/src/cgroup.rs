@@ -21,7 +21,7 @@ use host::cpu_time;
 
 /// A control group with its members.
 #[derive(Debug)]
-pub struct Group {
+pub struct TestGroup {
     path: PathBuf,
     version: Version,
 }
@@ -41,11 +41,11 @@ const MEMBERS: &str = "cgroup.procs";
 const LOOKS: u32 = 200;
 const LOOK: Duration = Duration::from_millis(5);
 
-impl Group {
-    /// An empty group with preference over others ([`Group::prefer`]).
+impl TestGroup {
+    /// An empty group with preference over others ([`TestGroup::prefer`]).
     ///
     /// # Errors
-    /// As [`Group::new`] and [`Group::prefer`].
+    /// As [`TestGroup::new`] and [`TestGroup::prefer`].
     pub fn preferred(name: &str) -> Result<Self, LabError> {
         let group = Self::new(name)?;
         group.prefer().map(|()| group)
@@ -185,7 +185,7 @@ impl Group {
     }
 }
 
-impl Drop for Group {
+impl Drop for TestGroup {
     fn drop(&mut self) {
         end(&self.path);
         Leftovers::removed(&self.path);

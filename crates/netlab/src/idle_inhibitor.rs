@@ -16,7 +16,7 @@ use std::thread::{Builder, JoinHandle};
 
 use queueing::CoreId;
 
-use super::{Group, LabError};
+use super::{LabError, TestGroup};
 use host::affinity;
 use host::sched_policy::SchedPolicy;
 
@@ -25,17 +25,17 @@ use host::sched_policy::SchedPolicy;
 pub struct IdleInhibitor {
     stop: Arc<AtomicBool>,
     /// Returns its group, which is removed when empty.
-    thread: Option<JoinHandle<Group>>,
+    thread: Option<JoinHandle<TestGroup>>,
 }
 
 impl IdleInhibitor {
     /// Keeps `core` from halting.
     ///
     /// # Errors
-    /// As [`Group::new`]; or this process may not use the core, or cannot start a thread.
+    /// As [`TestGroup::new`]; or this process may not use the core, or cannot start a thread.
     pub fn keep(core: CoreId) -> Result<Self, LabError> {
         let failed = |e: io::Error| LabError::Program { program: NAME.to_owned(), why: e.to_string() };
-        let group = Group::new(NAME)?;
+        let group = TestGroup::new(NAME)?;
         group.yields()?;
         let stop = Arc::new(AtomicBool::new(false));
         let (says, said) = channel();
@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn an_idle_inhibitor_yields_to_all_and_ends_with_its_handle() {
-        if let Some(why) = Group::unavailable() {
+        if let Some(why) = TestGroup::unavailable() {
             return println!("skipped: an_idle_inhibitor_yields_to_all_and_ends_with_its_handle: {why}");
         }
         let ours = std::process::id();

@@ -2,7 +2,7 @@
 //!
 //! For tests and benchmarks that need the kernel as a peer, so that the machine's own network is left
 //! alone. A namespace here has no name that could clash: it is an open file of this process and
-//! disappears with it, as do its devices. Only programs that run inside, a [`Group`] or a [`TempDir`]
+//! disappears with it, as do its devices. Only programs that run inside, a [`TestGroup`] or a [`TempDir`]
 //! can outlive a crash; they carry a mark by which the next [`NetLab::new`] finds and removes them
 //! ([`Child`]).
 //!
@@ -39,7 +39,7 @@ mod process;
 mod soon;
 mod temp_dir;
 
-pub use cgroup::Group;
+pub use cgroup::TestGroup;
 pub use error::LabError;
 pub use idle_inhibitor::IdleInhibitor;
 pub use namespace::Namespace;

@@ -105,12 +105,12 @@ fn what_a_crashed_run_left_is_ended_by_the_next() {
 //~ guard: an interrupted experiment leaves no process, namespace, control group or folder
 #[test]
 fn a_group_ends_with_all_that_runs_in_it() {
-    if let Some(why) = NetLab::unavailable().or_else(Group::unavailable) {
+    if let Some(why) = NetLab::unavailable().or_else(TestGroup::unavailable) {
         return println!("skipped: a_group_ends_with_all_that_runs_in_it: {why}");
     }
     let lab = NetLab::new("group").unwrap();
     let namespace = lab.namespace("inside").unwrap();
-    let group = Group::new("test").unwrap();
+    let group = TestGroup::new("test").unwrap();
     group.limit(0.2, queueing::Span::from_millis(10)).unwrap();
     // A grandchild, for which the starter does not wait.
     let mut command = group.command(&namespace, "sh");
@@ -132,7 +132,7 @@ fn a_group_ends_with_all_that_runs_in_it() {
 
 #[test]
 fn a_thread_of_the_kernels_is_taken_in_and_given_back() {
-    if let Some(why) = NetLab::unavailable().or_else(Group::unavailable) {
+    if let Some(why) = NetLab::unavailable().or_else(TestGroup::unavailable) {
         return println!("skipped: a_thread_of_the_kernels_is_taken_in_and_given_back: {why}");
     }
     let lab = NetLab::new("taken").unwrap();
@@ -143,7 +143,7 @@ fn a_thread_of_the_kernels_is_taken_in_and_given_back() {
     let thread = host::cpu_time::kernel_thread(&format!("napi/{device}-")).expect("the kernel started it");
     let groups = || std::fs::read_to_string(format!("/proc/{thread}/cgroup")).unwrap();
     let before = groups();
-    let group = Group::new("taken").unwrap();
+    let group = TestGroup::new("taken").unwrap();
     group.take(thread).unwrap();
     assert_eq!(group.members(), [thread]);
     drop(group);

@@ -20,7 +20,7 @@ pub mod threads;
 mod worker;
 
 pub use app::App;
-pub use mode::{Mode, Policy};
+pub use mode::{Mode, ModeSettings};
 pub use shard::Shard;
 pub use threads::serve;
 pub use worker::Worker;

@@ -54,7 +54,7 @@ pub struct Classifiers {
 }
 
 /// Settings of a shard that a mode fixes.
-pub struct Policy {
+pub struct ModeSettings {
     /// Receive buffer order.
     pub rx_order: RxOrder,
     /// `pri_filter`, if the mode uses it.
@@ -73,39 +73,39 @@ pub const URGENT_LEVEL_MAX: u8 = 3;
 impl Mode {
     /// Policy of this mode with the scenario's classifiers and steering.
     #[must_use]
-    pub fn policy(self, classifiers: Classifiers, params: &Params, steering: Steering) -> Policy {
+    pub fn policy(self, classifiers: Classifiers, params: &Params, steering: Steering) -> ModeSettings {
         let everyone = Steering::all(params.workers);
         let strict = || Box::new(strict(params.capacity));
         match self {
-            Self::None => Policy {
+            Self::None => ModeSettings {
                 rx_order: RxOrder::Fifo,
                 driver: None,
                 transport: None,
                 dispatch: Box::new(fcfs(params.capacity)),
                 steering: everyone,
             },
-            Self::Lns => Policy {
+            Self::Lns => ModeSettings {
                 rx_order: RxOrder::Strict,
                 driver: classifiers.driver,
                 transport: None,
                 dispatch: strict(),
                 steering: everyone,
             },
-            Self::Darc => Policy {
+            Self::Darc => ModeSettings {
                 rx_order: RxOrder::Fifo,
                 driver: None,
                 transport: None,
                 dispatch: Box::new(Darc::new(params.workers, params.capacity, params.darc.clone())),
                 steering: everyone,
             },
-            Self::Adps | Self::Learned => Policy {
+            Self::Adps | Self::Learned => ModeSettings {
                 rx_order: if self == Self::Learned { RxOrder::Learned } else { RxOrder::Strict },
                 driver: classifiers.driver,
                 transport: classifiers.transport,
                 dispatch: strict(),
                 steering,
             },
-            Self::Ideal => Policy {
+            Self::Ideal => ModeSettings {
                 rx_order: RxOrder::Strict,
                 driver: classifiers.driver.map(drop_less_urgent),
                 transport: classifiers.transport,

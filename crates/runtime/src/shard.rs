@@ -43,7 +43,7 @@ use sched::dispatch::{Dispatch, IdleWorkers, WorkerId, WorkerSet};
 
 use crate::app::App;
 use crate::pipeline::{DriverCountersMut, Pipeline, ServerLoad, Setup, Work};
-pub use crate::pipeline::{Guard, Refusal, Shed, WorkBudget};
+pub use crate::pipeline::{Refusal, ShardGuard, Shed, WorkBudget};
 pub use config::Config;
 use connections::Connections;
 use datagrams::Datagrams;

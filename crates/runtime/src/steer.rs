@@ -5,7 +5,7 @@
 //! flows over a memory link: bounded, single producer and single consumer, a copy into the link's
 //! own buffers, no lock. It never waits: a frame for a full link is dropped and counted, as by a
 //! NIC with a full queue. Either every shard has a device queue of its own ([`over_queues`]; no
-//! frame has to be passed on where the NIC hashes as [`Steering`] does), or the first shard's
+//! frame has to be passed on where the NIC hashes as [`FlowSteering`] does), or the first shard's
 //! thread drives the only one ([`over_one`]) and transmits for all.
 //!
 //! The shard that passes a frame wakes a sleeping receiver; `tests/doorbell.rs` checks that no
@@ -19,8 +19,8 @@ use std::time::Duration;
 
 use net::Device;
 use net::device::memory::{MemoryDevice, MemoryFrame, pair};
-use net::device::{Full, Offloads, Received};
-use net::steer::{Owner, Steering};
+use net::device::{Full, Offloads, ReceivedFrame};
+use net::steer::{FlowSteering, FrameOwner};
 use queueing::{Span, Time};
 
 use counts::{Counters, count};
@@ -30,7 +30,7 @@ use waker::ShardWaker;
 /// Device of one shard, with its links to the other shards.
 pub struct Steered<D: Device> {
     shard: usize,
-    steering: Steering,
+    steering: FlowSteering,
     /// The shard's own queue; `None` if it transmits through the first shard.
     device: Option<D>,
     /// True if this shard transmits for shards without a device.
@@ -79,7 +79,7 @@ impl<F: AsRef<[u8]>> AsRef<[u8]> for SteeredFrame<F> {
 /// # Panics
 /// If the number of devices differs from `steering`'s shards, or `frames` is 0.
 #[must_use]
-pub fn over_queues<D: Device>(devices: Vec<D>, steering: Steering, frames: usize) -> Vec<Steered<D>> {
+pub fn over_queues<D: Device>(devices: Vec<D>, steering: FlowSteering, frames: usize) -> Vec<Steered<D>> {
     build(devices.into_iter().map(Some).collect(), steering, frames)
 }
 
@@ -89,13 +89,13 @@ pub fn over_queues<D: Device>(devices: Vec<D>, steering: Steering, frames: usize
 /// # Panics
 /// If `frames` is 0.
 #[must_use]
-pub fn over_one<D: Device>(device: D, steering: Steering, frames: usize) -> Vec<Steered<D>> {
+pub fn over_one<D: Device>(device: D, steering: FlowSteering, frames: usize) -> Vec<Steered<D>> {
     let mut devices = vec![Some(device)];
     devices.resize_with(usize::from(steering.shards()), || None);
     build(devices, steering, frames)
 }
 
-fn build<D: Device>(devices: Vec<Option<D>>, steering: Steering, frames: usize) -> Vec<Steered<D>> {
+fn build<D: Device>(devices: Vec<Option<D>>, steering: FlowSteering, frames: usize) -> Vec<Steered<D>> {
     let shards = devices.len();
     assert_eq!(shards, usize::from(steering.shards()), "a shard has one device");
     let first = devices[0].as_ref().expect("the first shard has a device");
@@ -212,20 +212,20 @@ impl<D: Device> Steered<D> {
     }
 
     /// Next frame of the own queue that this shard owns; passes on the others.
-    fn receive_own(&mut self, now: Time) -> Option<Received<SteeredFrame<D::Frame>>> {
+    fn receive_own(&mut self, now: Time) -> Option<ReceivedFrame<SteeredFrame<D::Frame>>> {
         for _ in 0..PASSED_MAX {
-            let Received { frame, arrived, checked } = self.device.as_mut()?.receive(now)?;
+            let ReceivedFrame { frame, arrived, checked } = self.device.as_mut()?.receive(now)?;
             let at = arrived.unwrap_or(now);
             match self.steering.owner(frame.as_ref()) {
-                Owner::One(shard) if usize::from(shard) != self.shard => {
+                FrameOwner::One(shard) if usize::from(shard) != self.shard => {
                     self.pass_to(usize::from(shard), at, checked, frame.as_ref());
                     if let Some(device) = &mut self.device {
                         device.recycle(frame);
                     }
                     continue;
                 }
-                Owner::One(_) => {}
-                Owner::All => {
+                FrameOwner::One(_) => {}
+                FrameOwner::All => {
                     // There is no link to ourselves.
                     for shard in 0..self.links.len() {
                         self.pass_to(shard, at, checked, frame.as_ref());
@@ -233,12 +233,12 @@ impl<D: Device> Steered<D> {
                 }
             }
             count(&self.counters.own);
-            return Some(Received { frame: SteeredFrame::Device(frame), arrived, checked });
+            return Some(ReceivedFrame { frame: SteeredFrame::Device(frame), arrived, checked });
         }
         None
     }
 
-    fn receive_from(&mut self, source: usize, now: Time) -> Option<Received<SteeredFrame<D::Frame>>> {
+    fn receive_from(&mut self, source: usize, now: Time) -> Option<ReceivedFrame<SteeredFrame<D::Frame>>> {
         if source == self.shard {
             return self.receive_own(now);
         }
@@ -258,7 +258,7 @@ impl<D: Device> Steered<D> {
 impl<D: Device> Device for Steered<D> {
     type Frame = SteeredFrame<D::Frame>;
 
-    fn receive(&mut self, now: Time) -> Option<Received<Self::Frame>> {
+    fn receive(&mut self, now: Time) -> Option<ReceivedFrame<Self::Frame>> {
         self.forward(now);
         let shards = self.links.len();
         let mut received = None;

@@ -24,7 +24,7 @@ pub type SharedClock = Arc<dyn Clock + Send + Sync>;
 
 /// Threads that serve the requests.
 #[derive(Clone)]
-pub enum Workers {
+pub enum WorkerThreads {
     /// One thread per worker of the shard; each serves every priority.
     Threads,
     /// The shard's own thread, one request per round.
@@ -36,19 +36,19 @@ pub enum Workers {
 
 /// Settings of the threads.
 #[derive(Clone)]
-pub struct Threads {
+pub struct ThreadSettings {
     /// Threads that serve the requests.
-    pub workers: Workers,
+    pub workers: WorkerThreads,
     /// Called in each thread with the core it should run on: shards first, then workers, round
     /// robin over the cores.
     pub pin: Option<fn(CoreId)>,
     /// Longest busy-polling of a shard's idle thread before it sleeps, at most
-    /// [`Threads::SPIN_MAX`]. It polls only where work usually arrives sooner than that. A longer
+    /// [`ThreadSettings::SPIN_MAX`]. It polls only where work usually arrives sooner than that. A longer
     /// span answers some microseconds sooner and uses more of a core. With more threads than cores
     /// no thread polls: the work may be waiting for the core that polling would hold.
     pub spin: Span,
-    /// Longest time that a shard with [`Workers::Inline`] coalesces responses while more requests
-    /// wait, at most [`Threads::HOLD_MAX`]. One system call and one interrupt of another core then
+    /// Longest time that a shard with [`WorkerThreads::Inline`] coalesces responses while more requests
+    /// wait, at most [`ThreadSettings::HOLD_MAX`]. One system call and one interrupt of another core then
     /// cover all of them. A response waits that much longer, plus the service time of the current
     /// request.
     pub hold: Span,
@@ -59,7 +59,7 @@ pub struct Threads {
     pub classifiers: Vec<Arc<SnapshotExchange<Classifiers>>>,
 }
 
-impl Threads {
+impl ThreadSettings {
     /// About twice the cost of a sleep and a wake-up.
     pub const SPIN: Span = Span::from_micros(20);
     /// Practically never sleeps.
@@ -72,7 +72,7 @@ impl Threads {
 
     /// Threads without pinning.
     #[must_use]
-    pub const fn new(workers: Workers) -> Self {
+    pub const fn new(workers: WorkerThreads) -> Self {
         let (spin, hold) = (Self::SPIN, Self::HOLD);
         Self { workers, pin: None, spin, hold, snapshots: Vec::new(), classifiers: Vec::new() }
     }
@@ -95,7 +95,7 @@ pub fn serve<D, A>(
     shards: Vec<(Shard<D, A>, D)>,
     clock: SharedClock,
     stop: Arc<AtomicBool>,
-    threads: Threads,
+    threads: ThreadSettings,
 ) -> Vec<Stats>
 where
     D: Device + Send,
@@ -104,10 +104,10 @@ where
 {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let mut core = (0..cores).map(|core| CoreId(core as u16)).cycle();
-    let Threads { workers, pin, spin, hold, snapshots, classifiers } = threads;
+    let ThreadSettings { workers, pin, spin, hold, snapshots, classifiers } = threads;
     let crowded = count(&shards, &workers) > cores;
-    let spin = if crowded { Span::ZERO } else { spin.min(Threads::SPIN_MAX) };
-    let hold = hold.min(Threads::HOLD_MAX);
+    let spin = if crowded { Span::ZERO } else { spin.min(ThreadSettings::SPIN_MAX) };
+    let hold = hold.min(ThreadSettings::HOLD_MAX);
     let cores: Vec<CoreId> = core.by_ref().take(shards.len()).collect();
     std::thread::scope(|scope| {
         let mut running = Vec::new();
@@ -115,7 +115,7 @@ where
         for ((shard, device), at) in shards.into_iter().zip(cores) {
             let app = shard.app();
             let mut remotes = Vec::new();
-            let threads = if matches!(workers, Workers::Inline) { 0 } else { shard.workers() };
+            let threads = if matches!(workers, WorkerThreads::Inline) { 0 } else { shard.workers() };
             for id in 0..threads {
                 let (mut worker, mut remote) = pair(WorkerId(id as u8), clock.clone());
                 let (app, workers, at) = (app.clone(), workers.clone(), core.next());
@@ -124,7 +124,7 @@ where
                     let _together = stop_on_panic;
                     pinned(pin, at);
                     match workers {
-                        Workers::Custom(work) => work(&mut worker),
+                        WorkerThreads::Custom(work) => work(&mut worker),
                         _ => work(&mut worker, &*app),
                     }
                 });
@@ -163,8 +163,8 @@ impl Drop for StopOnPanic {
 }
 
 /// Number of threads that need a core.
-fn count<D: Device, A: App>(shards: &[(Shard<D, A>, D)], workers: &Workers) -> usize {
-    let inline = matches!(workers, Workers::Inline);
+fn count<D: Device, A: App>(shards: &[(Shard<D, A>, D)], workers: &WorkerThreads) -> usize {
+    let inline = matches!(workers, WorkerThreads::Inline);
     shards.iter().map(|(shard, _)| 1 + if inline { 0 } else { shard.workers() }).sum()
 }
 

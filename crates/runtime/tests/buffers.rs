@@ -11,7 +11,7 @@
 use std::sync::Arc;
 
 use net::device::memory::pair;
-use net::device::{Full, Received};
+use net::device::{Full, ReceivedFrame};
 use net::stack::{Config as Tcp, EventKind, ListenOptions};
 use net::{Device, Stack};
 use queueing::{Clock, Span, Time, VirtualClock};
@@ -40,7 +40,7 @@ impl<D> Counted<D> {
 impl<D: Device> Device for Counted<D> {
     type Frame = D::Frame;
 
-    fn receive(&mut self, now: Time) -> Option<Received<D::Frame>> {
+    fn receive(&mut self, now: Time) -> Option<ReceivedFrame<D::Frame>> {
         let received = self.device.receive(now)?;
         self.count(received.frame.as_ref().len());
         Some(received)

@@ -9,13 +9,13 @@
 use std::sync::Arc;
 
 use guard::{Limit, Policy, Signals};
-use net::device::{Full, Received};
+use net::device::{Full, ReceivedFrame};
 use net::stack::{Config as Tcp, ListenOptions};
 use net::{Device, Stack};
 use queueing::{Span, Time};
 use runtime::app::Echo;
 use runtime::mode::{Classifiers, Mode};
-use runtime::shard::{Config, Guard, Refusal, Shard, Step};
+use runtime::shard::{Config, Refusal, Shard, ShardGuard, Step};
 use sched::dispatch::{Params, Steering};
 
 #[path = "../../net/tests/counting/mod.rs"]
@@ -34,12 +34,12 @@ struct Flood {
 impl Device for Flood {
     type Frame = &'static [u8];
 
-    fn receive(&mut self, now: Time) -> Option<Received<Self::Frame>> {
+    fn receive(&mut self, now: Time) -> Option<ReceivedFrame<Self::Frame>> {
         assert!(self.out.is_none(), "a frame is still out");
         let frame = *self.frames.get(self.handed_out % self.frames.len().max(1))?;
         self.handed_out += 1;
         self.out = Some(frame.as_ptr());
-        Some(Received { frame, arrived: Some(now), checked: false })
+        Some(ReceivedFrame { frame, arrived: Some(now), checked: false })
     }
 
     fn recycle(&mut self, frame: Self::Frame) {
@@ -67,7 +67,7 @@ fn syns(n: usize) -> Vec<&'static [u8]> {
     struct Kept(Vec<&'static [u8]>);
     impl Device for Kept {
         type Frame = &'static [u8];
-        fn receive(&mut self, _: Time) -> Option<Received<Self::Frame>> {
+        fn receive(&mut self, _: Time) -> Option<ReceivedFrame<Self::Frame>> {
             None
         }
         fn recycle(&mut self, _: Self::Frame) {}
@@ -106,7 +106,7 @@ fn a_flood_of_syns_that_are_shed_allocates_nothing_and_is_copied_nowhere() {
         let policy = Mode::Adps.policy(Classifiers::default(), &Params::new(1, 64), Steering::all(1));
         let mut config = Config::new(tcp(1), policy, 1);
         let period = Span::from_millis(10);
-        config.guard = Some(Guard { policy: Box::new(ShedAll), period, refusal, watches: false });
+        config.guard = Some(ShardGuard { policy: Box::new(ShedAll), period, refusal, watches: false });
         let mut shard = Shard::new(config, Arc::new(Echo));
         shard.stack().listen(80, ListenOptions::default()).unwrap();
         let mut device = Flood { frames: syns(32), handed_out: 0, out: None, sent: 0 };

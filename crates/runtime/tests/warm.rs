@@ -10,7 +10,7 @@ use net::{ConnId, Stack};
 use queueing::{Clock, Span, Time, VirtualClock};
 use runtime::app::Echo;
 use runtime::mode::{Classifiers, MODES};
-use runtime::shard::{Config, Guard, Shard, Step};
+use runtime::shard::{Config, Shard, ShardGuard, Step};
 use sched::dispatch::{Params, Steering};
 
 #[path = "../../net/tests/counting/mod.rs"]
@@ -32,7 +32,7 @@ struct World {
 impl World {
     fn new(mut config: Config, connections: usize) -> Self {
         config.rx_frames_max = 256;
-        config.guard = Some(Guard::by_name("queue-delay", &guard::Params::default()).unwrap());
+        config.guard = Some(ShardGuard::by_name("queue-delay", &guard::Params::default()).unwrap());
         let (near, far) = pair(256, 1514);
         let mut shard = Shard::new(config, Arc::new(Echo));
         shard.stack().listen(80, ListenOptions::default()).unwrap();

@@ -19,10 +19,10 @@ use rustix::net::{
 
 use super::build_id::BUILD;
 use super::datagram_header::{self, DatagramHeader};
-use super::ifaddrs::Interface;
+use super::ifaddrs::StackInterface;
 use super::label_table::LabelReader;
 use super::protocol::{
-    ANSWER_BYTES, Answer, Key, LATE_BYTES_MAX, OPTION_BYTES_MAX, RULES_BYTES_MAX, Request,
+    ANSWER_BYTES, AccessKey, Answer, LATE_BYTES_MAX, OPTION_BYTES_MAX, RULES_BYTES_MAX, Request,
 };
 use super::scm_rights;
 use super::shm_send::ShmSendBuffers;
@@ -32,7 +32,7 @@ use super::socket_name::Name;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShimClient {
     run: u32,
-    key: Key,
+    key: AccessKey,
 }
 
 /// Error in the value of [`VARIABLE`](super::VARIABLE).
@@ -45,14 +45,14 @@ pub enum HandshakeError {
 }
 
 /// Value of [`VARIABLE`](super::VARIABLE) for server `run`.
-pub(super) fn variable(run: u32, key: &Key) -> String {
+pub(super) fn variable(run: u32, key: &AccessKey) -> String {
     let key: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
     format!("{run:08x}:{key}:{BUILD}")
 }
 
 /// Abstract name of the server's socket.
 pub(super) fn desk_name(run: u32) -> String {
-    format!("greenwave-desk-{run:08x}")
+    format!("greenwave-socket_server-{run:08x}")
 }
 
 /// Reply to a request, and the client's end of its pair.
@@ -156,13 +156,13 @@ impl ShimClient {
         let flags = SocketFlags::CLOEXEC;
         let control = socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None)?;
         let (end, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
-        let desk = SocketAddrUnix::new_abstract_name(desk_name(self.run).as_bytes())?;
+        let socket_server = SocketAddrUnix::new_abstract_name(desk_name(self.run).as_bytes())?;
         if !more.is_empty() {
             heard(|| send(&end, more, SendFlags::NOSIGNAL))?;
         }
         let request = request.encode(&self.key);
         // Blocks while the server's queue is full.
-        heard(|| scm_rights::send(&control, Some(&desk), &request, theirs.as_fd()).map_err(errno))?;
+        heard(|| scm_rights::send(&control, Some(&socket_server), &request, theirs.as_fd()).map_err(errno))?;
         drop(theirs);
         let mut bytes = [0; ANSWER_BYTES];
         let message = heard(|| scm_rights::receive(&end, &mut bytes, true).map_err(errno))?;
@@ -222,9 +222,9 @@ impl ShimClient {
     ///
     /// # Errors
     /// As [`ask`](Self::ask).
-    pub fn interface(&self) -> Result<Interface, Errno> {
-        let mut bytes = [0; Interface::BYTES_MAX];
-        Interface::decode(self.ask_for(&Request::Interface, &mut bytes)?).ok_or(Errno::NETDOWN)
+    pub fn interface(&self) -> Result<StackInterface, Errno> {
+        let mut bytes = [0; StackInterface::BYTES_MAX];
+        StackInterface::decode(self.ask_for(&Request::Interface, &mut bytes)?).ok_or(Errno::NETDOWN)
     }
 
     /// Maps the label table.
@@ -304,7 +304,7 @@ mod tests {
 
     use rustix::net::{bind, connect};
 
-    use super::super::socket_name::Kind;
+    use super::super::socket_name::SocketKind;
     use super::*;
 
     static HANDLED: AtomicU32 = AtomicU32::new(0);
@@ -326,15 +326,15 @@ mod tests {
     #[test]
     fn a_signal_ends_no_question_that_waits_for_room() {
         listen();
-        let seam = ShimClient { run: std::process::id() ^ 0x5eed_5eed, key: [7; 16] };
-        let name = SocketAddrUnix::new_abstract_name(desk_name(seam.run).as_bytes()).unwrap();
+        let shim_client = ShimClient { run: std::process::id() ^ 0x5eed_5eed, key: [7; 16] };
+        let name = SocketAddrUnix::new_abstract_name(desk_name(shim_client.run).as_bytes()).unwrap();
         let socket = || {
             let flags = SocketFlags::CLOEXEC;
             socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None).unwrap()
         };
-        assert_eq!(seam.ask(&Request::Labels).unwrap_err(), Errno::NETDOWN, "no server");
-        let desk = socket();
-        bind(&desk, &name).unwrap();
+        assert_eq!(shim_client.ask(&Request::Labels).unwrap_err(), Errno::NETDOWN, "no server");
+        let socket_server = socket();
+        bind(&socket_server, &name).unwrap();
         // The system limits the queue's length and the bytes that one socket may send.
         let sent_some = || {
             let other = socket();
@@ -344,7 +344,7 @@ mod tests {
         };
         while sent_some() {}
         let before = HANDLED.load(Ordering::Relaxed);
-        let asking = std::thread::spawn(move || seam.ask(&Request::Labels).map(|asked| asked.answer));
+        let asking = std::thread::spawn(move || shim_client.ask(&Request::Labels).map(|asked| asked.answer));
         let start = Instant::now();
         while HANDLED.load(Ordering::Relaxed) < before + 20 && !asking.is_finished() {
             assert!(start.elapsed() < Duration::from_secs(30), "no signal is handled");
@@ -355,7 +355,7 @@ mod tests {
         assert!(!asking.is_finished(), "the request is pending");
         let mut bytes = [0; super::super::REQUEST_BYTES_MAX];
         let question = loop {
-            let message = scm_rights::receive(&desk, &mut bytes, true).unwrap();
+            let message = scm_rights::receive(&socket_server, &mut bytes, true).unwrap();
             if let Some(end) = message.fd {
                 break end;
             }
@@ -366,16 +366,16 @@ mod tests {
 
     #[test]
     fn a_name_of_another_desk_is_none_of_ours() {
-        let seam = ShimClient { run: 7, key: [7; 16] };
+        let shim_client = ShimClient { run: 7, key: [7; 16] };
         let end: SocketAddr = "10.0.0.1:53".parse().unwrap();
         let known = |run| {
             let flags = SocketFlags::CLOEXEC;
             let (theirs, ours) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
             let id = u64::from(std::process::id());
-            let name = Name { run, kind: Kind::Datagrams, six: false, id, local: end, remote: end };
+            let name = Name { run, kind: SocketKind::Datagrams, six: false, id, local: end, remote: end };
             bind(&theirs, &SocketAddrUnix::new_abstract_name(&name.encode()).unwrap()).unwrap();
             assert_eq!(Name::of(ours.as_fd()), Some(name), "a name of the same format");
-            seam.name(ours.as_fd()).map(|name| name.run)
+            shim_client.name(ours.as_fd()).map(|name| name.run)
         };
         assert_eq!((known(7), known(8)), (Some(7), None));
     }

@@ -19,7 +19,7 @@ use rustix::io::Errno;
 use rustix::net::sockopt::{set_socket_send_buffer_size, socket_send_buffer_size};
 use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
 
-use super::label_table::{Flow, LabelTable, PRIVATE};
+use super::label_table::{FlowStats, LabelTable, PRIVATE};
 use super::late_data::LateData;
 use super::shm_send::ShmSendBuffers;
 
@@ -35,7 +35,7 @@ pub struct ConnPair {
     /// The epoll set in which it is registered.
     watch: Arc<OwnedFd>,
     /// Label table, read by programs.
-    board: Arc<LabelTable>,
+    label_table: Arc<LabelTable>,
     /// Send buffers, written by programs.
     outboxes: Arc<ShmSendBuffers>,
     /// The pair may have bytes; and the end of the stream.
@@ -54,7 +54,7 @@ pub struct ConnPair {
 /// Shared memory common to all connections of a socket server.
 #[derive(Clone, Debug)]
 pub(super) struct Shared {
-    pub(super) board: Arc<LabelTable>,
+    pub(super) label_table: Arc<LabelTable>,
     pub(super) outboxes: Arc<ShmSendBuffers>,
     pub(super) late: Arc<LateData>,
 }
@@ -88,7 +88,7 @@ pub enum Wrote {
 
 /// Result of reading from the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Read {
+pub enum ProgramRead {
     /// Number of bytes read.
     Some(usize),
     /// Nothing to read now.
@@ -102,15 +102,15 @@ pub enum Read {
 
 impl ConnPair {
     pub(super) fn new(end: OwnedFd, id: u64, watch: Arc<OwnedFd>, shared: Shared) -> Self {
-        let Shared { board, outboxes, late } = shared;
-        board.begin(id);
+        let Shared { label_table, outboxes, late } = shared;
+        label_table.begin(id);
         outboxes.begin(id);
         outboxes.open(id);
         Self {
             end,
             id,
             watch,
-            board,
+            label_table,
             outboxes,
             arrived: false,
             ends: false,
@@ -124,12 +124,12 @@ impl ConnPair {
     /// Publishes the priority `level`, 0..=7, of the data written next, and the program's private
     /// bytes.
     pub fn tell(&self, level: u8, private: &[u8; PRIVATE]) {
-        self.board.tell(self.id, level, private);
+        self.label_table.tell(self.id, level, private);
     }
 
     /// Publishes statistics of the connection.
-    pub fn flow(&self, flow: &Flow) {
-        self.board.flow(self.id, flow);
+    pub fn flow(&self, flow: &FlowStats) {
+        self.label_table.flow(self.id, flow);
     }
 
     /// Fills the pair of a connection that is being opened. `theirs` is the program's end;
@@ -223,9 +223,9 @@ impl ConnPair {
     }
 
     /// Reads bytes from the program into `bytes` (not empty).
-    pub fn read(&mut self, bytes: &mut [u8]) -> Read {
+    pub fn read(&mut self, bytes: &mut [u8]) -> ProgramRead {
         if self.reset {
-            return Read::Reset;
+            return ProgramRead::Reset;
         }
         if !self.arrived {
             let len = self.outboxes.take(self.id, bytes);
@@ -239,22 +239,22 @@ impl ConnPair {
         let len = self.outboxes.take(self.id, bytes);
         let room = bytes.len() - len;
         if room == 0 {
-            return Read::Some(len);
+            return ProgramRead::Some(len);
         }
         match recv(&self.end, &mut bytes[len..], RecvFlags::DONTWAIT) {
             // The connection ended in the accept queue of a closed listener: the kernel's TCP
             // resets it.
             Ok((0, _)) if len == 0 && !self.outboxes.is_accepted(self.id) => {
                 self.reset = true;
-                Read::Reset
+                ProgramRead::Reset
             }
-            Ok((0, _)) if len == 0 => Read::End,
-            Ok((0, _)) => Read::Some(len),
+            Ok((0, _)) if len == 0 => ProgramRead::End,
+            Ok((0, _)) => ProgramRead::Some(len),
             Ok((taken, _)) => {
                 if taken < room && !self.ends {
                     self.found_all();
                 }
-                Read::Some(len + taken)
+                ProgramRead::Some(len + taken)
             }
             Err(Errno::AGAIN) => {
                 self.found_all();
@@ -263,7 +263,7 @@ impl ConnPair {
             Err(Errno::INTR) => some(len),
             Err(_) => {
                 self.reset = true;
-                if len == 0 { Read::Reset } else { Read::Some(len) }
+                if len == 0 { ProgramRead::Reset } else { ProgramRead::Some(len) }
             }
         }
     }
@@ -304,7 +304,7 @@ impl Drop for ConnPair {
     fn drop(&mut self) {
         // The send buffer is read no more: writers must get an error, from the pair.
         self.outboxes.end(self.id);
-        self.board.end(self.id);
+        self.label_table.end(self.id);
         if self.late_end.get().is_some() {
             self.late.end(self.id);
         }
@@ -312,6 +312,6 @@ impl Drop for ConnPair {
 }
 
 /// `len` bytes read.
-fn some(len: usize) -> Read {
-    if len == 0 { Read::Nothing } else { Read::Some(len) }
+fn some(len: usize) -> ProgramRead {
+    if len == 0 { ProgramRead::Nothing } else { ProgramRead::Some(len) }
 }

@@ -3,8 +3,8 @@
 //! Built for tests, and by fuzzers (`cfg(fuzzing)`). Each body is next to the private code that it
 //! exercises.
 
-mod desk;
 mod messages;
+mod socket_server;
 
 #[path = "../../net/tests/fuzz/targets/input.rs"]
 pub(crate) mod input;
@@ -17,7 +17,8 @@ mod corpus;
 pub type Target = fn(&[u8]);
 
 /// All targets of this crate by name.
-pub const TARGETS: &[(&str, Target)] = &[("seam_messages", messages::messages), ("seam_desk", desk::desk)];
+pub const TARGETS: &[(&str, Target)] =
+    &[("shim_messages", messages::messages), ("socket_server", socket_server::requests)];
 
 #[cfg(test)]
 mod tests {
@@ -26,7 +27,7 @@ mod tests {
     #[test]
     fn seeds_and_what_is_bred_from_them_break_nothing() {
         for (name, target) in super::TARGETS {
-            let count = if *name == "seam_desk" { 30 } else { 500 };
+            let count = if *name == "socket_server" { 30 } else { 500 };
             corpus::run(name, *target, count);
         }
     }

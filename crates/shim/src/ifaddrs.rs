@@ -8,7 +8,7 @@ use super::routes::Routes;
 
 /// Addresses of the stack, and its interface.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Interface {
+pub struct StackInterface {
     /// Interface index of the device, or 0.
     pub number: u32,
     /// Each address with its prefix length in bits.
@@ -20,7 +20,7 @@ const ADDR_BYTES: usize = 1 + 16 + 1;
 /// Maximum number of addresses encoded.
 const ADDRS_MAX: usize = 64;
 
-impl Interface {
+impl StackInterface {
     /// Maximum encoded length in bytes.
     pub const BYTES_MAX: usize = 4 + ADDRS_MAX * ADDR_BYTES;
 
@@ -74,15 +74,15 @@ mod tests {
             interface: 7,
             ..Routes::default()
         };
-        let interface = Interface::of(&place);
+        let interface = StackInterface::of(&place);
         assert_eq!(interface.addrs.iter().map(|(_, prefix)| *prefix).collect::<Vec<_>>(), [24, 64, 64, 32]);
         let bytes = interface.encode();
-        assert!(bytes.len() <= Interface::BYTES_MAX);
-        assert_eq!(Interface::decode(&bytes), Some(interface));
+        assert!(bytes.len() <= StackInterface::BYTES_MAX);
+        assert_eq!(StackInterface::decode(&bytes), Some(interface));
         for len in (0..bytes.len()).filter(|len| (len - 4.min(*len)) % ADDR_BYTES != 0 || *len < 4) {
-            assert_eq!(Interface::decode(&bytes[..len]), None, "{len} bytes");
+            assert_eq!(StackInterface::decode(&bytes[..len]), None, "{len} bytes");
         }
         let many = Routes { addrs: vec![addr("::1"); 100], ..place };
-        assert_eq!(Interface::of(&many).encode().len(), Interface::BYTES_MAX);
+        assert_eq!(StackInterface::of(&many).encode().len(), StackInterface::BYTES_MAX);
     }
 }

@@ -44,12 +44,12 @@ const ENDED: u64 = 1 << 9;
 const CONNECTED: u64 = 1 << 10;
 /// Sequence number of the private bytes: odd during a write (seqlock).
 const TURN: usize = 7;
-/// First word of [`Flow`].
+/// First word of [`FlowStats`].
 const FLOW: usize = 8;
 
 /// Statistics of a connection as of its last segment received.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Flow {
+pub struct FlowStats {
     /// Smoothed round-trip time in nanoseconds; 0 before the first sample.
     pub rtt_ns: u64,
     /// Bytes received.
@@ -124,7 +124,7 @@ impl LabelTable {
     pub fn begin(&self, id: u64) {
         let Some(line) = Lines::of(id) else { return };
         self.write_private(line, &[0; PRIVATE]);
-        self.write_flow(line, &Flow::default());
+        self.write_flow(line, &FlowStats::default());
         self.state(line).store(id << 32 | USED | u64::from(LEVEL_LAST), Ordering::Release);
     }
 
@@ -178,14 +178,14 @@ impl LabelTable {
     }
 
     /// Publishes statistics of connection `id`.
-    pub fn flow(&self, id: u64, flow: &Flow) {
+    pub fn flow(&self, id: u64, flow: &FlowStats) {
         if let Some(line) = Lines::of(id) {
             self.write_flow(line, flow);
         }
     }
 
     /// Each word is written by itself: readers may see words of different updates.
-    fn write_flow(&self, line: usize, flow: &Flow) {
+    fn write_flow(&self, line: usize, flow: &FlowStats) {
         let words = [flow.rtt_ns, flow.received, flow.sent, flow.loss.to_bits().into()];
         for (at, word) in words.into_iter().enumerate() {
             self.lines.word(line, FLOW + at).store(word, Ordering::Relaxed);
@@ -258,11 +258,11 @@ impl LabelReader {
 
     /// Statistics of connection `id`; `None` as for [`level`](Self::level).
     #[must_use]
-    pub fn flow(&self, id: u64) -> Option<Flow> {
+    pub fn flow(&self, id: u64) -> Option<FlowStats> {
         let line = Lines::of(id)?;
         let word = |at: usize| self.0.word(line, FLOW + at).load(Ordering::Relaxed);
         let (rtt_ns, received, sent) = (word(0), word(1), word(2));
-        let flow = Flow { rtt_ns, received, sent, loss: f32::from_bits(word(3) as u32) };
+        let flow = FlowStats { rtt_ns, received, sent, loss: f32::from_bits(word(3) as u32) };
         fence(Ordering::Acquire);
         self.level(id).map(|_| flow)
     }
@@ -302,79 +302,79 @@ mod tests {
     //~ programs: programs read on which core the stack runs
     #[test]
     fn programs_read_on_which_core_the_stack_is() {
-        let board = LabelTable::new().unwrap();
-        let labels = LabelReader::map(board.file()).unwrap();
+        let label_table = LabelTable::new().unwrap();
+        let labels = LabelReader::map(label_table.file()).unwrap();
         assert_eq!(labels.core(), None);
-        board.begin(id(0, 1));
+        label_table.begin(id(0, 1));
         for core in [3, 0, u16::MAX] {
-            board.on(CoreId(core));
+            label_table.on(CoreId(core));
             assert_eq!((labels.core(), labels.level(id(0, 1))), (Some(CoreId(core)), Some(7)));
         }
     }
 
     #[test]
     fn programs_read_what_the_stack_tells_of_their_connections() {
-        let board = LabelTable::new().unwrap();
-        let labels = LabelReader::map(board.file()).unwrap();
+        let label_table = LabelTable::new().unwrap();
+        let labels = LabelReader::map(label_table.file()).unwrap();
         assert_eq!((labels.level(id(3, 1)), labels.private(id(3, 1))), (None, None));
-        board.begin(id(3, 1));
+        label_table.begin(id(3, 1));
         assert_eq!((labels.level(id(3, 1)), labels.private(id(3, 1))), (Some(7), Some([0; PRIVATE])));
         let private: [u8; PRIVATE] = std::array::from_fn(|at| at as u8);
-        board.tell(id(3, 1), 2, &private);
+        label_table.tell(id(3, 1), 2, &private);
         assert_eq!((labels.level(id(3, 1)), labels.private(id(3, 1))), (Some(2), Some(private)));
         assert!(!labels.differ(), "one level so far");
-        let flow = Flow { rtt_ns: 5, received: 6, sent: 7, loss: 0.5 };
-        assert_eq!(labels.flow(id(3, 1)), Some(Flow::default()));
-        board.flow(id(3, 1), &flow);
+        let flow = FlowStats { rtt_ns: 5, received: 6, sent: 7, loss: 0.5 };
+        assert_eq!(labels.flow(id(3, 1)), Some(FlowStats::default()));
+        label_table.flow(id(3, 1), &flow);
         assert_eq!((labels.flow(id(3, 1)), labels.flow(id(3, 2))), (Some(flow), None));
-        board.tell(id(3, 1), 5, &private);
+        label_table.tell(id(3, 1), 5, &private);
         assert!(labels.differ());
     }
 
     #[test]
     fn a_reused_line_contains_nothing_of_its_former_connection() {
-        let board = LabelTable::new().unwrap();
-        let labels = LabelReader::map(board.file()).unwrap();
-        board.begin(id(0, 1));
-        board.tell(id(0, 1), 0, &[1; PRIVATE]);
-        board.begin(id(0, 2));
+        let label_table = LabelTable::new().unwrap();
+        let labels = LabelReader::map(label_table.file()).unwrap();
+        label_table.begin(id(0, 1));
+        label_table.tell(id(0, 1), 0, &[1; PRIVATE]);
+        label_table.begin(id(0, 2));
         assert_eq!((labels.level(id(0, 1)), labels.private(id(0, 1))), (None, None));
         assert_eq!((labels.level(id(0, 2)), labels.private(id(0, 2))), (Some(7), Some([0; PRIVATE])));
         let beyond = id(LINES as u64, 1);
-        board.begin(beyond);
-        board.tell(beyond, 0, &[1; PRIVATE]);
+        label_table.begin(beyond);
+        label_table.tell(beyond, 0, &[1; PRIVATE]);
         assert_eq!(labels.level(beyond), None);
     }
 
     #[test]
     fn sockets_for_datagrams_have_lines_of_their_own() {
-        let board = LabelTable::new().unwrap();
-        let labels = LabelReader::map(board.file()).unwrap();
+        let label_table = LabelTable::new().unwrap();
+        let labels = LabelReader::map(label_table.file()).unwrap();
         let mut mailboxes = UdpTable::default();
         let ids: Vec<u64> = (0..=MAILBOX_LINES).map(|_| of_mailbox(mailboxes.number(53))).collect();
         let (first, second, last) = (ids[0], ids[1], ids[MAILBOX_LINES as usize]);
         for (id, level) in [(first, 1), (second, 2), (id(LINES as u64 - 1, 1), 3)] {
-            board.begin(id);
-            board.tell(id, level, &[0; PRIVATE]);
+            label_table.begin(id);
+            label_table.tell(id, level, &[0; PRIVATE]);
         }
         assert_eq!((labels.level(first), labels.level(second)), (Some(1), Some(2)));
         assert_eq!(labels.level(id(LINES as u64 - 1, 1)), Some(3));
-        board.begin(last);
+        label_table.begin(last);
         assert_eq!((labels.level(first), labels.level(last)), (None, Some(7)), "they share a record");
         assert_eq!((labels.is_connected(first), labels.is_connected(second)), (None, Some(false)));
-        board.connect(second, true);
-        board.tell(second, 5, &[0; PRIVATE]);
+        label_table.connect(second, true);
+        label_table.tell(second, 5, &[0; PRIVATE]);
         assert_eq!((labels.is_connected(second), labels.level(second)), (Some(true), Some(5)));
-        board.connect(second, false);
+        label_table.connect(second, false);
         assert_eq!((labels.is_connected(second), labels.level(second)), (Some(false), Some(5)));
         assert!(ids.iter().all(|id| id >> 62 == 0));
     }
 
     #[test]
     fn only_the_stack_writes() {
-        let board = LabelTable::new().unwrap();
-        assert!(Mapping::shared(board.file(), LEN, true).is_err());
-        assert!(ftruncate(board.file(), 0).is_err());
+        let label_table = LabelTable::new().unwrap();
+        assert!(Mapping::shared(label_table.file(), LEN, true).is_err());
+        assert!(ftruncate(label_table.file(), 0).is_err());
         let other = memfd_create("other", MemfdFlags::CLOEXEC).unwrap();
         assert!(LabelReader::map(other.as_fd()).is_err());
     }

@@ -50,17 +50,19 @@ mod udp_table;
 
 pub use build_id::{BUILD, OTHER_BUILD};
 pub use client::{HandshakeError, Reply, ShimClient};
-pub use conn_pair::{ConnPair, Read, Wrote};
+pub use conn_pair::{ConnPair, ProgramRead, Wrote};
 pub use datagram_header::{Cmsg, DatagramHeader, PktInfo};
-pub use ifaddrs::Interface;
+pub use ifaddrs::StackInterface;
 pub use label_table::LabelReader;
 pub use net::stack::HopLimits;
 pub use protocol::{
-    ANSWER_BYTES, Answer, ErrorUse, KernelSocketInfo, Key, LATE_BYTES_MAX, OPTION_BYTES_MAX,
+    ANSWER_BYTES, AccessKey, Answer, ErrorUse, KernelSocketInfo, LATE_BYTES_MAX, OPTION_BYTES_MAX,
     REQUEST_BYTES_MAX, RULES_BYTES_MAX, Request,
 };
 pub use routes::Routes;
-pub use server::{AcceptError, Arrived, Delivered, End, QueuedDatagram, Refusal, SocketEvent, SocketServer};
+pub use server::{
+    AcceptError, Arrived, ConnectionEnd, Delivered, QueuedDatagram, RefusalKind, SocketEvent, SocketServer,
+};
 pub use shm_send::ShmSendBuffers;
 pub use socket_name::Name;
 pub use stack_handle::StackHandle;

@@ -17,7 +17,7 @@ use host::proc;
 
 /// A started program, and its descendants.
 #[derive(Debug)]
-pub struct Programs {
+pub struct ProcessTree {
     first: Pid,
     /// Another child of this process, which wait(2) does not report.
     other: Option<Pid>,
@@ -29,7 +29,7 @@ pub struct Programs {
     asked: Vec<Pid>,
 }
 
-impl Programs {
+impl ProcessTree {
     /// Starts `command`, from a thread that must live as long as the program: the kernel sends the
     /// death signal when the thread ends. `other` is a child that is never signalled
     /// ([`Watcher`](super::bypass::Watcher)).
@@ -98,7 +98,7 @@ impl Programs {
     }
 }
 
-impl Drop for Programs {
+impl Drop for ProcessTree {
     /// Kills all that are left.
     fn drop(&mut self) {
         while self.run() {

@@ -17,7 +17,7 @@ use super::udp_table::Reuse;
 mod codec;
 
 /// Secret of the programs of one `greenwave run`.
-pub type Key = [u8; 16];
+pub type AccessKey = [u8; 16];
 
 /// Request to the socket server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,7 +11,7 @@ use rustix::net::{
 
 /// A received message.
 #[derive(Debug)]
-pub struct Message {
+pub struct ReceivedMessage {
     /// Length in bytes; 0 also at the end of the stream.
     pub len: usize,
     /// Descriptor received with it.
@@ -75,7 +75,7 @@ pub(super) fn brought(control: &mut RecvAncillaryBuffer<'_>) -> Option<OwnedFd> 
 ///
 /// # Errors
 /// An error of recvmsg(2).
-pub fn receive(socket: impl AsFd, bytes: &mut [u8], cloexec: bool) -> io::Result<Message> {
+pub fn receive(socket: impl AsFd, bytes: &mut [u8], cloexec: bool) -> io::Result<ReceivedMessage> {
     let flags = if cloexec { RecvFlags::CMSG_CLOEXEC } else { RecvFlags::empty() };
     receive_with(socket, bytes, flags)
 }
@@ -84,17 +84,17 @@ pub fn receive(socket: impl AsFd, bytes: &mut [u8], cloexec: bool) -> io::Result
 ///
 /// # Errors
 /// An error of recvmsg(2); `EAGAIN`: the queue is empty.
-pub(super) fn receive_now(socket: impl AsFd, bytes: &mut [u8]) -> io::Result<Message> {
+pub(super) fn receive_now(socket: impl AsFd, bytes: &mut [u8]) -> io::Result<ReceivedMessage> {
     receive_with(socket, bytes, RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT)
 }
 
-fn receive_with(socket: impl AsFd, bytes: &mut [u8], flags: RecvFlags) -> io::Result<Message> {
+fn receive_with(socket: impl AsFd, bytes: &mut [u8], flags: RecvFlags) -> io::Result<ReceivedMessage> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let got = recvmsg(socket, &mut [IoSliceMut::new(bytes)], &mut control, flags)?;
     let fd = brought(&mut control);
     let lost = fd.is_none() && got.flags.contains(ReturnFlags::CTRUNC);
-    Ok(Message { len: got.bytes, fd, lost })
+    Ok(ReceivedMessage { len: got.bytes, fd, lost })
 }
 
 #[cfg(test)]

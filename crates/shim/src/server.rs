@@ -23,15 +23,15 @@ use rustix::net::{AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketT
 use super::client;
 use super::conn_pair::Shared;
 use super::ephemeral_ports::UsedPorts;
-use super::ifaddrs::Interface;
+use super::ifaddrs::StackInterface;
 use super::label_table::LabelTable;
 use super::late_data::LateData;
 use super::listener_table::{Listener, Listeners};
-use super::protocol::{Answer, Key, LATE_BYTES_MAX, REQUEST_BYTES_MAX, Request};
+use super::protocol::{AccessKey, Answer, LATE_BYTES_MAX, REQUEST_BYTES_MAX, Request};
 use super::routes::Routes;
 use super::scm_rights;
 use super::shm_send::ShmSendBuffers;
-use super::socket_name::{Kind, Name};
+use super::socket_name::{Name, SocketKind};
 use super::tcp_sockopt::TcpSockopt;
 use super::udp_table::{MAILBOX, UdpTable};
 use host::affinity;
@@ -50,9 +50,9 @@ mod udp;
 
 use connect::{PendingConnect, PendingConnects};
 pub use datagram_forward::{Arrived, Delivered, QueuedDatagram};
-pub use ended::End;
+pub use ended::ConnectionEnd;
 use ended::Ended;
-pub use events::{AcceptError, Refusal, SocketEvent};
+pub use events::{AcceptError, RefusalKind, SocketEvent};
 use getsockopt::Questions;
 use kernel_socket::HALF;
 use reply::{give, refused, say, tell};
@@ -66,7 +66,7 @@ pub struct SocketServer {
     shared: Shared,
     /// File of the send buffers, for programs.
     outboxes: OwnedFd,
-    key: Key,
+    key: AccessKey,
     run: u32,
     place: Routes,
     listeners: Listeners,
@@ -81,7 +81,7 @@ pub struct SocketServer {
     made: u64,
     /// Events for the next [`poll`](Self::poll): options that new connections inherit.
     inherited: Vec<SocketEvent>,
-    refused: BTreeMap<Refusal, u64>,
+    refused: BTreeMap<RefusalKind, u64>,
     /// Classifiers that programs set on their listeners, by number.
     rules: BTreeMap<u64, TransportClassifier>,
 }
@@ -106,7 +106,7 @@ impl SocketServer {
     ///
     /// # Errors
     /// No descriptor left, or no abstract sockets in the kernel.
-    pub fn open(secret: Key) -> io::Result<Self> {
+    pub fn open(secret: AccessKey) -> io::Result<Self> {
         Self::of_several(secret, 1)
     }
 
@@ -114,7 +114,7 @@ impl SocketServer {
     ///
     /// # Errors
     /// As [`open`](Self::open).
-    pub(super) fn of_several(secret: Key, stacks: u16) -> io::Result<Self> {
+    pub(super) fn of_several(secret: AccessKey, stacks: u16) -> io::Result<Self> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let control = socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None)?;
         let run = u32::from_be_bytes([secret[0], secret[1], secret[2], secret[3]]) ^ std::process::id();
@@ -127,7 +127,7 @@ impl SocketServer {
             control,
             watches,
             shared: Shared {
-                board: Arc::new(LabelTable::new()?),
+                label_table: Arc::new(LabelTable::new()?),
                 outboxes: Arc::new(outboxes),
                 late: Arc::new(LateData::default()),
             },
@@ -169,14 +169,14 @@ impl SocketServer {
     }
 
     /// Refusals so far, with their counts.
-    pub fn refused(&self) -> impl Iterator<Item = (Refusal, u64)> + '_ {
+    pub fn refused(&self) -> impl Iterator<Item = (RefusalKind, u64)> + '_ {
         self.refused.iter().map(|(refusal, count)| (*refusal, *count))
     }
 
     /// Appends new events, at most a batch; true if there were any.
     pub fn poll(&mut self, into: &mut Vec<SocketEvent>) -> bool {
         if let Some(core) = affinity::here() {
-            self.shared.board.on(core);
+            self.shared.label_table.on(core);
         }
         self.openings.let_go(std::time::Instant::now);
         let inherits = !self.inherited.is_empty();
@@ -245,7 +245,7 @@ impl SocketServer {
             let Ok(message) = scm_rights::receive_now(&self.control, &mut bytes) else { return };
             let request = Request::decode(&bytes[..message.len], &self.key);
             let (Some(request), Some(reply)) = (request, message.fd) else {
-                self.refuse(Refusal::Malformed);
+                self.refuse(RefusalKind::Malformed);
                 continue;
             };
             self.serve(request, reply, into);
@@ -299,7 +299,7 @@ impl SocketServer {
                     Answer::Done
                 }
                 None => {
-                    self.refuse(Refusal::SetOption { level, name });
+                    self.refuse(RefusalKind::SetOption { level, name });
                     refused(Errno::NOPROTOOPT)
                 }
             },
@@ -312,8 +312,8 @@ impl SocketServer {
                 }
                 Answer::Done
             }
-            Request::Interface => return tell(&reply, &Interface::of(&self.place).encode()),
-            Request::Labels => return give(&reply, b"labels", self.shared.board.file()),
+            Request::Interface => return tell(&reply, &StackInterface::of(&self.place).encode()),
+            Request::Labels => return give(&reply, b"labels", self.shared.label_table.file()),
             Request::Outboxes => return give(&reply, b"outboxes", self.outboxes.as_fd()),
         };
         say(&reply, answer);
@@ -321,7 +321,7 @@ impl SocketServer {
 
     fn name(
         &self,
-        kind: Kind,
+        kind: SocketKind,
         id: u64,
         six: bool,
         local: SocketAddr,
@@ -337,7 +337,7 @@ impl SocketServer {
         let _ = epoll::delete(&self.watches[0], file);
     }
 
-    fn refuse(&mut self, refusal: Refusal) {
+    fn refuse(&mut self, refusal: RefusalKind) {
         let known = self.refused.len() < REFUSALS_MAX || self.refused.contains_key(&refusal);
         if known {
             *self.refused.entry(refusal).or_default() += 1;

@@ -24,7 +24,7 @@ pub struct Name {
     /// Number of its `greenwave run`.
     pub run: u32,
     /// Kind of socket.
-    pub kind: Kind,
+    pub kind: SocketKind,
     /// IPv6 socket: it shows IPv4 addresses as mapped ones.
     pub six: bool,
     /// Number of the connection, listener or UDP socket.
@@ -37,7 +37,7 @@ pub struct Name {
 
 /// Kind of socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum SocketKind {
     /// A bound socket that may listen.
     Listener,
     /// An accepted connection.
@@ -56,11 +56,11 @@ impl Name {
     /// the stack.
     #[must_use]
     pub fn is_between(&self) -> bool {
-        matches!(self.kind, Kind::Connection | Kind::Opened) && self.id >= BETWEEN
+        matches!(self.kind, SocketKind::Connection | SocketKind::Opened) && self.id >= BETWEEN
     }
 }
 
-impl Kind {
+impl SocketKind {
     const ALL: [(Self, u8); 4] =
         [(Self::Listener, b'L'), (Self::Connection, b'C'), (Self::Opened, b'O'), (Self::Datagrams, b'D')];
 
@@ -113,11 +113,11 @@ impl Name {
     #[must_use]
     pub fn decode_number(bytes: &[u8]) -> Option<(u32, u64)> {
         let (run, kind, _, id, _) = Self::decode_head(bytes)?;
-        matches!(kind, Kind::Connection | Kind::Opened).then_some((run, id))
+        matches!(kind, SocketKind::Connection | SocketKind::Opened).then_some((run, id))
     }
 
     /// Fields before the addresses, and the remaining bytes.
-    fn decode_head(bytes: &[u8]) -> Option<(u32, Kind, bool, u64, &[u8])> {
+    fn decode_head(bytes: &[u8]) -> Option<(u32, SocketKind, bool, u64, &[u8])> {
         let mut rest = bytes.strip_prefix(MARK)?;
         if bytes.len() != LEN {
             return None;
@@ -125,7 +125,7 @@ impl Name {
         let run = u32::from_be_bytes(take_hex(&mut rest)?);
         let (&[letter, family], tail) = rest.split_first_chunk()?;
         rest = tail;
-        let kind = Kind::of_letter(letter)?;
+        let kind = SocketKind::of_letter(letter)?;
         let six = match family {
             b'4' => false,
             b'6' => true,
@@ -178,13 +178,13 @@ mod tests {
     proptest! {
         #[test]
         fn names_read_as_they_are_written(
-            run in any::<u32>(), id in any::<u64>(), kind in 0..Kind::ALL.len(), six in any::<bool>(),
+            run in any::<u32>(), id in any::<u64>(), kind in 0..SocketKind::ALL.len(), six in any::<bool>(),
             local in end(), remote in end(),
         ) {
-            let kind = Kind::ALL[kind].0;
+            let kind = SocketKind::ALL[kind].0;
             let name = Name { run, kind, six, id, local, remote };
             prop_assert_eq!(Name::decode(&name.encode()), Some(name));
-            let has_outbox = matches!(kind, Kind::Connection | Kind::Opened);
+            let has_outbox = matches!(kind, SocketKind::Connection | SocketKind::Opened);
             prop_assert_eq!(Name::decode_number(&name.encode()), has_outbox.then_some((run, id)));
             prop_assert!(name.encode().iter().all(u8::is_ascii_graphic));
         }
@@ -199,7 +199,7 @@ mod tests {
     fn a_name_with_a_byte_of_something_else_is_none() {
         let end = "10.0.0.1:80".parse().unwrap();
         let bytes =
-            Name { run: 1, kind: Kind::Listener, six: false, id: 2, local: end, remote: end }.encode();
+            Name { run: 1, kind: SocketKind::Listener, six: false, id: 2, local: end, remote: end }.encode();
         for at in 0..LEN {
             let mut other = bytes;
             other[at] = b'~';

@@ -19,17 +19,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use classify::TransportClassifier;
 use net::stack::ConnId;
-use net::steer::Steering;
+use net::steer::FlowSteering;
 use rustix::event::{EventfdFlags, epoll, eventfd};
 use rustix::io::Errno;
 use wire::FourTuple;
 
 use super::conn_pair::ConnPair;
-use super::protocol::Key;
+use super::protocol::AccessKey;
 use super::routes::Routes;
 use super::server::{
-    AcceptError, Arrived, BELL, Delivered, End, QueuedDatagram, Refusal, SocketEvent, SocketServer, on_pipe,
-    ready,
+    AcceptError, Arrived, BELL, ConnectionEnd, Delivered, QueuedDatagram, RefusalKind, SocketEvent,
+    SocketServer, on_pipe, ready,
 };
 use super::shm_send::ShmSendBuffers;
 use super::tcp_info::SocketInfo;
@@ -38,8 +38,8 @@ use super::tcp_info::SocketInfo;
 pub struct StackHandle {
     /// Index of the stack.
     stack: u16,
-    steering: Steering,
-    desk: Arc<Mutex<SocketServer>>,
+    steering: FlowSteering,
+    socket_server: Arc<Mutex<SocketServer>>,
     /// Epoll set of this stack's connections; the first one's is the server's.
     epoll: Arc<OwnedFd>,
     outboxes: Arc<ShmSendBuffers>,
@@ -108,16 +108,17 @@ impl StackHandle {
     ///
     /// # Errors
     /// No descriptor left, or no abstract sockets in the kernel.
-    pub fn open(secret: Key, steering: Steering) -> io::Result<Vec<Self>> {
-        let desk = SocketServer::of_several(secret, steering.shards())?;
-        let watches: Vec<_> = (0..steering.shards()).map(|stack| desk.watch(stack).clone()).collect();
-        let outboxes = desk.outboxes().clone();
+    pub fn open(secret: AccessKey, steering: FlowSteering) -> io::Result<Vec<Self>> {
+        let socket_server = SocketServer::of_several(secret, steering.shards())?;
+        let watches: Vec<_> =
+            (0..steering.shards()).map(|stack| socket_server.watch(stack).clone()).collect();
+        let outboxes = socket_server.outboxes().clone();
         let posts: Arc<[Post]> = watches.iter().map(|watch| Post::new(watch)).collect::<io::Result<_>>()?;
-        let desk = Arc::new(Mutex::new(desk));
+        let socket_server = Arc::new(Mutex::new(socket_server));
         let window = |(stack, epoll)| Self {
             stack,
             steering,
-            desk: desk.clone(),
+            socket_server: socket_server.clone(),
             epoll,
             outboxes: outboxes.clone(),
             posts: posts.clone(),
@@ -129,13 +130,13 @@ impl StackHandle {
 
     /// Sets the addresses and routes of the stacks.
     pub fn set_place(&self, place: Routes) {
-        lock(&self.desk).set_place(place);
+        lock(&self.socket_server).set_place(place);
     }
 
     /// Value of [`VARIABLE`](super::VARIABLE).
     #[must_use]
     pub fn variable(&self) -> String {
-        lock(&self.desk).variable()
+        lock(&self.socket_server).variable()
     }
 
     /// Descriptor that is readable while events for this stack are pending.
@@ -148,8 +149,8 @@ impl StackHandle {
 
     /// Refusals so far by any stack, with their counts.
     #[must_use]
-    pub fn refused(&self) -> Vec<(Refusal, u64)> {
-        lock(&self.desk).refused().collect()
+    pub fn refused(&self) -> Vec<(RefusalKind, u64)> {
+        lock(&self.socket_server).refused().collect()
     }
 
     /// Number of this stack's connection `conn` at the server.
@@ -204,17 +205,17 @@ impl StackHandle {
 
     /// Serves programs for all stacks.
     fn hear(&mut self, into: &mut Vec<SocketEvent>) -> bool {
-        let desk = self.desk.clone();
-        let mut desk = lock(&desk);
+        let socket_server = self.socket_server.clone();
+        let mut socket_server = lock(&socket_server);
         if self.posts.len() == 1 {
-            return desk.poll(into);
+            return socket_server.poll(into);
         }
         // Events posted earlier come before new ones.
         self.poll_left(into);
         let mut heard = std::mem::take(&mut self.heard);
-        let some = desk.poll(&mut heard);
+        let some = socket_server.poll(&mut heard);
         for what in heard.drain(..) {
-            match self.whom(&desk, &what) {
+            match self.whom(&socket_server, &what) {
                 Whom::One(0) => into.push(what),
                 Whom::One(stack) => self.posts[usize::from(stack)].leave([what]),
                 Whom::All => {
@@ -228,16 +229,16 @@ impl StackHandle {
     }
 
     /// Recipient of an event of the server.
-    fn whom(&mut self, desk: &SocketServer, what: &SocketEvent) -> Whom {
+    fn whom(&mut self, socket_server: &SocketServer, what: &SocketEvent) -> Whom {
         match *what {
             SocketEvent::Pipe { id, .. }
             | SocketEvent::Written(id)
             | SocketEvent::Shut(id)
             | SocketEvent::Set { id, .. }
-            | SocketEvent::Asked { id, .. } => Whom::One(desk.stack_of(id) as u16),
-            SocketEvent::DatagramReadable(socket) => Whom::One(desk.sender(socket)),
+            | SocketEvent::Asked { id, .. } => Whom::One(socket_server.stack_of(id) as u16),
+            SocketEvent::DatagramReadable(socket) => Whom::One(socket_server.sender(socket)),
             SocketEvent::Connect { to, port: Some(port), .. } => {
-                Whom::One(self.owner(desk.place(), to, port))
+                Whom::One(self.owner(socket_server.place(), to, port))
             }
             SocketEvent::Connect { port: None, .. } => {
                 self.opened = (self.opened + 1) % self.steering.shards();
@@ -261,7 +262,7 @@ impl StackHandle {
     /// Classifier of connections to `port`, if a listener there has set one.
     #[must_use]
     pub fn classifier(&self, port: u16) -> Option<TransportClassifier> {
-        lock(&self.desk).classifier(port)
+        lock(&self.socket_server).classifier(port)
     }
 
     /// Offers a new connection of this stack, as [`SocketServer::offer`].
@@ -275,9 +276,9 @@ impl StackHandle {
         remote: SocketAddr,
     ) -> Result<ConnPair, AcceptError> {
         let id = self.number(conn);
-        let mut desk = lock(&self.desk);
-        let pipe = desk.offer(id, local, remote);
-        self.inherit(&mut desk);
+        let mut socket_server = lock(&self.socket_server);
+        let pipe = socket_server.offer(id, local, remote);
+        self.inherit(&mut socket_server);
         pipe
     }
 
@@ -290,65 +291,65 @@ impl StackHandle {
         remote: SocketAddr,
     ) -> Option<ConnPair> {
         let id = self.number(conn);
-        let mut desk = lock(&self.desk);
-        let pipe = desk.opening(call, id, local, remote);
-        self.inherit(&mut desk);
+        let mut socket_server = lock(&self.socket_server);
+        let pipe = socket_server.opening(call, id, local, remote);
+        self.inherit(&mut socket_server);
         pipe
     }
 
     /// Posts inherited options of this stack's connections here; the first stack polls them.
-    fn inherit(&self, desk: &mut SocketServer) {
+    fn inherit(&self, socket_server: &mut SocketServer) {
         if self.stack != 0 {
-            self.posts[usize::from(self.stack)].leave(desk.take_inherited(self.stack));
+            self.posts[usize::from(self.stack)].leave(socket_server.take_inherited(self.stack));
         }
     }
 
     /// Rejects a request, as [`SocketServer::refuse_opening`].
     pub fn refuse_opening(&self, call: u64, why: Errno) {
-        lock(&self.desk).refuse_opening(call, why);
+        lock(&self.socket_server).refuse_opening(call, why);
     }
 
     /// Reports a complete handshake of `conn`, as [`SocketServer::opened`].
     pub fn opened(&self, conn: ConnId, pipe: &mut ConnPair) {
-        lock(&self.desk).opened(self.number(conn), pipe);
+        lock(&self.socket_server).opened(self.number(conn), pipe);
     }
 
     /// Reports a failed handshake of `conn`, as [`SocketServer::failed`].
     pub fn failed(&self, conn: ConnId, why: Errno) {
-        lock(&self.desk).failed(self.number(conn), why);
+        lock(&self.socket_server).failed(self.number(conn), why);
     }
 
     /// Records the end of `conn`, as [`SocketServer::ended`].
-    pub fn ended(&self, conn: ConnId, end: End) {
-        lock(&self.desk).ended(self.number(conn), end);
+    pub fn ended(&self, conn: ConnId, end: ConnectionEnd) {
+        lock(&self.socket_server).ended(self.number(conn), end);
     }
 
     /// Answers a getsockopt request, as [`SocketServer::answer`].
     pub fn answer(&self, call: u64, figures: &SocketInfo) {
-        lock(&self.desk).answer(call, figures);
+        lock(&self.socket_server).answer(call, figures);
     }
 
     /// Delivers a datagram from this stack, as [`SocketServer::deliver`].
     pub fn deliver(&self, arrived: Arrived, level: u8, payload: &[u8], segment: usize) -> Delivered {
-        let mut desk = lock(&self.desk);
-        let delivered = desk.deliver(arrived, level, payload, segment);
-        self.answers(&mut desk, delivered);
+        let mut socket_server = lock(&self.socket_server);
+        let delivered = socket_server.deliver(arrived, level, payload, segment);
+        self.answers(&mut socket_server, delivered);
         delivered
     }
 
     /// True if a socket on `port` has UDP_GRO, as [`SocketServer::merges`].
     #[must_use]
     pub fn merges(&self, port: u16) -> bool {
-        lock(&self.desk).merges(port)
+        lock(&self.socket_server).merges(port)
     }
 
-    /// Reads a datagram for this stack to send, as [`SocketServer::letter`]; posts the end of a
+    /// Reads a datagram for this stack to send, as [`SocketServer::next_datagram`]; posts the end of a
     /// socket to the others.
-    pub fn letter(&self, id: u64, level: u8, bytes: &mut [u8]) -> QueuedDatagram {
-        let mut desk = lock(&self.desk);
-        let letter = desk.letter(id, level, bytes);
-        match letter {
-            QueuedDatagram::Settled(delivered) => self.answers(&mut desk, delivered),
+    pub fn next_datagram(&self, id: u64, level: u8, bytes: &mut [u8]) -> QueuedDatagram {
+        let mut socket_server = lock(&self.socket_server);
+        let datagram = socket_server.next_datagram(id, level, bytes);
+        match datagram {
+            QueuedDatagram::Settled(delivered) => self.answers(&mut socket_server, delivered),
             // Posted under the lock, before the port can be bound again: events of that come later.
             QueuedDatagram::End { port, last } => {
                 let what = SocketEvent::Closed { socket: id, port, last };
@@ -357,19 +358,19 @@ impl StackHandle {
             }
             QueuedDatagram::Out { .. } | QueuedDatagram::Elsewhere | QueuedDatagram::Nothing => {}
         }
-        letter
+        datagram
     }
 
     /// Makes this stack the sender of a socket to which it has delivered.
-    fn answers(&self, desk: &mut SocketServer, delivered: Delivered) {
+    fn answers(&self, socket_server: &mut SocketServer, delivered: Delivered) {
         if let Delivered::To(socket) = delivered {
-            desk.set_sender(socket, self.stack);
+            socket_server.set_sender(socket, self.stack);
         }
     }
 
     /// Reports undeliverable datagrams, as [`SocketServer::undelivered`].
     pub fn undelivered(&self, port: u16, remote: SocketAddr, why: Errno) {
-        lock(&self.desk).undelivered(port, remote, why);
+        lock(&self.socket_server).undelivered(port, remote, why);
     }
 }
 

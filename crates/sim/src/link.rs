@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use net::Device;
-use net::device::{Full, Received};
+use net::device::{Full, ReceivedFrame};
 use queueing::{Bytes, Rate, Span, Time};
 
 /// Line overhead per frame: preamble, start delimiter, frame check sequence, inter-frame gap.
@@ -150,12 +150,12 @@ impl SimDevice {
 impl Device for SimDevice {
     type Frame = Vec<u8>;
 
-    fn receive(&mut self, now: Time) -> Option<Received<Vec<u8>>> {
+    fn receive(&mut self, now: Time) -> Option<ReceivedFrame<Vec<u8>>> {
         let mut rx = self.rx.borrow_mut();
         rx.advance(now, self.config.rx_ring, &mut self.pool.borrow_mut());
         let Frame { arrives, bytes } = rx.ring.pop_front()?;
         rx.counters.received += 1;
-        Some(Received { frame: bytes, arrived: Some(arrives), checked: false })
+        Some(ReceivedFrame { frame: bytes, arrived: Some(arrives), checked: false })
     }
 
     fn recycle(&mut self, frame: Vec<u8>) {

@@ -30,7 +30,7 @@ use std::rc::Rc;
 
 use net::Device;
 use net::device::fault_injector::{self, FaultAction, FaultModel};
-use net::device::{Full, Received};
+use net::device::{Full, ReceivedFrame};
 use queueing::{Bytes, Rate, Rng, Span, Time};
 
 use crate::link::{FRAME_LEN_MIN, LINE_OVERHEAD};
@@ -194,12 +194,12 @@ impl PathDevice {
 impl Device for PathDevice {
     type Frame = Vec<u8>;
 
-    fn receive(&mut self, now: Time) -> Option<Received<Vec<u8>>> {
+    fn receive(&mut self, now: Time) -> Option<ReceivedFrame<Vec<u8>>> {
         if self.next_arrival()? > now {
             return None;
         }
         let Reverse(Frame { arrives, bytes, .. }) = self.rx.borrow_mut().flight.pop()?;
-        Some(Received { frame: bytes, arrived: Some(arrives), checked: false })
+        Some(ReceivedFrame { frame: bytes, arrived: Some(arrives), checked: false })
     }
 
     fn recycle(&mut self, frame: Vec<u8>) {

@@ -14,7 +14,7 @@ fn dedicated_logical_cores_are_an_mmc_queue() {
     let found = outcome(
         r#"
         policy = "static"
-        lasts = "2s"
+        duration = "2s"
         machine = { physical = 4, lanes = 1 }
         [[tasks]]
         name = "lc"
@@ -55,15 +55,15 @@ const HALVED: &str = r#"
     class = "BE"
     threads = 1
     phases = [
-        { lasts = "5ms", needs = { memory = 0.0, bandwidth_gb = 0.0, pressure = 0.0, sensitivity = 0.0 } },
-        { lasts = "1s", needs = { memory = 0.0, bandwidth_gb = 0.0, pressure = 1.0, sensitivity = 0.0 } },
+        { duration = "5ms", needs = { memory = 0.0, bandwidth_gb = 0.0, pressure = 0.0, sensitivity = 0.0 } },
+        { duration = "1s", needs = { memory = 0.0, bandwidth_gb = 0.0, pressure = 1.0, sensitivity = 0.0 } },
     ]
 "#;
 
 //~ cores: the simulated machine agrees with M/M/c and with the model of interference
 #[test]
 fn every_10_us_at_half_the_service_rate_add_5_us_of_queueing_delay() {
-    let max = |lasts: &str| outcome(&format!("lasts = \"{lasts}\"\n{HALVED}")).tasks[0].latency.max();
+    let max = |lasts: &str| outcome(&format!("duration = \"{lasts}\"\n{HALVED}")).tasks[0].latency.max();
     let (early, late) = (max("7ms"), max("9ms"));
     let grown = (late - early).as_micros_f64();
     assert!((grown - 1_000.0).abs() < 20.0, "2 ms more grew the delay by {grown} µs");
@@ -78,7 +78,7 @@ fn loads_change_on_schedule() {
             r#"
             policy = "static"
             warmup = "0ns"
-            lasts = "40ms"
+            duration = "40ms"
             machine = {{ physical = 2 }}
             tasks = [{{ name = "lc", class = "LC", guaranteed = 4, arrivals = "uniform 100000", changes = {changes}, service = "1us" }}]
             "#
@@ -99,7 +99,7 @@ fn a_seed_replays() {
         format!(
             r#"
             policy = "caladan"
-            lasts = "20ms"
+            duration = "20ms"
             seed = {seed}
             machine = {{ physical = 3 }}
             tasks = [
@@ -123,7 +123,7 @@ fn beside(policy: &str, threads: u32, needs: &str) -> Outcome {
     outcome(&format!(
         r#"
         policy = "{policy}"
-        lasts = "200ms"
+        duration = "200ms"
         machine = {{ physical = 4, bandwidth_gb = 12.0 }}
         bandwidth_max_gb = 9.0
         tasks = [
@@ -160,23 +160,26 @@ fn what_lc_leaves_be_has() {
 #[test]
 fn an_invalid_setting_is_refused_with_the_valid_range() {
     for (text, says) in [
-        ("policy = \"caladan\"\nlasts = \"0ns\"\ntasks = []", "lasts 0ns"),
-        ("policy = \"caladan\"\nlasts = \"1s\"\ntasks = []", "0 tasks are outside"),
-        ("policy = \"magic\"\nlasts = \"1s\"\ntasks = [{ name = \"a\", class = \"BE\" }]", "none of caladan"),
+        ("policy = \"caladan\"\nduration = \"0ns\"\ntasks = []", "lasts 0ns"),
+        ("policy = \"caladan\"\nduration = \"1s\"\ntasks = []", "0 tasks are outside"),
         (
-            "policy = \"static\"\nlasts = \"1s\"\ntasks = [{ name = \"a\", class = \"LC\" }]",
+            "policy = \"magic\"\nduration = \"1s\"\ntasks = [{ name = \"a\", class = \"BE\" }]",
+            "none of caladan",
+        ),
+        (
+            "policy = \"static\"\nduration = \"1s\"\ntasks = [{ name = \"a\", class = \"LC\" }]",
             "task a: LC needs",
         ),
         (
-            "policy = \"static\"\nlasts = \"1s\"\ntasks = [{ name = \"a\", class = \"BE\", needs = { memory = 2.0 } }]",
+            "policy = \"static\"\nduration = \"1s\"\ntasks = [{ name = \"a\", class = \"BE\", needs = { memory = 2.0 } }]",
             "memory 2 is outside 0..=1",
         ),
         (
-            "policy = \"static\"\nlasts = \"1s\"\ntasks = [{ name = \"a\", class = \"BE\", changes = [{ at = \"1s\", arrivals = \"uniform 1\" }] }]",
+            "policy = \"static\"\nduration = \"1s\"\ntasks = [{ name = \"a\", class = \"BE\", changes = [{ at = \"1s\", arrivals = \"uniform 1\" }] }]",
             "no changes of them",
         ),
         (
-            "policy = \"static\"\nlasts = \"1s\"\ntasks = [{ name = \"a\", class = \"BE\", guaranteed = 1 }]",
+            "policy = \"static\"\nduration = \"1s\"\ntasks = [{ name = \"a\", class = \"BE\", guaranteed = 1 }]",
             "BE has 0",
         ),
     ] {

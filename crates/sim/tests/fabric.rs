@@ -5,7 +5,9 @@
 use proptest::prelude::{Strategy, any, prop_assert, prop_assert_eq, proptest};
 use proptest::sample::select;
 use queueing::{Span, Time};
-use sim::fabric::{ACK_BYTES, Config, Flow, INSTANTS, Outcome, SCHEDULERS, SEGMENT_BYTES, TraceFlow, run};
+use sim::fabric::{
+    ACK_BYTES, Config, FlowOutcome, INSTANTS, Outcome, SCHEDULERS, SEGMENT_BYTES, TraceFlow, run,
+};
 
 const STAR: &str = r#"{ kind = "star", hosts = 3, host = { gbps = 10, delay = "20200ns" } }"#;
 const LEAF_SPINE: &str = r#"{ kind = "leaf-spine", leaves = 2, spines = 3, hosts_per_leaf = 2,
@@ -24,7 +26,7 @@ fn config(topology: &str, scheduler: &str, more: &str) -> Config {
 /// One flow of `segments` from the first host to the second.
 fn alone(topology: &str, segments: u32, more: &str) -> Outcome {
     let bytes = segments * 1460;
-    let flows = "room = 1000\nflows = 1\narrivals = \"uniform 1000\"\nsenders = \"first\"";
+    let flows = "buffer_size = 1000\nflows = 1\narrivals = \"uniform 1000\"\nsenders = \"first\"";
     run(&config(topology, "fish", &format!("sizes = \"list {bytes}\"\n{flows}\n{more}")))
 }
 
@@ -66,8 +68,7 @@ fn a_full_window_waits_for_its_acks() {
 
 #[test]
 fn two_flows_of_a_host_share_its_link_round_robin_or_fifo() {
-    let both =
-        "room = 1000\nflows = 2\nsizes = \"list 73000\"\narrivals = \"burst 2 1s 0ns\"\nsenders = \"first\"";
+    let both = "buffer_size = 1000\nflows = 2\nsizes = \"list 73000\"\narrivals = \"burst 2 1s 0ns\"\nsenders = \"first\"";
     let took = |scheduler| {
         let outcome = run(&config(STAR, scheduler, both));
         [0, 1].map(|flow: usize| outcome.flows[flow].took.expect("it arrives"))
@@ -85,7 +86,7 @@ fn two_flows_of_a_host_share_its_link_round_robin_or_fifo() {
 /// it.
 #[test]
 fn an_urgent_packet_waits_only_for_the_one_in_transmission() {
-    let flows = "thresholds = [1]\nroom = 1000\nflows = 2\nsizes = \"list 146000*1 1460*1\"\n\
+    let flows = "thresholds = [1]\nbuffer_size = 1000\nflows = 2\nsizes = \"list 146000*1 1460*1\"\n\
                  arrivals = \"uniform 50000\"\nsenders = \"first\"";
     let one = took(&alone(STAR, 1, ""));
     let took = |scheduler| run(&config(STAR, scheduler, flows)).flows[1].took.expect("it arrives");
@@ -101,7 +102,7 @@ fn an_urgent_packet_waits_only_for_the_one_in_transmission() {
 /// all bytes have had the line, in any order.
 #[test]
 fn links_are_work_conserving() {
-    let flows = "thresholds = [5, 20]\nroom = 10000\nflows = 12\nsizes = \"list 14600*3 146000*2 1460\"\n\
+    let flows = "thresholds = [5, 20]\nbuffer_size = 10000\nflows = 12\nsizes = \"list 14600*3 146000*2 1460\"\n\
                  arrivals = \"burst 12 1s 0ns\"\nsenders = \"first\"\n\
                  transport = { window = 1000, window_max = 1000, rto = \"1s\" }";
     let segments: u32 = run(&config(STAR, "fifo", flows)).flows.iter().map(|flow| flow.segments).sum();
@@ -121,7 +122,7 @@ fn switches_assign_the_levels_that_senders_would() {
         for (topology, ways) in [(STAR, "flow"), (LEAF_SPINE, "spray"), (FAT_TREE, "flow")] {
             let outcome = |tagging| {
                 let more = format!(
-                    "{LEVELS}\nways = \"{ways}\"\ntagging = \"{tagging}\"\nidle = \"10s\"\n\
+                    "{LEVELS}\nmultipath = \"{ways}\"\ntagging = \"{tagging}\"\nidle = \"10s\"\n\
                      transport = {{ rto = \"1s\" }}"
                 );
                 run(&many_flows(topology, scheduler, "20000", 30, 3, &more))
@@ -141,7 +142,11 @@ fn byte_and_packet_buffers_agree_for_equal_packets() {
         let outcome = |room: &str, mark: &str| {
             let flows = "flows = 30\nsenders = \"first\"\narrivals = \"poisson 20000\"\n\
                          sizes = \"list 2000*2 40000*3 400000\"";
-            run(&config(STAR, scheduler, &format!("{LEVELS}\nroom = {room}\nmark = {mark}\n{flows}")))
+            run(&config(
+                STAR,
+                scheduler,
+                &format!("{LEVELS}\nbuffer_size = {room}\necn_threshold = {mark}\n{flows}"),
+            ))
         };
         let packets = outcome("60", "20");
         assert!(packets.counters.dropped > 0, "{scheduler} drops");
@@ -153,7 +158,8 @@ fn byte_and_packet_buffers_agree_for_equal_packets() {
 #[test]
 fn a_single_flow_is_marked_alike_by_port_queue_and_flow_thresholds() {
     let outcome = |scheduler: &str, marking: &str| {
-        let flow = "room = 500\nmark = 30\nflows = 1\nsizes = \"list 3000000\"\nsenders = \"first\"";
+        let flow =
+            "buffer_size = 500\necn_threshold = 30\nflows = 1\nsizes = \"list 3000000\"\nsenders = \"first\"";
         let more = format!("{flow}\narrivals = \"uniform 10\"\nmarking = \"{marking}\"");
         run(&config(STAR, scheduler, &more))
     };
@@ -168,7 +174,8 @@ fn a_single_flow_is_marked_alike_by_port_queue_and_flow_thresholds() {
 #[test]
 fn ports_of_a_switch_share_its_buffer() {
     let outcome = |senders: &str, buffer: &str| {
-        let flows = "room = 60\nflows = 30\narrivals = \"poisson 20000\"\nsizes = \"list 40000*3 400000\"";
+        let flows =
+            "buffer_size = 60\nflows = 30\narrivals = \"poisson 20000\"\nsizes = \"list 40000*3 400000\"";
         let more = format!("{LEVELS}\n{flows}\nsenders = \"{senders}\"\nbuffer = \"{buffer}\"");
         run(&config(STAR, "fish", &more))
     };
@@ -182,7 +189,7 @@ fn ports_of_a_switch_share_its_buffer() {
 fn a_single_flow_achieves_its_ideal_time() {
     for topology in [STAR, LEAF_SPINE] {
         for segments in [1, 2, 50, 3_000] {
-            for ways in ["ways = \"spray\"", "ways = \"flow\""] {
+            for ways in ["multipath = \"spray\"", "multipath = \"ecmp\""] {
                 let flow = alone(topology, segments, ways).flows[0];
                 assert_eq!(
                     (flow.took, flow.slowdown()),
@@ -200,7 +207,7 @@ fn trace_flows_start_at_their_time_and_host() {
     let mut config = config(
         STAR,
         "fifo",
-        "room = 100\nflows = 2\nsizes = \"websearch\"\narrivals = \"uniform 1\"\nsenders = \"all\"",
+        "buffer_size = 100\nflows = 2\nsizes = \"websearch\"\narrivals = \"uniform 1\"\nsenders = \"all\"",
     );
     let at = |us| Time::ZERO + Span::from_micros(us);
     let planned = [
@@ -221,7 +228,7 @@ fn trace_flows_start_at_their_time_and_host() {
 fn load_is_the_share_of_a_hosts_link_used_by_segments() {
     let load = |senders: &str, sizes: &str, arrivals: &str| {
         let more = format!(
-            "room = 9\nflows = 1\nsenders = {senders}\nsizes = \"{sizes}\"\narrivals = \"{arrivals}\""
+            "buffer_size = 9\nflows = 1\nsenders = {senders}\nsizes = \"{sizes}\"\narrivals = \"{arrivals}\""
         );
         config(STAR, "fifo", &more).load()
     };
@@ -263,7 +270,7 @@ fn many_flows(topology: &str, scheduler: &str, room: &str, mark: usize, seed: u6
         topology,
         scheduler,
         &format!(
-            "room = {room}\nmark = {mark}\nseed = {seed}\nflows = 60\nsenders = \"all\"\n\
+            "buffer_size = {room}\necn_threshold = {mark}\nseed = {seed}\nflows = 60\nsenders = \"all\"\n\
              arrivals = \"poisson 20000\"\nsizes = \"list 2000*2 40000*3 400000\"\n{more}"
         ),
     )
@@ -275,7 +282,7 @@ fn schedulers() -> impl Strategy<Value = &'static str> {
     select(SCHEDULERS.map(|(name, _)| name).to_vec())
 }
 
-fn done(flow: &Flow) -> bool {
+fn done(flow: &FlowOutcome) -> bool {
     flow.took.is_some()
 }
 
@@ -290,7 +297,7 @@ proptest! {
         (room, bytes) in (3..200_usize, any::<bool>()),
         (mark, marking) in (0..100_usize, select(vec!["port", "queue"])),
         seed in 0..1_000_u64,
-        ways in select(vec!["flow", "spray"]),
+        ways in select(vec!["ecmp", "spray"]),
         (buffer, tagging) in (select(vec!["port", "queue", "switch"]), select(vec!["host", "switch"])),
         parts in any::<bool>(),
     ) {
@@ -303,7 +310,7 @@ proptest! {
         let marking = if parts.contains("marking") { String::new() } else { format!("marking = \"{marking}\"") };
         let room = if bytes { format!("\"{}B\"", room * 1_500) } else { room.to_string() };
         let more = format!(
-            "{LEVELS}\nways = \"{ways}\"\nbuffer = \"{buffer}\"\ntagging = \"{tagging}\"\n{parts}\n{marking}"
+            "{LEVELS}\nmultipath = \"{ways}\"\nbuffer = \"{buffer}\"\ntagging = \"{tagging}\"\n{parts}\n{marking}"
         );
         let config = many_flows(topology, scheduler, &room, mark, seed, &more);
         let outcome = run(&config);
@@ -338,7 +345,7 @@ proptest! {
 fn schedulers_agree_where_no_two_flows_meet() {
     let flows = SCHEDULERS.map(|(scheduler, _)| {
         let more = format!(
-            "{LEVELS}\nred = {{ min = 400, max = 450 }}\ncodel = {{ target = \"1s\", interval = \"2s\" }}\nroom = 500\nflows = 20\nsenders = \"first\"\narrivals = \"uniform 20\"\nsizes = \"list 2000 90000 9000000\""
+            "{LEVELS}\nred = {{ min = 400, max = 450 }}\ncodel = {{ target = \"1s\", interval = \"2s\" }}\nbuffer_size = 500\nflows = 20\nsenders = \"first\"\narrivals = \"uniform 20\"\nsizes = \"list 2000 90000 9000000\""
         );
         run(&config(LEAF_SPINE, scheduler, &more)).flows
     });
@@ -349,7 +356,7 @@ fn schedulers_agree_where_no_two_flows_meet() {
 #[test]
 fn invalid_settings_are_refused_with_their_value() {
     let good = "topology = { kind = \"star\", hosts = 2, host = { gbps = 10, delay = \"1us\" } }\nscheduler = \"fish\"\n\
-                thresholds = [3, 9]\nroom = 240\nflows = 10\nsizes = \"websearch\"\n\
+                thresholds = [3, 9]\nbuffer_size = 240\nflows = 10\nsizes = \"websearch\"\n\
                 arrivals = \"poisson 10\"\nsenders = \"first\"\n";
     assert!(Config::from_toml(good).is_ok());
     let refused = [
@@ -358,29 +365,29 @@ fn invalid_settings_are_refused_with_their_value() {
         ("\"fish\"", "\"shark\"", "fish-plus"),
         ("[3, 9]", "[9, 3]", "not above"),
         ("[3, 9]", "[1, 2, 3, 4, 5, 6, 7, 8]", "8 thresholds"),
-        ("room = 240", "room = 0", "room 0"),
+        ("buffer_size = 240", "buffer_size = 0", "room 0"),
         ("flows = 10", "flows = 0", "flows 0"),
         ("websearch", "weibull", "weibull"),
         ("poisson 10", "poisson 0", "more than 0"),
-        ("room = 240", "rooom = 240", "rooom"),
-        ("\"first\"", "\"all\"\ndraws = \"ns2\"", "senders first"),
+        ("buffer_size = 240", "rooom = 240", "rooom"),
+        ("\"first\"", "\"all\"\nrng_streams = \"ns2\"", "senders first"),
         ("\"first\"", "{ incast = 2 }", "incast 2"),
         ("\"first\"", "\"first\"\ntransport = { kind = \"ns2\", rto = \"0s\" }", "rto"),
         ("\"first\"", "\"first\"\ntransport = { kind = \"quic\" }", "modern"),
         ("\"first\"", "\"first\"\ntransport = { kind = \"modern\", congestion = \"vegas\" }", "newreno"),
         ("\"first\"", "\"first\"\ntransport = { kind = \"modern\", rto_min = \"0s\" }", "1us"),
         ("\"first\"", "\"first\"\ntransport = { kind = \"modern\", window = 70 }", "window"),
-        ("room = 240", "room = \"360\"", "360KB"),
-        ("room = 240", "room = \"40B\"", "room 40B"),
-        ("room = 240", "room = -1", "number of packets"),
-        ("room = 240", "room = 240\nbuffer = \"rack\"", "rack"),
-        ("room = 240", "room = 240\nquantum = 1", "quantum 1"),
-        ("room = 240", "room = 240\nshares = [1, 2]", "length"),
-        ("room = 240", "room = 240\nshares = [0, 1, 1, 1, 1, 1, 1, 1]", "shares: 0"),
-        ("room = 240", "room = 240\nred = { min = 9, max = 9 }", "max is not above"),
-        ("room = 240", "room = 240\nred = { chance = 2.0 }", "chance 2"),
-        ("room = 240", "room = 240\ncodel = { target = \"0s\" }", "codel: target"),
-        ("room = 240", "room = 240\nidle = \"0s\"", "idle 0s"),
+        ("buffer_size = 240", "buffer_size = \"360\"", "360KB"),
+        ("buffer_size = 240", "buffer_size = \"40B\"", "room 40B"),
+        ("buffer_size = 240", "buffer_size = -1", "number of packets"),
+        ("buffer_size = 240", "buffer_size = 240\nbuffer = \"rack\"", "rack"),
+        ("buffer_size = 240", "buffer_size = 240\nquantum = 1", "quantum 1"),
+        ("buffer_size = 240", "buffer_size = 240\nshares = [1, 2]", "length"),
+        ("buffer_size = 240", "buffer_size = 240\nshares = [0, 1, 1, 1, 1, 1, 1, 1]", "shares: 0"),
+        ("buffer_size = 240", "buffer_size = 240\nred = { min = 9, max = 9 }", "max is not above"),
+        ("buffer_size = 240", "buffer_size = 240\nred = { chance = 2.0 }", "chance 2"),
+        ("buffer_size = 240", "buffer_size = 240\ncodel = { target = \"0s\" }", "codel: target"),
+        ("buffer_size = 240", "buffer_size = 240\nidle = \"0s\"", "idle 0s"),
         (
             "kind = \"star\", hosts = 2",
             "kind = \"fat-tree\", k = 3, core = { gbps = 1, delay = \"1us\" }",

@@ -5,7 +5,7 @@
 use proptest::prelude::{any, prop_assert, prop_assert_eq, proptest};
 use proptest::sample::select;
 use queueing::Span;
-use sim::fabric::{Config, Flow, Outcome, SCHEDULERS, run};
+use sim::fabric::{Config, FlowOutcome, Outcome, SCHEDULERS, run};
 
 const STAR: &str = r#"{ kind = "star", hosts = 2, host = { gbps = 10, delay = "20200ns" } }"#;
 const LEAF_SPINE: &str = r#"{ kind = "leaf-spine", leaves = 2, spines = 3, hosts_per_leaf = 2, host = { gbps = 10, delay = "20200ns" }, core = { gbps = 20, delay = "200ns" } }"#;
@@ -15,7 +15,7 @@ const DELAY: Span = Span::from_nanos(20_200);
 
 fn config(topology: &str, scheduler: &str, transport: &str, more: &str) -> Config {
     let text = format!(
-        "topology = {topology}\nscheduler = \"{scheduler}\"\nways = \"flow\"\n\
+        "topology = {topology}\nscheduler = \"{scheduler}\"\nmultipath = \"ecmp\"\n\
          transport = {{ kind = \"modern\" {transport} }}\n{more}"
     );
     Config::from_toml(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
@@ -31,7 +31,7 @@ fn together(flows: u32, segments: u32, transport: &str, more: &str) -> Outcome {
     run(&config(STAR, "fifo", transport, &text))
 }
 
-fn took(flow: &Flow) -> Span {
+fn took(flow: &FlowOutcome) -> Span {
     flow.took.unwrap_or_else(|| panic!("it arrives: {flow:?}"))
 }
 
@@ -55,7 +55,7 @@ fn after_handshake(full: u64, rest: u64) -> Span {
 
 #[test]
 fn a_flow_takes_a_handshake_its_links_delays_and_the_last_ack() {
-    let alone = |segments| together(1, segments, "", "room = 1000");
+    let alone = |segments| together(1, segments, "", "buffer_size = 1000");
     // A flow's segment of 1,460 bytes becomes one of 1,448 and one of 12.
     assert_eq!(took(&alone(1).flows[0]), after_handshake(1, 12));
     // Nine become nine and one of 108: the initial window of ten.
@@ -66,7 +66,7 @@ fn a_flow_takes_a_handshake_its_links_delays_and_the_last_ack() {
 //~ fabric: on an open connection a train takes its lines alone, and a lost tail is found in a few round trips
 #[test]
 fn on_an_open_connection_a_train_takes_only_its_links_delays() {
-    let took = |segments| took(&together(1, segments, ", established = true", "room = 1000").flows[0]);
+    let took = |segments| took(&together(1, segments, ", established = true", "buffer_size = 1000").flows[0]);
     let handshake = line(SYN) * 4 + DELAY * 4;
     assert_eq!(took(1), after_handshake(1, 12) - handshake);
     assert_eq!(took(9), after_handshake(9, 108) - handshake);
@@ -75,8 +75,7 @@ fn on_an_open_connection_a_train_takes_only_its_links_delays() {
 #[test]
 fn on_an_open_connection_packets_in_flight_at_a_timestamp_tick_are_no_duplicates() {
     // Timestamps have a resolution of a millisecond: some segments cross a tick in flight.
-    let text =
-        "flows = 60\narrivals = \"uniform 52000\"\nsenders = \"first\"\nsizes = \"list 1448\"\nroom = 1000";
+    let text = "flows = 60\narrivals = \"uniform 52000\"\nsenders = \"first\"\nsizes = \"list 1448\"\nbuffer_size = 1000";
     let outcome = run(&config(STAR, "fifo", ", established = true", text));
     let slowest = outcome.flows.iter().map(took).max().expect("flows");
     assert!(slowest < (line(FULL) + DELAY * 2) * 3, "{slowest}, where a timeout takes 5 ms");
@@ -86,7 +85,7 @@ fn on_an_open_connection_packets_in_flight_at_a_timestamp_tick_are_no_duplicates
 #[test]
 fn on_an_open_connection_tail_loss_is_detected_within_a_few_rtts() {
     // The last four of ten segments sent at once are dropped.
-    let outcome = together(1, 9, ", established = true", "room = 5");
+    let outcome = together(1, 9, ", established = true", "buffer_size = 5");
     assert!(outcome.counters.dropped >= 4, "{:?}", outcome.counters);
     let trip = line(FULL) * 2 + line(ACK) * 2 + DELAY * 4;
     assert!(took(&outcome.flows[0]) < trip * 6, "{}, where a timeout takes 5 ms", took(&outcome.flows[0]));
@@ -95,8 +94,8 @@ fn on_an_open_connection_tail_loss_is_detected_within_a_few_rtts() {
 #[test]
 fn in_slow_start_the_window_doubles_per_rtt() {
     // Ten segments, twenty, and the rest: two more round trips.
-    let one = took(&together(1, 9, "", "room = 1000").flows[0]);
-    let three = took(&together(1, 40, "", "room = 1000").flows[0]);
+    let one = took(&together(1, 9, "", "buffer_size = 1000").flows[0]);
+    let three = took(&together(1, 40, "", "buffer_size = 1000").flows[0]);
     let trip = line(FULL) * 2 + line(ACK) * 2 + DELAY * 4;
     assert!(three > one + trip * 2 - line(FULL) * 10 && three < one + trip * 2 + line(FULL) * 20, "{three}");
 }
@@ -113,14 +112,14 @@ proptest! {
         room in 3..200_usize,
         mark in 0..100_usize,
         seed in 0..1_000_u64,
-        ways in select(vec!["flow", "spray"]),
+        ways in select(vec!["ecmp", "spray"]),
         congestion in select(vec!["dctcp", "newreno", "cubic"]),
         established in any::<bool>(),
     ) {
         let config = Config::from_toml(&format!(
-            "topology = {topology}\nscheduler = \"{scheduler}\"\nways = \"{ways}\"\n{LEVELS}\n\
+            "topology = {topology}\nscheduler = \"{scheduler}\"\nmultipath = \"{ways}\"\n{LEVELS}\n\
              transport = {{ kind = \"modern\", congestion = \"{congestion}\", established = {established} }}\n\
-             room = {room}\nmark = {mark}\nseed = {seed}\nflows = 60\nsenders = \"all\"\n\
+             buffer_size = {room}\necn_threshold = {mark}\nseed = {seed}\nflows = 60\nsenders = \"all\"\n\
              arrivals = \"poisson 20000\"\nsizes = \"list 2000*2 40000*3 400000\"\nlimit = \"1000s\""
         )).unwrap();
         let outcome = run(&config);
@@ -138,7 +137,7 @@ proptest! {
 
 #[test]
 fn flows_on_one_path_without_drops_never_retransmit() {
-    let more = "room = 100000\nmark = 65\nflows = 40\nsenders = \"all\"\narrivals = \"poisson 20000\"\n\
+    let more = "buffer_size = 100000\necn_threshold = 65\nflows = 40\nsenders = \"all\"\narrivals = \"poisson 20000\"\n\
                 sizes = \"list 40000*3 400000\"";
     let outcome = run(&config(LEAF_SPINE, "fifo", "", more));
     assert_eq!(outcome.counters.dropped, 0);
@@ -180,7 +179,7 @@ fn dctcp_marking_and_queue_match_its_model() {
     for flows in [1_u32, 2, 4, 8] {
         // One segment per flow beyond K + N, since flows are not perfectly synchronised.
         let room = MARK + 2 * flows + 2;
-        let more = format!("room = {room}\nmark = {MARK}");
+        let more = format!("buffer_size = {room}\necn_threshold = {MARK}");
         let found = steady(flows, [5_000, 25_000], "", &more);
         assert_eq!((found.dropped, found.retransmitted), (0, 0), "{flows} flows in a queue of {room}");
         let window = (pipe + f64::from(MARK)) / f64::from(flows);
@@ -196,7 +195,7 @@ fn dctcp_marking_and_queue_match_its_model() {
 /// trip.
 #[test]
 fn newreno_throughput_matches_its_loss_rate() {
-    let found = steady(1, [10_000, 70_000], ", congestion = \"newreno\"", "room = 4");
+    let found = steady(1, [10_000, 70_000], ", congestion = \"newreno\"", "buffer_size = 4");
     let rtt = (DELAY * 4 + line(FULL) * 2 + line(ACK) * 2).as_nanos() as f64;
     let loss = f64::from(found.retransmitted) / found.packets;
     let a_trip = found.packets / (found.span.as_nanos() as f64 / rtt);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use proptest::prelude::{Strategy, prop_assert, prop_assert_eq, proptest};
 use proptest::sample::select;
 use queueing::{Arrivals, Rng, Span, Time};
-use sim::fabric::{Config, Flow, Outcome, SCHEDULERS, TraceFlow, run};
+use sim::fabric::{Config, FlowOutcome, Outcome, SCHEDULERS, TraceFlow, run};
 
 const SEGMENT: u64 = 1460;
 
@@ -24,7 +24,7 @@ fn outcome(topology: &str, scheduler: &str, more: &str, flows: &[TraceFlow]) -> 
     run(&config)
 }
 
-fn took(flow: &Flow) -> Span {
+fn took(flow: &FlowOutcome) -> Span {
     flow.took.unwrap_or_else(|| panic!("it arrives: {flow:?}"))
 }
 
@@ -56,7 +56,7 @@ fn drr_on_a_dumbbell_gives_flows_their_max_min_shares() {
     let share = |from| at_once(from, 1, 4_000);
     let flows = [share(0), share(2), share(4), share(6), share(5), at_once(8, 3, 16_000)];
     for more in ["", "transport = { kind = \"modern\" }\n"] {
-        let more = format!("room = 2000\nmark = 30\nmarking = \"flow\"\n{more}");
+        let more = format!("buffer_size = 2000\necn_threshold = 30\nmarking = \"flow\"\n{more}");
         let found = outcome(DUMBBELL, "drr", &more, &flows);
         // 4,000 segments of 1,500 bytes at 2 Gbit/s.
         let fair = 24e-3;
@@ -71,7 +71,7 @@ fn drr_on_a_dumbbell_gives_flows_their_max_min_shares() {
 #[test]
 fn a_lost_packet_is_retransmitted_exactly_one_rto_after_the_last_ack() {
     let took_of = |segments, room: u32| {
-        let more = format!("room = {room}\ntransport = {{ rto = \"2ms\" }}");
+        let more = format!("buffer_size = {room}\ntransport = {{ rto = \"2ms\" }}");
         took(&outcome(&star(2), "fifo", &more, &[at_once(0, 1, segments)]).flows[0])
     };
     // One segment on the line, one queued; the third is dropped.
@@ -102,7 +102,7 @@ proptest! {
                 flow.start = Time::ZERO + flow.start.since(Time::ZERO) * times;
             }
             let more = format!(
-                "room = 60\nmark = 20\nthresholds = [5, 20, 60]\ntransport = {{ rto = \"{}ms\" }}", 2 * times
+                "buffer_size = 60\necn_threshold = 20\nthresholds = [5, 20, 60]\ntransport = {{ rto = \"{}ms\" }}", 2 * times
             );
             outcome(&topology, scheduler, &more, &flows)
         };
@@ -121,7 +121,7 @@ proptest! {
             for flow in &mut flows {
                 (flow.from, flow.to) = ((flow.from + shift) % 6, (flow.to + shift) % 6);
             }
-            let found = outcome(&star(6), scheduler, "room = 60\nmark = 20\nthresholds = [5, 20, 60]", &flows);
+            let found = outcome(&star(6), scheduler, "buffer_size = 60\necn_threshold = 20\nthresholds = [5, 20, 60]", &flows);
             (found.flows.iter().map(took).collect::<Vec<_>>(), found.counters)
         };
         prop_assert_eq!(renamed(0), renamed(shift));
@@ -134,7 +134,7 @@ proptest! {
     fn fifo_with_twice_the_buffer_loses_no_more(room in 1..40_u32, seed in 0..1_000_u64) {
         let dropped = |room: u32| {
             let more = format!(
-                "room = {room}\nlimit = \"400s\"\n\
+                "buffer_size = {room}\nlimit = \"400s\"\n\
                  transport = {{ window = 1e9, window_max = 1e9, rto = \"500s\" }}"
             );
             let mut flows = many_flows(seed, 4, 40);

@@ -201,7 +201,7 @@ fn pias_levels_match_the_queueing_model_of_its_thresholds() {
 #[test]
 fn strict_levels_are_a_non_preemptive_priority_queue() {
     let distribution: Distribution = "exp 10us".parse().unwrap();
-    let class = |load: f64| mg1::Class {
+    let class = |load: f64| mg1::Mg1Class {
         rate_per_s: load / distribution.mean().as_secs_f64(),
         service: distribution,
     };
@@ -229,7 +229,7 @@ fn strict_levels_are_a_non_preemptive_priority_queue() {
 fn waits(scheduler: &str, flows: Vec<TraceFlow>) -> Vec<f64> {
     let text = format!(
         "topology = {{ kind = \"star\", hosts = 2, host = {{ gbps = 10, delay = \"20us\" }} }}\n\
-         scheduler = \"{scheduler}\"\nroom = 1000000\nflows = {}\nsizes = \"websearch\"\n\
+         scheduler = \"{scheduler}\"\nbuffer_size = 1000000\nflows = {}\nsizes = \"websearch\"\n\
          arrivals = \"uniform 1\"\nsenders = \"first\"\n\
          transport = {{ window = 1e9, window_max = 1e9, rto = \"1000s\" }}",
         flows.len()
@@ -238,7 +238,7 @@ fn waits(scheduler: &str, flows: Vec<TraceFlow>) -> Vec<f64> {
     config.planned = Some(Arc::from(flows));
     let outcome = run(&config);
     assert_eq!(outcome.counters.dropped, 0);
-    let wait = |flow: &sim::fabric::Flow| flow.took.unwrap().as_secs_f64() - flow.ideal.as_secs_f64();
+    let wait = |flow: &sim::fabric::FlowOutcome| flow.took.unwrap().as_secs_f64() - flow.ideal.as_secs_f64();
     outcome.flows.iter().map(wait).collect()
 }
 

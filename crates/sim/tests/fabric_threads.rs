@@ -51,13 +51,13 @@ proptest! {
         transport in select(TRANSPORTS.to_vec()),
         senders in select(vec!["\"all\"", "{ incast = 3 }", "\"all-to-all\""]),
         (room, mark) in (3..100_usize, 0..50_usize),
-        ways in select(vec!["flow", "spray"]),
+        ways in select(vec!["ecmp", "spray"]),
         (buffer, tagging) in (select(vec!["port", "queue", "switch"]), select(vec!["host", "switch"])),
         seed in any::<u64>(),
         limit in select(vec!["1ms", "100s"]),
     ) {
         let config = config(topology, scheduler, transport, &format!(
-            "room = {room}\nmark = {mark}\nways = \"{ways}\"\nbuffer = \"{buffer}\"\ntagging = \"{tagging}\"\n\
+            "buffer_size = {room}\necn_threshold = {mark}\nmultipath = \"{ways}\"\nbuffer = \"{buffer}\"\ntagging = \"{tagging}\"\n\
              seed = {seed}\nflows = 30\nsenders = {senders}\narrivals = \"poisson 20000\"\n\
              sizes = \"list 2000*2 40000*3 400000\"\nlimit = \"{limit}\""
         ));
@@ -74,7 +74,12 @@ fn simultaneous_events_have_the_same_order_on_any_number_of_threads() {
         for scheduler in ["fifo", "fish", "fish-plus"] {
             let flows =
                 "flows = 56\nsenders = \"all-to-all\"\narrivals = \"uniform 1\"\nsizes = \"list 30000\"";
-            let config = config(LEAF_SPINE, scheduler, transport, &format!("room = 12\nmark = 5\n{flows}"));
+            let config = config(
+                LEAF_SPINE,
+                scheduler,
+                transport,
+                &format!("buffer_size = 12\necn_threshold = 5\n{flows}"),
+            );
             let outcome = on_any_number(&config);
             assert!(outcome.counters.dropped > 0 && outcome.active_max == 56, "{scheduler}");
         }
@@ -83,8 +88,7 @@ fn simultaneous_events_have_the_same_order_on_any_number_of_threads() {
 
 #[test]
 fn a_single_flow_crosses_partitions_and_leaves_no_state() {
-    let flow =
-        "flows = 1\nsenders = \"first\"\narrivals = \"uniform 1\"\nsizes = \"list 3000000\"\nroom = 100";
+    let flow = "flows = 1\nsenders = \"first\"\narrivals = \"uniform 1\"\nsizes = \"list 3000000\"\nbuffer_size = 100";
     for topology in [STAR, DUMBBELL, LEAF_SPINE, FAT_TREE] {
         let outcome = on_any_number(&config(topology, "fish", "\"modern\"", flow));
         assert!(outcome.flows[0].took.is_some() && outcome.counters.left == 0);

@@ -10,7 +10,7 @@ use sim::world::overload::{Config, Outcome, run};
 fn config(rate_per_s: f64, more: &str) -> Config {
     let text = format!(
         "arrivals = \"poisson {rate_per_s}\"\nrequests = 200000\nreceive = \"exp 30us\"\nserve = \"exp 300us\"\n\
-         receive_room = 64\nserve_room = 128\npatience = \"1s\"\n"
+         receive_capacity = 64\nserve_capacity = 128\ntimeout = \"1s\"\n"
     );
     // Later keys replace earlier ones.
     let mut table: toml::Table = text.parse().expect("settings");
@@ -47,7 +47,7 @@ fn shedding_keeps_throughput_near_its_peak_where_it_fell_to_a_quarter() {
 #[test]
 fn a_delay_policy_keeps_the_goodput_that_a_large_buffer_wastes() {
     let goodput = |more: &str| {
-        let base = "serve_room = 511\npatience = \"100ms\"\nreceive = \"exp 10us\"\nshed = \"300ns\"\n";
+        let base = "serve_capacity = 511\ntimeout = \"100ms\"\nreceive = \"exp 10us\"\nshed = \"300ns\"\n";
         let outcome = run(&config(33_000.0, &format!("{base}{more}")));
         outcome.in_time as f64 / outcome.arriving.as_secs_f64()
     };
@@ -62,7 +62,7 @@ fn a_delay_policy_keeps_the_goodput_that_a_large_buffer_wastes() {
 #[test]
 fn without_receive_cost_a_full_backlog_wastes_work_as_the_formula_predicts() {
     for room in [20, 128] {
-        let more = format!("receive = \"exp 1ns\"\nserve_room = {room}\npatience = \"15ms\"");
+        let more = format!("receive = \"exp 1ns\"\nserve_capacity = {room}\ntimeout = \"15ms\"");
         let outcome = run(&config(4_300.0, &more));
         let seen = outcome.in_time as f64 / 200_000.0;
         let within = mm1k::within(room, 4_300.0, Span::from_micros(300), Span::from_millis(15));
@@ -88,8 +88,8 @@ proptest! {
     ) {
         let [receive_room, serve_room] = capacities;
         let config = config(1.0, &format!(
-            "arrivals = \"{rate}\"\nrequests = 2000\nguard = \"{guard}\"\nshed = \"{shed}\"\nseed = {seed}\npatience = \"5ms\"\n\
-             receive_room = {receive_room}\nserve_room = {serve_room}"
+            "arrivals = \"{rate}\"\nrequests = 2000\nguard = \"{guard}\"\nshed = \"{shed}\"\nseed = {seed}\ntimeout = \"5ms\"\n\
+             receive_capacity = {receive_room}\nserve_capacity = {serve_room}"
         ));
         let outcome = run(&config);
         prop_assert_eq!(ends(&outcome).iter().sum::<u64>(), 2000);
@@ -101,11 +101,11 @@ proptest! {
 
 #[test]
 fn invalid_servers_are_refused_with_their_value() {
-    let good = "arrivals = \"poisson 10\"\nrequests = 5\nreceive = \"1us\"\nserve = \"2us\"\nreceive_room = 3\n\
-                serve_room = 4\npatience = \"1s\"\n";
+    let good = "arrivals = \"poisson 10\"\nrequests = 5\nreceive = \"1us\"\nserve = \"2us\"\nreceive_capacity = 3\n\
+                serve_capacity = 4\ntimeout = \"1s\"\n";
     assert!(Config::from_toml(good).is_ok());
     for (from, to, expected) in [
-        ("receive_room = 3", "receive_room = 0", "receive_room 0"),
+        ("receive_capacity = 3", "receive_capacity = 0", "receive_room 0"),
         ("requests = 5", "requests = 0", "requests 0"),
         ("\"2us\"", "\"0ns\"", "serve takes no time"),
         ("patience", "patients", "patients"),

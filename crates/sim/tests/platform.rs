@@ -11,10 +11,10 @@ fn text(mechanisms: &str, more: &str) -> String {
         mechanisms = "{mechanisms}"
         clients = 1
         warmup = "2ms"
-        lasts = "10ms"
+        duration = "10ms"
         machine = {{ physical = 2, lanes = 1 }}
-        handing = {{ slice = "uniform 200us 400us" }}
-        beside = [{{ lasts = "2ms" }}]
+        core_costs = {{ slice = "uniform 200us 400us" }}
+        be_phases = [{{ duration = "2ms" }}]
         tiers = [
             {{ name = "front", hosts = 1, service = "exp 5us", merge = "2us" }},
             {{ name = "mid", hosts = 1, service = "exp 10us", merge = "5us", reserve = "20us" }},
@@ -44,7 +44,7 @@ fn text(mechanisms: &str, more: &str) -> String {
         opening = "20us"
         [network]
         topology = {{ kind = "leaf-spine", leaves = 2, spines = 2, hosts_per_leaf = 3, host = {{ gbps = 10, delay = "1us" }}, core = {{ gbps = 40, delay = "200ns" }} }}
-        ways = "flow"
+        multipath = "ecmp"
         thresholds = [6, 20, 60, 200]
         bulk = {{ sizes = "list 300000 20000", load = 0.3, level = 3 }}
         {more}
@@ -138,9 +138,9 @@ fn without_interference_or_overload_no_mechanism_changes_the_answers() {
         config.classes.truncate(1);
         config.classes[0].arrivals = "poisson 500".parse().expect("arrivals");
         config.classes[0].slo = Span::from_millis(50);
-        config.beside.clear();
+        config.be_phases.clear();
         config.network.as_mut().expect("there is one").bulk = None;
-        config.lasts = Span::from_millis(100);
+        config.duration = Span::from_millis(100);
         let class = run(&config).classes.remove(0);
         (class.requests, class.on_time, class.latency.quantile(0.5))
     };
@@ -160,7 +160,7 @@ fn net_s_own_tcp_carries_the_same_requests_after_a_handshake() {
         let more = format!("transport = {{ kind = {kind} }}");
         let mut config = Config::from_toml(&text("all", &more)).expect("a platform");
         config.classes.truncate(1);
-        config.beside.clear();
+        config.be_phases.clear();
         run(&config).classes.remove(0)
     };
     let [warm, fresh] = [r#""modern", established = true"#, r#""modern""#].map(quiet);
@@ -177,9 +177,9 @@ fn alone(service: &str, rate_per_s: u64) -> Outcome {
         mechanisms = "none"
         clients = 1
         warmup = "50ms"
-        lasts = "2s"
+        duration = "2s"
         machine = {{ physical = 1, lanes = 1 }}
-        handing = {{ decide = "0ns", wake = "0ns", preempt = "0ns", resume = "0ns", spin = "0ns" }}
+        core_costs = {{ decide = "0ns", wake = "0ns", preempt = "0ns", resume = "0ns", spin = "0ns" }}
         needs = {{ memory = 0.0, bandwidth_gb = 0.0 }}
         costs = {{ driver_ns = 0, classify_ns = 0, shed_ns = 0, tcp_rx_ns = 0, tcp_ack_ns = 0, tcp_tx_ns = 0, event_ns = 0, dispatch_ns = 0 }}
         tiers = [{{ name = "one", hosts = 1, service = "{service}" }}]
@@ -230,7 +230,7 @@ fn a_loss_tolerant_class_costs_its_level_no_other_requests() {
     // with small buffers.
     let missed = |patience: &str| {
         let patient = format!("arrivals = \"burst 30 2ms 0ns\"\n level = 2\n slo = \"{patience}\"");
-        let text = text("all", "room = 30\n scheduler = \"fish-plus\"")
+        let text = text("all", "buffer_size = 30\n scheduler = \"fish-plus\"")
             .replace("arrivals = \"burst 10 2ms 0ns\"\n        level = 5\n        slo = \"20ms\"", &patient)
             .replace("scale = 5.0", "scale = 1.0")
             .replace("slo = \"500us\"", "slo = \"1ms\"")

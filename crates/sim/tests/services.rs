@@ -5,7 +5,7 @@
 
 use deadline::{ORDERS, SHEDDINGS};
 use queueing::{Span, theory};
-use sim::world::services::{Config, Outcome, Record, Trace, run};
+use sim::world::services::{Config, Outcome, ServiceTimeRecord, Trace, run};
 
 fn config(stages: &str, rate_per_s: f64, slos: &str) -> Config {
     Config::from_toml(&text(stages, rate_per_s, slos)).expect("a world")
@@ -186,7 +186,7 @@ fn an_invalid_record_is_reported_with_its_line() {
         ("word,w1_ns\na,five", "line 2"),
         ("", "no query"),
     ] {
-        let error = Record::parse(text, 1).expect_err("no record").to_string();
+        let error = ServiceTimeRecord::parse(text, 1).expect_err("no record").to_string();
         assert!(error.contains(says), "{error}");
     }
     let unread = recorded("fifo").stages[0].clone();

@@ -4,20 +4,26 @@
 //! that latency minus the wire is the time in an M/G/c queue. Many connections, so that two
 //! requests rarely share one.
 
-use load::{Class, Plan, Spread};
+use load::{Plan, RequestClass, Spread};
 use queueing::{Arrivals, Distribution, Span, theory};
 use runtime::mode::Mode;
 use sim::CostModel;
-use sim::world::server::{self, Config, Cores, Driver};
+use sim::world::server::{self, Config, Driver, WorkerPlacement};
 
 const REQUESTS: u64 = 60_000;
 
 /// Mean time in the system, without the wire, of requests at `load` of `workers`.
-fn sojourn_mean(workers: usize, cores: Cores, load: f64, service: &str, seeds: std::ops::Range<u64>) -> f64 {
+fn sojourn_mean(
+    workers: usize,
+    cores: WorkerPlacement,
+    load: f64,
+    service: &str,
+    seeds: std::ops::Range<u64>,
+) -> f64 {
     let service: Distribution = service.parse().unwrap();
     let runs = seeds.end - seeds.start;
     let mean_ns = |seed| {
-        let class = Class { service, ..class() };
+        let class = RequestClass { service, ..class() };
         let mut plan =
             Plan::new(2000, Arrivals::Poisson { rate_per_s: rate(workers, load, &service) }, vec![class]);
         plan.requests = Some(REQUESTS);
@@ -33,15 +39,15 @@ fn sojourn_mean(workers: usize, cores: Cores, load: f64, service: &str, seeds: s
     seeds.map(mean_ns).sum::<f64>() / runs as f64 - wire_ns()
 }
 
-fn class() -> Class {
+fn class() -> RequestClass {
     let service = Distribution::Constant(Span::ZERO);
-    Class { name: "all".into(), share: 1.0, service, length: 32, kind: 0, priority: 0 }
+    RequestClass { name: "all".into(), share: 1.0, service, length: 32, kind: 0, priority: 0 }
 }
 
 /// Mean time in the system, without the wire, of the urgent and the other half of requests at
 /// `load` of one core under preemptive priority.
 fn sojourn_means_preemptive(load: f64, service: &Distribution, seeds: std::ops::Range<u64>) -> [f64; 2] {
-    let half = |name: &str, priority| Class {
+    let half = |name: &str, priority| RequestClass {
         name: name.into(),
         share: 0.5,
         service: *service,
@@ -58,7 +64,7 @@ fn sojourn_means_preemptive(load: f64, service: &Distribution, seeds: std::ops::
         let mut config = Config::new(Mode::Adps, plan);
         config.scenario.driver = Some(Driver::Tag);
         config.costs = Some(CostModel::ZERO);
-        config.cores = Cores::Preemptive;
+        config.cores = WorkerPlacement::Preemptive;
         config.seed = seed;
         let report = server::run(&config, &mut |_| {}).report;
         for (sum, class) in sums.iter_mut().zip(&report.classes) {
@@ -93,7 +99,7 @@ fn assert_within_2_percent(simulated_ns: f64, theory: Option<Span>) {
 fn exponential_service_is_an_mm1_queue() {
     let service = "exp 10us";
     let distribution: Distribution = service.parse().unwrap();
-    let simulated = sojourn_mean(1, Cores::Own, 0.5, service, 1..4);
+    let simulated = sojourn_mean(1, WorkerPlacement::Own, 0.5, service, 1..4);
     assert_within_2_percent(
         simulated,
         theory::mm1::sojourn_mean(rate(1, 0.5, &distribution), distribution.mean()),
@@ -105,7 +111,7 @@ fn exponential_service_is_an_mm1_queue() {
 fn bimodal_service_is_an_mg1_queue() {
     let service = "bimodal 5us 50us 0.1";
     let distribution: Distribution = service.parse().unwrap();
-    let simulated = sojourn_mean(1, Cores::Own, 0.5, service, 1..4);
+    let simulated = sojourn_mean(1, WorkerPlacement::Own, 0.5, service, 1..4);
     assert_within_2_percent(simulated, theory::mg1::sojourn_mean(rate(1, 0.5, &distribution), &distribution));
 }
 
@@ -114,7 +120,7 @@ fn bimodal_service_is_an_mg1_queue() {
 fn four_workers_are_an_mm4_queue() {
     let service = "exp 10us";
     let distribution: Distribution = service.parse().unwrap();
-    let simulated = sojourn_mean(4, Cores::Own, 0.6, service, 1..4);
+    let simulated = sojourn_mean(4, WorkerPlacement::Own, 0.6, service, 1..4);
     assert_within_2_percent(
         simulated,
         theory::mmc::sojourn_mean(4, rate(4, 0.6, &distribution), distribution.mean()),
@@ -125,7 +131,7 @@ fn four_workers_are_an_mm4_queue() {
 fn without_costs_a_shared_core_is_the_same_queue() {
     let service = "exp 10us";
     let distribution: Distribution = service.parse().unwrap();
-    let simulated = sojourn_mean(1, Cores::Shared, 0.5, service, 1..3);
+    let simulated = sojourn_mean(1, WorkerPlacement::Shared, 0.5, service, 1..3);
     assert_within_2_percent(
         simulated,
         theory::mm1::sojourn_mean(rate(1, 0.5, &distribution), distribution.mean()),
@@ -136,7 +142,7 @@ fn without_costs_a_shared_core_is_the_same_queue() {
 #[test]
 fn preemptive_cores_keep_the_urgent_half_to_itself() {
     let distribution: Distribution = "exp 10us".parse().unwrap();
-    let half = || theory::mg1::Class { rate_per_s: rate(1, 0.25, &distribution), service: distribution };
+    let half = || theory::mg1::Mg1Class { rate_per_s: rate(1, 0.25, &distribution), service: distribution };
     let classes = [half(), half()];
     let simulated = sojourn_means_preemptive(0.5, &distribution, 1..4);
     for (index, mean) in simulated.into_iter().enumerate() {

@@ -11,7 +11,7 @@ use std::path::Path;
 /// Memory that a disk reads into and writes from. Its length is fixed, its
 /// alignment fits the disk's files, and it is registered with the kernel where
 /// there is one.
-pub trait Memory: Any + Send + Sync {
+pub trait BufferMemory: Any + Send + Sync {
     /// All bytes, with whatever the last use left in them.
     fn bytes(&self) -> &[u8];
     /// All bytes, to fill.
@@ -19,7 +19,7 @@ pub trait Memory: Any + Send + Sync {
 }
 
 /// One buffer of a disk.
-pub type Buffer = Box<dyn Memory>;
+pub type Buffer = Box<dyn BufferMemory>;
 
 /// Identifier of a file open at a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -27,7 +27,7 @@ pub struct FileId(pub u32);
 
 /// Options for opening a file; read-only by default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Options {
+pub struct FileOptions {
     /// Open for writing too.
     pub write: bool,
     /// Create an empty file if there is none.
@@ -38,7 +38,7 @@ pub struct Options {
 
 /// Result of opening a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Opened {
+pub struct OpenedFile {
     /// Identifier at this disk.
     pub file: FileId,
     /// Offsets and lengths must be multiples of this, in bytes; 1 with the page cache.
@@ -46,7 +46,7 @@ pub struct Opened {
 }
 
 /// I/O request. Offsets are in bytes from the start of the file.
-pub enum Request {
+pub enum DiskRequest {
     /// Read `len` bytes into the start of `buffer`.
     Read {
         /// File to read.
@@ -76,7 +76,7 @@ pub enum Request {
     },
 }
 
-impl Request {
+impl DiskRequest {
     /// Buffer of the request; `None` for a sync.
     #[must_use]
     pub fn into_buffer(self) -> Option<Buffer> {
@@ -112,7 +112,7 @@ pub trait Disk: Send {
     /// # Errors
     /// The system's; [`io::ErrorKind::Unsupported`] if `options.direct` is set and
     /// the file cannot bypass the page cache.
-    fn open(&mut self, path: &Path, options: &Options) -> io::Result<Opened>;
+    fn open(&mut self, path: &Path, options: &FileOptions) -> io::Result<OpenedFile>;
 
     /// Closes `file` to new requests; requests in flight complete.
     fn close(&mut self, file: FileId);
@@ -121,7 +121,7 @@ pub trait Disk: Send {
     ///
     /// # Panics
     /// If [`Disk::depth`] requests are in flight, or the file is not open.
-    fn begin(&mut self, number: u32, request: Request);
+    fn begin(&mut self, number: u32, request: DiskRequest);
 
     /// Submits the started requests as one batch; `false` if another call must
     /// submit the rest.

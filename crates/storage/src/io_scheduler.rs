@@ -11,7 +11,7 @@ use std::path::Path;
 
 use queueing::{Priority, Time};
 
-use crate::disk::{Buffer, Disk, FileId, IoCompletion, Opened, Options, Request};
+use crate::disk::{Buffer, Disk, DiskRequest, FileId, FileOptions, IoCompletion, OpenedFile};
 use crate::request_queue::{RequestQueue, Waiting};
 
 /// Requests at a time, including cancelled ones that are still in flight.
@@ -68,7 +68,7 @@ pub enum IoRequest {
 }
 
 /// Result of a request: bytes read or written, and its buffer.
-pub type Answer = (io::Result<usize>, Option<Buffer>);
+pub type Completion = (io::Result<usize>, Option<Buffer>);
 
 /// Sequence number of a slot without a waiting owner.
 const UNOWNED: u64 = 0;
@@ -92,11 +92,11 @@ enum Stage {
     Free,
     /// Waits for a buffer: for its own sake, or to read `(file, at, len)` into.
     WaitsForBuffer(Option<(FileId, u64, u32)>),
-    WaitsForDisk(Request),
+    WaitsForDisk(DiskRequest),
     InFlight,
     /// In flight and cancelled.
     Cancelled,
-    Complete(Answer),
+    Complete(Completion),
 }
 
 impl<W> IoScheduler<W> {
@@ -148,7 +148,7 @@ impl<W> IoScheduler<W> {
     ///
     /// # Errors
     /// The disk's.
-    pub fn open(&mut self, path: &Path, options: &Options) -> io::Result<Opened> {
+    pub fn open(&mut self, path: &Path, options: &FileOptions) -> io::Result<OpenedFile> {
         self.disk.open(path, options)
     }
 
@@ -171,12 +171,13 @@ impl<W> IoScheduler<W> {
             IoRequest::Buffer => Stage::WaitsForBuffer(None),
             IoRequest::Read { file, at, len } => Stage::WaitsForBuffer(Some((file, at, len))),
             IoRequest::Write { file, at, len, buffer } => {
-                Stage::WaitsForDisk(Request::Write { file, at, len, buffer })
+                Stage::WaitsForDisk(DiskRequest::Write { file, at, len, buffer })
             }
-            IoRequest::Sync { file } => Stage::WaitsForDisk(Request::Sync { file }),
+            IoRequest::Sync { file } => Stage::WaitsForDisk(DiskRequest::Sync { file }),
         };
         let len = match stage {
-            Stage::WaitsForBuffer(Some((_, _, len))) | Stage::WaitsForDisk(Request::Write { len, .. }) => len,
+            Stage::WaitsForBuffer(Some((_, _, len)))
+            | Stage::WaitsForDisk(DiskRequest::Write { len, .. }) => len,
             _ => 0,
         };
         assert!(
@@ -229,7 +230,7 @@ impl<W> IoScheduler<W> {
             let Stage::WaitsForBuffer(read) = slot.stage else { continue };
             let buffer = self.buffers.pop().expect("a buffer is free");
             slot.stage = match read {
-                Some((file, at, len)) => Stage::WaitsForDisk(Request::Read { file, at, len, buffer }),
+                Some((file, at, len)) => Stage::WaitsForDisk(DiskRequest::Read { file, at, len, buffer }),
                 None => Stage::Complete((Ok(0), Some(buffer))),
             };
             self.enqueue(now, next.slot);
@@ -283,7 +284,11 @@ impl<W> IoScheduler<W> {
     ///
     /// # Errors
     /// The previous waiter, if the request is incomplete.
-    pub fn poll(&mut self, Ticket { slot: index, sequence }: Ticket, waiter: W) -> Result<Answer, Option<W>> {
+    pub fn poll(
+        &mut self,
+        Ticket { slot: index, sequence }: Ticket,
+        waiter: W,
+    ) -> Result<Completion, Option<W>> {
         let slot = &mut self.slots[index as usize];
         assert_eq!(slot.sequence, sequence, "the request was already fetched or cancelled");
         match std::mem::replace(&mut slot.stage, Stage::Free) {

@@ -32,5 +32,5 @@ mod io_scheduler;
 pub mod memory;
 mod request_queue;
 
-pub use disk::{Buffer, Disk, FileId, IoCompletion, Memory, Opened, Options, Request};
-pub use io_scheduler::{Answer, IoRequest, IoScheduler, REQUESTS_MAX, Ticket};
+pub use disk::{Buffer, BufferMemory, Disk, DiskRequest, FileId, FileOptions, IoCompletion, OpenedFile};
+pub use io_scheduler::{Completion, IoRequest, IoScheduler, REQUESTS_MAX, Ticket};

@@ -9,7 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::disk::{Buffer, Disk, FileId, IoCompletion, Memory, Opened, Options, Request};
+use crate::disk::{Buffer, BufferMemory, Disk, DiskRequest, FileId, FileOptions, IoCompletion, OpenedFile};
 
 /// See the module. Clones share one disk.
 #[derive(Clone)]
@@ -22,7 +22,7 @@ struct State {
     files: BTreeMap<PathBuf, Vec<u8>>,
     /// By [`FileId`].
     open: Vec<Option<PathBuf>>,
-    in_flight: VecDeque<(u32, Request)>,
+    in_flight: VecDeque<(u32, DiskRequest)>,
     completed: VecDeque<IoCompletion>,
     /// True if requests complete as soon as they start.
     immediate: bool,
@@ -32,7 +32,7 @@ struct State {
 
 struct Bytes(Box<[u8]>);
 
-impl Memory for Bytes {
+impl BufferMemory for Bytes {
     fn bytes(&self) -> &[u8] {
         &self.0
     }
@@ -117,20 +117,20 @@ impl State {
                 let kind = failed.unwrap_or(io::ErrorKind::Other);
                 (Err(kind.into()), request.into_buffer())
             }
-            Request::Read { file, at, len, mut buffer } => {
+            DiskRequest::Read { file, at, len, mut buffer } => {
                 let bytes = self.file(file);
                 let from = bytes.len().min(at as usize);
                 let read = bytes[from..].len().min(len as usize);
                 buffer.bytes_mut()[..read].copy_from_slice(&bytes[from..][..read]);
                 (Ok(read), Some(buffer))
             }
-            Request::Write { file, at, len, buffer } => {
+            DiskRequest::Write { file, at, len, buffer } => {
                 let (bytes, at, len) = (self.file(file), at as usize, len as usize);
                 bytes.resize(bytes.len().max(at + len), 0);
                 bytes[at..at + len].copy_from_slice(&buffer.bytes()[..len]);
                 (Ok(len), Some(buffer))
             }
-            Request::Sync { .. } => (Ok(0), None),
+            DiskRequest::Sync { .. } => (Ok(0), None),
         };
         self.completed.push_back(IoCompletion { number, result, buffer });
         true
@@ -152,7 +152,7 @@ impl Disk for MemoryDisk {
         self.state().depth
     }
 
-    fn open(&mut self, path: &Path, options: &Options) -> io::Result<Opened> {
+    fn open(&mut self, path: &Path, options: &FileOptions) -> io::Result<OpenedFile> {
         let mut state = self.state();
         if !state.files.contains_key(path) && !options.create {
             return Err(io::ErrorKind::NotFound.into());
@@ -164,13 +164,13 @@ impl Disk for MemoryDisk {
         };
         state.files.entry(path.to_owned()).or_default();
         state.open.push(Some(path.to_owned()));
-        Ok(Opened { file: FileId(state.open.len() as u32 - 1), align })
+        Ok(OpenedFile { file: FileId(state.open.len() as u32 - 1), align })
     }
 
     /// Keeps the path, which requests in flight still need.
     fn close(&mut self, _file: FileId) {}
 
-    fn begin(&mut self, number: u32, request: Request) {
+    fn begin(&mut self, number: u32, request: DiskRequest) {
         let mut state = self.state();
         assert!(
             state.in_flight.len() + state.completed.len() < state.depth,

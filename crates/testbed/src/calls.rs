@@ -20,18 +20,18 @@ use tokio::runtime::{Builder, Handle};
 use tokio::time::timeout;
 use tonic::Request;
 
-use crate::protocol::Line;
-use crate::rpc::{Client, PATHS};
+use crate::protocol::OutputLine;
+use crate::rpc::{PATHS, RpcClient};
 use crate::run::Run;
 use crate::series::wait_for_requests;
 use crate::tier::{call_with_times, propagate_layer};
-use crate::{Error, Planned, Report, Setup, open_loop};
+use crate::{Error, OutputHandle, Planned, SetupMessage, open_loop};
 
 /// Sends the calls of `plan`; returns when all have ended.
 ///
 /// # Errors
 /// If the arguments are not an address and one DSCP per class, or nothing listens there.
-pub fn run(setup: &Setup, plan: Vec<Planned>, report: Report) -> Result<(), Error> {
+pub fn run(setup: &SetupMessage, plan: Vec<Planned>, report: OutputHandle) -> Result<(), Error> {
     let (front, classes) = parse_arguments(std::env::args().skip(2), setup.slos.len())?;
     let runtime = Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|e| Error::new(format!("runtime: {e}"), "ulimit -u, ulimit -n"))?;
@@ -44,7 +44,7 @@ pub fn run(setup: &Setup, plan: Vec<Planned>, report: Report) -> Result<(), Erro
     let callers = runtime.block_on(target.callers(&classes))?;
     let delay_max = send(runtime.handle(), setup, &run, &callers)?;
     runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
-    run.report(Line::Late(delay_max));
+    run.report(OutputLine::Late(delay_max));
     Ok(())
 }
 
@@ -88,14 +88,14 @@ struct Target {
 #[derive(Clone)]
 enum Caller {
     /// Shared open connection.
-    Connected(Client),
+    Connected(RpcClient),
     /// New connection per call.
     PerCall(Target, u8),
 }
 
 impl Target {
-    async fn open(&self, dscp: u8) -> Result<Client, Error> {
-        Client::connect_as(dscp, self.front, &self.propagate, self.waiting).await
+    async fn open(&self, dscp: u8) -> Result<RpcClient, Error> {
+        RpcClient::connect_as(dscp, self.front, &self.propagate, self.waiting).await
     }
 
     /// Connects the clients of `classes`. Classes with new connections also connect once, to
@@ -126,7 +126,7 @@ impl Caller {
 }
 
 /// Sends the plan and waits until all calls have ended; returns the largest send delay.
-fn send(runtime: &Handle, setup: &Setup, run: &Arc<Run>, callers: &[Caller]) -> Result<Span, Error> {
+fn send(runtime: &Handle, setup: &SetupMessage, run: &Arc<Run>, callers: &[Caller]) -> Result<Span, Error> {
     let (done_tx, done_rx) = channel();
     let start = run.begin();
     let delay_max = open_loop::send_all(start, &run.plan, |request, planned| {
@@ -137,7 +137,7 @@ fn send(runtime: &Handle, setup: &Setup, run: &Arc<Run>, callers: &[Caller]) -> 
             let budget = Budget::restored(slo, run.elapsed(request), &[]);
             let answered = scope(budget, caller.call(level, call)).await;
             let elapsed = run.elapsed(request);
-            run.report(Line::End { request, answered, elapsed, used: usize::from(answered), parts: 1 });
+            run.report(OutputLine::End { request, answered, elapsed, used: usize::from(answered), parts: 1 });
             let _ = done_tx.send(());
         });
     });

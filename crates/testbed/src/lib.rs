@@ -1,6 +1,6 @@
 //! Real services on loopback, for experiments that also run in the simulator.
 //!
-//! A runner is a process that reads a [`Setup`] and a plan of requests from stdin, starts the
+//! A runner is a process that reads a [`SetupMessage`] and a plan of requests from stdin, starts the
 //! services, calls them at the planned times (open loop), and writes the outcome of each
 //! request at each stage to stdout ([`protocol`], `spec/testbed.md`). The same trace can thus
 //! be given to services of any framework and language, and to the simulator. A runner neither
@@ -25,5 +25,5 @@ pub mod tier;
 pub mod work;
 
 pub use error::Error;
-pub use protocol::{Planned, Setup};
-pub use report::Report;
+pub use protocol::{Planned, SetupMessage};
+pub use report::OutputHandle;

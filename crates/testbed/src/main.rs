@@ -5,10 +5,10 @@
 
 use std::process::ExitCode;
 
-use testbed::{Error, Planned, Report, Setup, calls, protocol, series, tier};
+use testbed::{Error, OutputHandle, Planned, SetupMessage, calls, protocol, series, tier};
 
 /// Runner: starts the services, executes the plan, and returns when all requests have ended.
-type Runner = fn(&Setup, Vec<Planned>, Report) -> Result<(), Error>;
+type Runner = fn(&SetupMessage, Vec<Planned>, OutputHandle) -> Result<(), Error>;
 
 /// Runners by name.
 const RUNNERS: &[(&str, Runner)] = &[
@@ -46,7 +46,7 @@ fn run() -> Result<(), Error> {
         Error::new(cause, "greenwave exp run d2p/e1-tonic, which starts it")
     })?;
     let (setup, plan) = protocol::read(std::io::stdin().lock())?;
-    let (report, written) = Report::to_stdout();
+    let (report, written) = OutputHandle::to_stdout();
     runner(&setup, plan, report)?;
     // All clones of the report are dropped, so that the thread writes the rest and ends.
     let _ = written.join();

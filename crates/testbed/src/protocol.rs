@@ -14,7 +14,7 @@ use crate::Error;
 /// First line: services to start.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Setup {
+pub struct SetupMessage {
     /// Order of queues, by name.
     pub order: String,
     /// Load shedding of queues, by name.
@@ -24,15 +24,15 @@ pub struct Setup {
     /// Capacity of a server's queue.
     pub capacity: usize,
     /// Services, in the order of calls.
-    pub stages: Vec<Stage>,
+    pub stages: Vec<ServiceStage>,
     /// User classes and their objectives.
-    pub slos: Vec<Slo>,
+    pub slos: Vec<UserClass>,
 }
 
 /// Service, or parallel unit of services.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Stage {
+pub struct ServiceStage {
     /// Name.
     pub name: String,
     /// Concurrency: requests in service at once, per worker for a unit.
@@ -48,7 +48,7 @@ pub struct Stage {
 /// User class.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Slo {
+pub struct UserClass {
     /// Name.
     pub name: String,
     /// `expected_deadline`, ns.
@@ -60,7 +60,7 @@ pub struct Slo {
 pub struct Planned {
     /// Send time, since `ready`.
     pub send_at: Span,
-    /// User class, an index of [`Setup::slos`].
+    /// User class, an index of [`SetupMessage::slos`].
     pub class: usize,
     /// Service time of each part of each stage, in order.
     pub service: Vec<Span>,
@@ -68,7 +68,7 @@ pub struct Planned {
     pub query: Option<usize>,
 }
 
-impl Setup {
+impl SetupMessage {
     /// Parses the first line.
     ///
     /// # Errors
@@ -83,7 +83,7 @@ impl Setup {
         if setup.stages.is_empty() || setup.slos.is_empty() {
             return Err(bad("stages or slos is empty, at least 1 of each is required".to_owned()));
         }
-        for Stage { name, threads, parts, .. } in &setup.stages {
+        for ServiceStage { name, threads, parts, .. } in &setup.stages {
             if !(1..=1_000).contains(threads) || !(1..=1_000).contains(parts) {
                 return Err(bad(format!("stage {name}: threads {threads}, parts {parts}: not 1..=1000")));
             }
@@ -96,14 +96,14 @@ impl Setup {
     /// # Panics
     /// If a name is unknown, which [`parse`](Self::parse) rules out.
     #[must_use]
-    pub fn queue(&self) -> deadline::Settings {
+    pub fn queue(&self) -> deadline::QueueSettings {
         self.settings().expect("a parsed set-up")
     }
 
-    fn settings(&self) -> Result<deadline::Settings, UnknownName> {
+    fn settings(&self) -> Result<deadline::QueueSettings, UnknownName> {
         let (order, shedding) = (self.order.parse()?, self.shedding.parse()?);
         let age_max = Span::from_nanos(self.patience_ns);
-        Ok(deadline::Settings { capacity: self.capacity, order, shedding, age_max })
+        Ok(deadline::QueueSettings { capacity: self.capacity, order, shedding, age_max })
     }
 
     /// Number of service times per request: one per part.
@@ -118,7 +118,7 @@ impl Planned {
     ///
     /// # Errors
     /// The cause; the caller adds the line number.
-    pub fn parse(line: &str, setup: &Setup) -> Result<Self, String> {
+    pub fn parse(line: &str, setup: &SetupMessage) -> Result<Self, String> {
         let numbers = line.split(',').map(|text| {
             let bad = |e| format!("{text:?}: {e}, not a whole number of nanoseconds");
             text.trim().parse::<u64>().map_err(bad)
@@ -145,10 +145,10 @@ impl Planned {
 ///
 /// # Errors
 /// The first invalid line, and what would be valid.
-pub fn read(input: impl BufRead) -> Result<(Setup, Vec<Planned>), Error> {
+pub fn read(input: impl BufRead) -> Result<(SetupMessage, Vec<Planned>), Error> {
     let mut lines = input.lines();
     let mut line = || lines.next().transpose().map_err(|e| Error::new(format!("stdin: {e}"), SPEC));
-    let setup = Setup::parse(&line()?.unwrap_or_default())?;
+    let setup = SetupMessage::parse(&line()?.unwrap_or_default())?;
     let mut plan: Vec<Planned> = Vec::new();
     while let Some(text) = line()? {
         let bad = |cause: String| Error::new(format!("line {}: {cause}", plan.len() + 2), SPEC);
@@ -166,7 +166,7 @@ pub fn read(input: impl BufRead) -> Result<(Setup, Vec<Planned>), Error> {
 
 /// Output line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Line {
+pub enum OutputLine {
     /// All services are ready; planned times count from here.
     Ready,
     /// A part of a request left a stage: served or dropped.
@@ -203,7 +203,7 @@ pub enum Line {
     Late(Span),
 }
 
-impl fmt::Display for Line {
+impl fmt::Display for OutputLine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Ready => f.write_str("ready"),
@@ -273,7 +273,7 @@ mod tests {
     #[test]
     fn result_lines_match_the_specification() {
         let ns = Span::from_nanos;
-        let stage = Line::Stage {
+        let stage = OutputLine::Stage {
             request: 3,
             stage: 1,
             part: 0,
@@ -283,10 +283,10 @@ mod tests {
             service: ns(0),
         };
         assert_eq!(stage.to_string(), "stage,3,1,0,dropped,7,5,0");
-        let end = Line::End { request: 3, answered: true, elapsed: ns(9), used: 17, parts: 18 };
+        let end = OutputLine::End { request: 3, answered: true, elapsed: ns(9), used: 17, parts: 18 };
         assert_eq!(end.to_string(), "end,3,answered,9,17,18");
         assert_eq!(
-            (Line::Ready.to_string(), Line::Late(ns(4)).to_string()),
+            (OutputLine::Ready.to_string(), OutputLine::Late(ns(4)).to_string()),
             ("ready".into(), "late,4".into())
         );
     }

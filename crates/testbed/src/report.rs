@@ -7,13 +7,13 @@ use std::io::Write;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
-use crate::protocol::Line;
+use crate::protocol::OutputLine;
 
 /// Handle to the output; clones share one stdout.
 #[derive(Clone, Debug)]
-pub struct Report(Sender<Line>);
+pub struct OutputHandle(Sender<OutputLine>);
 
-impl Report {
+impl OutputHandle {
     /// Report to stdout, and the thread to join after all clones are dropped. The queue is
     /// bounded by the number of lines that the plan can cause.
     #[must_use]
@@ -23,20 +23,20 @@ impl Report {
     }
 
     /// Writes `line`.
-    pub fn send(&self, line: Line) {
+    pub fn send(&self, line: OutputLine) {
         // The receiver is gone only when the process is about to exit.
         let _ = self.0.send(line);
     }
 }
 
-/// Writes lines up to [`Line::Late`]; lines of parts dropped after the run are discarded.
-fn write(received: &Receiver<Line>) {
+/// Writes lines up to [`OutputLine::Late`]; lines of parts dropped after the run are discarded.
+fn write(received: &Receiver<OutputLine>) {
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
     while let Ok(line) = received.recv() {
         let mut is_over = false;
         let mut written = Ok(());
         for line in std::iter::once(line).chain(received.try_iter()) {
-            is_over = matches!(line, Line::Late(_));
+            is_over = matches!(line, OutputLine::Late(_));
             written = written.and_then(|()| writeln!(out, "{line}"));
             if is_over {
                 break;

@@ -62,9 +62,9 @@ pub(crate) fn builder(waiting: usize) -> Server {
 
 /// Client of one service; clones share its connection.
 #[derive(Clone)]
-pub struct Client(tonic::client::Grpc<Propagate<Channel>>);
+pub struct RpcClient(tonic::client::Grpc<Propagate<Channel>>);
 
-impl Client {
+impl RpcClient {
     /// Connects to `address`; calls go through `layer`, at most `waiting` at once.
     ///
     /// # Errors

@@ -13,28 +13,28 @@ use http::{HeaderName, Request};
 use queueing::Span;
 
 use crate::open_loop::since;
-use crate::protocol::Line;
-use crate::{Planned, Report};
+use crate::protocol::OutputLine;
+use crate::{OutputHandle, Planned};
 
 /// State shared by all services of a run.
 #[derive(Debug)]
 pub struct Run {
     /// Planned requests.
     pub plan: Vec<Planned>,
-    report: Report,
+    report: OutputHandle,
     start: OnceLock<Instant>,
 }
 
 impl Run {
     /// Run that has not begun.
     #[must_use]
-    pub fn new(plan: Vec<Planned>, report: Report) -> Arc<Self> {
+    pub fn new(plan: Vec<Planned>, report: OutputHandle) -> Arc<Self> {
         Arc::new(Self { plan, report, start: OnceLock::new() })
     }
 
     /// Reports `ready`; planned times count from the returned instant.
     pub fn begin(&self) -> Instant {
-        self.report.send(Line::Ready);
+        self.report.send(OutputLine::Ready);
         *self.start.get_or_init(Instant::now)
     }
 
@@ -46,7 +46,7 @@ impl Run {
     }
 
     /// Reports `line`.
-    pub fn report(&self, line: Line) {
+    pub fn report(&self, line: OutputLine) {
         self.report.send(line);
     }
 }
@@ -75,7 +75,7 @@ impl PartReport {
     fn report(&self, served: bool, queue: Span, service: Span) {
         let Self { request, stage, part, .. } = *self;
         let elapsed = self.run.elapsed(request);
-        self.run.report(Line::Stage { request, stage, part, served, elapsed, queue, service });
+        self.run.report(OutputLine::Stage { request, stage, part, served, elapsed, queue, service });
     }
 }
 
@@ -112,7 +112,7 @@ impl PartTracker {
     }
 }
 
-/// Empty call with the number of `request`.
+/// gRPC call without content that carries the number `request` in its metadata.
 #[must_use]
 pub fn request_call(request: usize) -> tonic::Request<bytes::Bytes> {
     let mut call = tonic::Request::new(bytes::Bytes::new());

@@ -15,18 +15,18 @@ use queueing::Span;
 use tokio::runtime::{Builder, Handle};
 use tonic::{Request, Status};
 
-use crate::protocol::{Line, Stage};
-use crate::rpc::{self, Client, Handler};
+use crate::protocol::{OutputLine, ServiceStage};
+use crate::rpc::{self, Handler, RpcClient};
 use crate::run::{PartReport, PartTracker, Run, request_call};
 use crate::work::work;
-use crate::{Error, Planned, Report, Setup, open_loop};
+use crate::{Error, OutputHandle, Planned, SetupMessage, open_loop};
 
 /// Starts the services of `setup`, sends `plan`, and returns when all requests have ended and
 /// been reported.
 ///
 /// # Errors
 /// If the set-up is not a series, or the services cannot be started.
-pub fn run(setup: &Setup, plan: Vec<Planned>, report: Report) -> Result<(), Error> {
+pub fn run(setup: &SetupMessage, plan: Vec<Planned>, report: OutputHandle) -> Result<(), Error> {
     check(setup)?;
     let threads: usize = setup.stages.iter().map(|stage| stage.threads).sum();
     let runtime =
@@ -37,17 +37,17 @@ pub fn run(setup: &Setup, plan: Vec<Planned>, report: Report) -> Result<(), Erro
     let delay_max = send(runtime.handle(), setup, &run, &first)?;
     wait_for_handlers(&layers);
     runtime.shutdown_timeout(HANDLER_POLL);
-    run.report(Line::Late(delay_max));
+    run.report(OutputLine::Late(delay_max));
     Ok(())
 }
 
-fn check(setup: &Setup) -> Result<(), Error> {
+fn check(setup: &SetupMessage) -> Result<(), Error> {
     let advice = "greenwave exp run d2p/e1-tonic, whose stages are services";
     if setup.stages.len() > STAGES_MAX {
         return Err(Error::new(format!("{} stages are not 1..={STAGES_MAX}", setup.stages.len()), advice));
     }
     match setup.stages.iter().find(|stage| stage.parts != 1 || stage.partial || stage.reserve_ns != 0) {
-        Some(Stage { name, parts, .. }) => Err(Error::new(
+        Some(ServiceStage { name, parts, .. }) => Err(Error::new(
             format!("stage {name}: parts {parts}: not 1, without reserve and partial"),
             advice,
         )),
@@ -57,7 +57,7 @@ fn check(setup: &Setup) -> Result<(), Error> {
 
 /// Starts the services, last first, and connects each to the next; returns their layers and a
 /// client of the first.
-async fn start(setup: &Setup, run: &Arc<Run>) -> Result<(Vec<DeadlineLayer>, Client), Error> {
+async fn start(setup: &SetupMessage, run: &Arc<Run>) -> Result<(Vec<DeadlineLayer>, RpcClient), Error> {
     let queue = setup.queue();
     let propagate = match queue.shedding {
         Shedding::None => PropagateLayer::new().advisory(),
@@ -65,7 +65,7 @@ async fn start(setup: &Setup, run: &Arc<Run>) -> Result<(Vec<DeadlineLayer>, Cli
     };
     let waiting = setup.capacity.saturating_mul(2);
     let mut layers = Vec::new();
-    let mut next: Option<Client> = None;
+    let mut next: Option<RpcClient> = None;
     for (number, stage) in setup.stages.iter().enumerate().rev() {
         let validation = Limits { trusted: true, longest: Span::MAX, ..Limits::default() };
         let settings = Settings {
@@ -78,14 +78,14 @@ async fn start(setup: &Setup, run: &Arc<Run>) -> Result<(Vec<DeadlineLayer>, Cli
         let layer = DeadlineLayer::new(settings);
         let tracker = PartTracker { run: Arc::clone(run), stage: number, part: 0 };
         let address = rpc::serve(&layer, tracker, waiting, service(run, number, next.take()))?;
-        next = Some(Client::connect(address, &propagate, waiting).await?);
+        next = Some(RpcClient::connect(address, &propagate, waiting).await?);
         layers.push(layer);
     }
     Ok((layers, next.expect("a set-up has stages")))
 }
 
 /// Service `number`: works, yields, calls the next.
-fn service(run: &Arc<Run>, number: usize, next: Option<Client>) -> Handler {
+fn service(run: &Arc<Run>, number: usize, next: Option<RpcClient>) -> Handler {
     let run = Arc::clone(run);
     Arc::new(move |request: Request<Bytes>| {
         let (run, next) = (Arc::clone(&run), next.clone());
@@ -104,7 +104,7 @@ fn service(run: &Arc<Run>, number: usize, next: Option<Client>) -> Handler {
 }
 
 /// Sends the plan and waits until all requests have ended; returns the largest send delay.
-fn send(runtime: &Handle, setup: &Setup, run: &Arc<Run>, first: &Client) -> Result<Span, Error> {
+fn send(runtime: &Handle, setup: &SetupMessage, run: &Arc<Run>, first: &RpcClient) -> Result<Span, Error> {
     let (done_tx, done_rx) = channel();
     let start = run.begin();
     let delay_max = open_loop::send_all(start, &run.plan, |request, planned| {
@@ -114,7 +114,7 @@ fn send(runtime: &Handle, setup: &Setup, run: &Arc<Run>, first: &Client) -> Resu
             let budget = Budget::restored(slo, run.elapsed(request), &[]);
             let answered = scope(budget, first.call(request_call(request))).await.is_ok();
             let elapsed = run.elapsed(request);
-            run.report(Line::End { request, answered, elapsed, used: usize::from(answered), parts: 1 });
+            run.report(OutputLine::End { request, answered, elapsed, used: usize::from(answered), parts: 1 });
             let _ = done_tx.send(());
         });
     });

@@ -32,7 +32,7 @@ use tower::util::MapRequestLayer;
 
 use crate::Error;
 use crate::dscp::{DscpStream, LevelHeader, level};
-use crate::rpc::{self, Client, Handler, Method, PATHS};
+use crate::rpc::{self, Handler, Method, PATHS, RpcClient};
 use crate::work::work;
 
 /// Settings of a service.
@@ -115,11 +115,11 @@ impl Tier {
         }
     }
 
-    fn queue(&self) -> Result<deadline::Settings, Error> {
+    fn queue(&self) -> Result<deadline::QueueSettings, Error> {
         let bad = |e: queueing::UnknownName| Error::new(format!("tier: {e}"), SPEC);
         let (order, shedding) = (self.order.parse().map_err(bad)?, self.shedding.parse().map_err(bad)?);
         let age_max = Span::from_nanos(self.patience_ns);
-        Ok(deadline::Settings { capacity: self.capacity, order, shedding, age_max })
+        Ok(deadline::QueueSettings { capacity: self.capacity, order, shedding, age_max })
     }
 }
 
@@ -139,7 +139,7 @@ async fn start(tier: &Tier, stats: &Arc<Mutex<Stats>>) -> Result<Serving, Error>
     for &address in &tier.parts {
         let mut levels = Vec::new();
         for &dscp in &tier.dscp {
-            levels.push(Client::connect_as(dscp, address, &propagate, waiting).await?);
+            levels.push(RpcClient::connect_as(dscp, address, &propagate, waiting).await?);
         }
         parts.push(levels);
     }
@@ -193,7 +193,12 @@ pub(crate) fn propagate_layer(shedding: Shedding) -> PropagateLayer {
 /// Works, yields, calls `parts` (by service and level), and answers. With shedding, a late
 /// request uses a level more urgent for its parts, and one that can bear a loss a level less
 /// urgent.
-fn handler(tier: &Tier, parts: Vec<Vec<Client>>, shedding: Shedding, stats: &Arc<Mutex<Stats>>) -> Handler {
+fn handler(
+    tier: &Tier,
+    parts: Vec<Vec<RpcClient>>,
+    shedding: Shedding,
+    stats: &Arc<Mutex<Stats>>,
+) -> Handler {
     let (parts, stats, answer) = (Arc::new(parts), Arc::clone(stats), tier.answer);
     let loss = tier.loss_ns.map(Span::from_nanos);
     Arc::new(move |request: Request<Bytes>| {
@@ -256,7 +261,7 @@ struct Stats {
 }
 
 impl Stats {
-    fn served(&mut self, stage_times: &deadline::Stage, planned: Span) {
+    fn served(&mut self, stage_times: &deadline::StageTime, planned: Span) {
         self.queue.record(stage_times.queue);
         self.excess += stage_times.service.saturating_sub(planned);
     }

@@ -24,7 +24,7 @@ const COOKIE: [u8; 4] = [99, 130, 83, 99];
 
 /// DHCP message type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum MessageType {
     /// DHCPDISCOVER: the client looks for servers.
     Discover,
     /// DHCPOFFER: a server offers an address.
@@ -41,7 +41,7 @@ pub enum Kind {
     Release,
 }
 
-impl Kind {
+impl MessageType {
     const ALL: [Self; 7] =
         [Self::Discover, Self::Offer, Self::Request, Self::Decline, Self::Ack, Self::Nak, Self::Release];
 
@@ -54,7 +54,7 @@ impl Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Message {
     /// Message type.
-    pub kind: Kind,
+    pub kind: MessageType,
     /// Transaction id, common to requests and replies.
     pub transaction: u32,
     /// Seconds since the client began.
@@ -86,7 +86,7 @@ pub struct Message {
 impl Message {
     /// A client message without options.
     #[must_use]
-    pub const fn new(kind: Kind, transaction: u32, mac: Mac) -> Self {
+    pub const fn new(kind: MessageType, transaction: u32, mac: Mac) -> Self {
         Self {
             kind,
             transaction,
@@ -121,7 +121,7 @@ impl Message {
             broadcast: header[10] & 0x80 != 0,
             client: addr(header, 12),
             yours: addr(header, 16),
-            ..Self::new(Kind::Discover, be32(header, 4), mac)
+            ..Self::new(MessageType::Discover, be32(header, 4), mac)
         };
         let (mut kind, mut rest) = (None, options);
         loop {
@@ -141,7 +141,7 @@ impl Message {
         Ok(message)
     }
 
-    fn take(&mut self, code: u8, value: &[u8], kind: &mut Option<Kind>) -> Result<(), Malformed> {
+    fn take(&mut self, code: u8, value: &[u8], kind: &mut Option<MessageType>) -> Result<(), Malformed> {
         let word = || value.first_chunk().map(|word| u32::from_be_bytes(*word)).ok_or(Malformed::BadOption);
         let addr = || word().map(Ipv4Addr::from_bits);
         match code {
@@ -157,7 +157,7 @@ impl Message {
             51 => self.lease_s = Some(word()?),
             53 => {
                 let number = *value.first().ok_or(Malformed::BadOption)?;
-                *kind = Kind::ALL.into_iter().find(|kind| kind.number() == number);
+                *kind = MessageType::ALL.into_iter().find(|kind| kind.number() == number);
             }
             54 => self.server = Some(addr()?),
             58 => self.renew_s = Some(word()?),
@@ -169,7 +169,7 @@ impl Message {
 
     /// Appends the message to the empty `buf`.
     pub fn emit(&self, buf: &mut Vec<u8>) {
-        let to_client = matches!(self.kind, Kind::Offer | Kind::Ack | Kind::Nak);
+        let to_client = matches!(self.kind, MessageType::Offer | MessageType::Ack | MessageType::Nak);
         buf.extend([if to_client { 2 } else { 1 }, 1, 6, 0]);
         buf.extend(self.transaction.to_be_bytes());
         buf.extend(self.seconds.to_be_bytes());
@@ -224,7 +224,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(64))]
         #[test]
         fn messages_round_trip(
-            kind in prop::sample::select(Kind::ALL.to_vec()),
+            kind in prop::sample::select(MessageType::ALL.to_vec()),
             head in any::<(u32, u16, bool, u32, u32, [u8; 6])>(),
             words in (word(), word(), word(), word(), word(), word()),
             prefix in prop::option::of(0u8..=32),
@@ -253,7 +253,7 @@ mod tests {
         #[test]
         fn damaged_messages_never_panic(at in 0usize..300, to in any::<u8>(), len in 0usize..=300) {
             let mut bytes = Vec::new();
-            Message { prefix: Some(24), ..Message::new(Kind::Ack, 1, [2; 6]) }.emit(&mut bytes);
+            Message { prefix: Some(24), ..Message::new(MessageType::Ack, 1, [2; 6]) }.emit(&mut bytes);
             bytes[at] = to;
             let _ = Message::parse(&bytes[..len]);
         }

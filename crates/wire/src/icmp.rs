@@ -11,14 +11,14 @@ pub const HEADER_LEN: usize = 8;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Message<'a> {
     /// Echo request or reply.
-    Echo(Echo<'a>),
+    Echo(EchoMessage<'a>),
     /// Error about a packet that was not delivered.
-    Error(Error<'a>),
+    Error(IcmpError<'a>),
 }
 
 /// Error about a packet that was not delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Error<'a> {
+pub struct IcmpError<'a> {
     /// Cause of the error.
     pub cause: Cause,
     /// Start of the packet.
@@ -88,8 +88,8 @@ impl<'a> Message<'a> {
             return Err(Malformed::BadChecksum);
         }
         let cause = match (message[0], message[1]) {
-            (8, 0) => return Ok(Self::Echo(Echo::read(false, message))),
-            (0, 0) => return Ok(Self::Echo(Echo::read(true, message))),
+            (8, 0) => return Ok(Self::Echo(EchoMessage::read(false, message))),
+            (0, 0) => return Ok(Self::Echo(EchoMessage::read(true, message))),
             (3, 2) => Cause::Protocol,
             (3, 3) => Cause::Port,
             (3, 4) => Cause::TooBig { mtu: be16(message, 6).into() },
@@ -101,11 +101,11 @@ impl<'a> Message<'a> {
             (12, 0..=2) => Cause::Parameter,
             _ => return Err(Malformed::Unsupported),
         };
-        Ok(Self::Error(Error { cause, quoted: &message[HEADER_LEN..] }))
+        Ok(Self::Error(IcmpError { cause, quoted: &message[HEADER_LEN..] }))
     }
 }
 
-impl Error<'_> {
+impl IcmpError<'_> {
     /// Maximum length of an error in bytes: its packet fits 576 bytes (RFC 1812 §4.3.2.3).
     pub const LEN_MAX: usize = 576 - 20;
 
@@ -122,7 +122,7 @@ impl Error<'_> {
 
 /// Echo request or reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Echo<'a> {
+pub struct EchoMessage<'a> {
     /// True for a reply.
     pub reply: bool,
     /// Identifier.
@@ -133,7 +133,7 @@ pub struct Echo<'a> {
     pub payload: &'a [u8],
 }
 
-impl<'a> Echo<'a> {
+impl<'a> EchoMessage<'a> {
     /// Parses an echo message.
     ///
     /// # Errors
@@ -151,7 +151,7 @@ impl<'a> Echo<'a> {
         Self { reply, ident, sequence, payload: &message[HEADER_LEN..] }
     }
 
-    /// Length written by [`Echo::emit`], in bytes.
+    /// Length written by [`EchoMessage::emit`], in bytes.
     #[must_use]
     pub const fn len(&self) -> usize {
         HEADER_LEN + self.payload.len()
@@ -163,7 +163,7 @@ impl<'a> Echo<'a> {
         false
     }
 
-    /// Writes the message into the first [`Echo::len`] bytes of `buf`.
+    /// Writes the message into the first [`EchoMessage::len`] bytes of `buf`.
     ///
     /// # Panics
     /// If `buf` is shorter.

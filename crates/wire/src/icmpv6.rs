@@ -6,7 +6,7 @@
 use std::net::Ipv6Addr;
 
 use super::checksum::Checksum;
-use super::icmp::{Cause, Echo, Error, HEADER_LEN};
+use super::icmp::{Cause, EchoMessage, HEADER_LEN, IcmpError};
 use super::{Malformed, be32, mld, ndp};
 
 const PROTOCOL: u8 = 58;
@@ -15,9 +15,9 @@ const PROTOCOL: u8 = 58;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Message<'a> {
     /// Echo request or reply.
-    Echo(Echo<'a>),
+    Echo(EchoMessage<'a>),
     /// Error about a packet that was not delivered.
-    Error(Error<'a>),
+    Error(IcmpError<'a>),
     /// Neighbour discovery message.
     Ndp(ndp::Message<'a>),
     /// Multicast listener query.
@@ -38,8 +38,8 @@ impl<'a> Message<'a> {
             return Err(Malformed::BadChecksum);
         }
         let cause = match (message[0], message[1]) {
-            (128, 0) => return Ok(Self::Echo(Echo::read(false, message))),
-            (129, 0) => return Ok(Self::Echo(Echo::read(true, message))),
+            (128, 0) => return Ok(Self::Echo(EchoMessage::read(false, message))),
+            (129, 0) => return Ok(Self::Echo(EchoMessage::read(true, message))),
             (130, _) => return mld::Query::parse(message).map(Self::Query),
             (133..=137, 0) => return ndp::Message::parse(message).map(Self::Ndp),
             (1, 1 | 5 | 6) => Cause::Prohibited,
@@ -53,7 +53,7 @@ impl<'a> Message<'a> {
             (4, _) => Cause::Parameter,
             _ => return Err(Malformed::Unsupported),
         };
-        Ok(Self::Error(Error { cause, quoted: &message[HEADER_LEN..] }))
+        Ok(Self::Error(IcmpError { cause, quoted: &message[HEADER_LEN..] }))
     }
 }
 
@@ -61,7 +61,7 @@ impl<'a> Message<'a> {
 pub const ERROR_LEN_MAX: usize = 1280 - 40;
 
 /// Appends the error to the empty `buf`.
-pub fn emit_error(error: &Error<'_>, source: Ipv6Addr, target: Ipv6Addr, buf: &mut Vec<u8>) {
+pub fn emit_error(error: &IcmpError<'_>, source: Ipv6Addr, target: Ipv6Addr, buf: &mut Vec<u8>) {
     let (kind, code, word) = match error.cause {
         Cause::Network => (1, 0, 0),
         Cause::Unreachable => (1, 3, 0),
@@ -80,11 +80,11 @@ pub fn emit_error(error: &Error<'_>, source: Ipv6Addr, target: Ipv6Addr, buf: &m
     finish_checksum(buf, source, target);
 }
 
-/// Writes `echo` into the first [`Echo::len`] bytes of `buf`.
+/// Writes `echo` into the first [`EchoMessage::len`] bytes of `buf`.
 ///
 /// # Panics
 /// If `buf` is shorter.
-pub fn emit_echo(echo: &Echo<'_>, source: Ipv6Addr, target: Ipv6Addr, buf: &mut [u8]) {
+pub fn emit_echo(echo: &EchoMessage<'_>, source: Ipv6Addr, target: Ipv6Addr, buf: &mut [u8]) {
     let buf = &mut buf[..echo.len()];
     echo.write(if echo.reply { 129 } else { 128 }, buf);
     finish_checksum(buf, source, target);

@@ -27,7 +27,7 @@ pub struct Query {
 
 /// Multicast address record of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Record {
+pub enum AddressRecord {
     /// MODE_IS_EXCLUDE without sources: the host listens to the group.
     Listening = 2,
     /// CHANGE_TO_INCLUDE_MODE without sources: the host has left the group.
@@ -58,7 +58,7 @@ impl Query {
 
 /// Report with `record` for `group`, preceded by its hop-by-hop header.
 #[must_use]
-pub fn report(record: Record, group: Ipv6Addr, source: Ipv6Addr) -> Vec<u8> {
+pub fn report(record: AddressRecord, group: Ipv6Addr, source: Ipv6Addr) -> Vec<u8> {
     let mut message = vec![143, 0, 0, 0, 0, 0, 0, 1, record as u8, 0, 0, 0];
     message.extend(group.octets());
     icmpv6::finish_checksum(&mut message, source, REPORTS);

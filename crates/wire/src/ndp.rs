@@ -73,7 +73,7 @@ pub struct RouterAdvertisement<'a> {
 
 /// Prefix information option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Prefix {
+pub struct PrefixInformation {
     /// Prefix; bits beyond `len` are ignored.
     pub addr: Ipv6Addr,
     /// Prefix length, 0..=128.
@@ -188,9 +188,9 @@ impl<'a> Message<'a> {
 
 impl RouterAdvertisement<'_> {
     /// Prefixes announced by the router.
-    pub fn prefixes(&self) -> impl Iterator<Item = Prefix> {
+    pub fn prefixes(&self) -> impl Iterator<Item = PrefixInformation> {
         each(self.options).filter(|(kind, body)| *kind == PREFIX && body.len() == 30 && body[0] <= 128).map(
-            |(_, body)| Prefix {
+            |(_, body)| PrefixInformation {
                 addr: addr6(body, 14),
                 len: body[0],
                 on_link: body[1] & 0x80 != 0,
@@ -202,7 +202,7 @@ impl RouterAdvertisement<'_> {
     }
 }
 
-impl Prefix {
+impl PrefixInformation {
     /// Appends the prefix information option.
     pub fn emit(&self, buf: &mut Vec<u8>) {
         let flags = u8::from(self.on_link) << 7 | u8::from(self.autonomous) << 6;

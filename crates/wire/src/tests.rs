@@ -6,7 +6,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::ethernet::{self, EtherType, Frame};
-use super::icmp::Echo;
+use super::icmp::EchoMessage;
 use super::ipv4::{self, Protocol};
 use super::tcp::{self, Flags, Options, SackBlocks, Segment, Seq, Timestamps};
 use super::{Malformed, arp, ip};
@@ -121,10 +121,10 @@ proptest! {
 
     #[test]
     fn echoes_round_trip(reply in any::<bool>(), ident in any::<u16>(), sequence in any::<u16>(), payload in vec(any::<u8>(), 0..64)) {
-        let echo = Echo { reply, ident, sequence, payload: &payload };
+        let echo = EchoMessage { reply, ident, sequence, payload: &payload };
         let mut bytes = vec![0xaa; echo.len()];
         echo.emit(&mut bytes);
-        prop_assert_eq!(Echo::parse(&bytes), Ok(echo));
+        prop_assert_eq!(EchoMessage::parse(&bytes), Ok(echo));
     }
 
     #[test]
@@ -186,7 +186,7 @@ proptest! {
         let _ = Frame::parse(&bytes);
         let _ = arp::Packet::parse(&bytes);
         let _ = ipv4::Packet::parse(&bytes);
-        let _ = Echo::parse(&bytes);
+        let _ = EchoMessage::parse(&bytes);
         let _ = Options::parse(&bytes);
         let _ = Segment::parse(&bytes, any, any, false);
         let _ = Segment::parse(&bytes, any, any, true);

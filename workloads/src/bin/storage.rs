@@ -10,7 +10,7 @@ use clap::Parser;
 use netlab::TempDir;
 use runtime::task::Handle;
 use workloads::serve::{self, ListenArgs};
-use workloads::storage::{Io, Preload, Store, StoreError, disk};
+use workloads::storage::{BlockStore, Io, Preload, StoreError, disk};
 
 /// Reads and writes blocks on our own stack; a request's kind is 1 to 16, that
 /// many blocks of 4 KiB to read, or 129 to 143, 1 to 15 blocks to write.
@@ -50,7 +50,7 @@ fn main() -> ExitCode {
         Ok(disk) => disk,
         Err(e) => return serve::failed(&*e),
     };
-    let make = |handle: &Handle| -> Result<Store, Box<dyn Error>> {
+    let make = |handle: &Handle| -> Result<BlockStore, Box<dyn Error>> {
         let text = match &args.text {
             Some(path) => std::fs::read(path).map_err(|e| format!("{}: {e}", path.display()))?,
             None => include_bytes!("../../../LICENSE").to_vec(),
@@ -60,10 +60,10 @@ fn main() -> ExitCode {
         }
         let path = args.file.clone().unwrap_or_else(|| folder.path().join("blocks"));
         let preload = Preload { blocks: args.mib * BLOCKS, text: &text, seed: args.seed };
-        match Store::create(handle, how, &path, true, preload) {
+        match BlockStore::create(handle, how, &path, true, preload) {
             Err(StoreError::File(e)) if e.kind() == ErrorKind::Unsupported => {
                 eprintln!("note: through the page cache: {e}");
-                Ok(Store::create(handle, how, &path, false, preload)?)
+                Ok(BlockStore::create(handle, how, &path, false, preload)?)
             }
             store => Ok(store?),
         }

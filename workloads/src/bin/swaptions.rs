@@ -4,14 +4,14 @@
 use std::process::ExitCode;
 
 use clap::Parser;
-use workloads::progress::{Check, Pace, Progress};
+use workloads::progress::{Check, ProgressArgs, ProgressReporter};
 use workloads::swaptions::{Simulation, Swaption};
 
 /// Prices a swaption by simulation, and checks the price by formula.
 #[derive(Parser)]
 struct Args {
     #[command(flatten)]
-    pace: Pace,
+    pace: ProgressArgs,
     /// Keeps the last paths, so many MiB of them
     #[arg(long, value_name = "MIB", default_value_t = 0)]
     keep_mib: usize,
@@ -25,7 +25,7 @@ fn main() -> ExitCode {
     let args = Args::parse();
     let swaption = Swaption::default();
     let mut simulation = Simulation::new(swaption, args.pace.seed).keeping(args.keep_mib << 20);
-    let mut progress = Progress::new("swaptions", "paths", args.pace, host::signals::flag());
+    let mut progress = ProgressReporter::new("swaptions", "paths", args.pace, host::signals::flag());
     loop {
         simulation.add(BATCH);
         if !progress.add(BATCH) {

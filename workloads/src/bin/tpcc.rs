@@ -6,7 +6,7 @@ use std::sync::Mutex;
 
 use clap::Parser;
 use workloads::serve::{self, ListenArgs};
-use workloads::tpcc::{Scale, Store};
+use workloads::tpcc::{Database, TableSizes};
 
 /// Runs TPC-C's transactions on our own stack; a request's kind is 0 to 4:
 /// New-Order, Payment, Order-Status, Delivery, Stock-Level.
@@ -25,6 +25,6 @@ struct Args {
 fn main() -> ExitCode {
     host::signals::restore_sigpipe();
     let args = Args::parse();
-    let scale = Scale { warehouses: args.warehouses, ..Scale::default() };
-    serve::main("tpcc", &args.listen, None, |_| Ok(Mutex::new(Store::new(scale, args.seed))))
+    let scale = TableSizes { warehouses: args.warehouses, ..TableSizes::default() };
+    serve::main("tpcc", &args.listen, None, |_| Ok(Mutex::new(Database::new(scale, args.seed))))
 }

@@ -4,14 +4,14 @@
 use std::process::ExitCode;
 
 use clap::Parser;
-use workloads::progress::Pace;
+use workloads::progress::ProgressArgs;
 use workloads::{serve, video};
 
 /// Feeds x264 a synthetic video and reports the number of encoded frames.
 #[derive(Parser)]
 struct Args {
     #[command(flatten)]
-    pace: Pace,
+    pace: ProgressArgs,
 }
 
 fn main() -> ExitCode {

@@ -2,7 +2,7 @@
 
 use net::device::memory::pair;
 use queueing::{Priority, Time};
-use runtime::task::{JoinHandle, Step};
+use runtime::task::{JoinHandle, TaskStep};
 
 use super::*;
 
@@ -10,7 +10,7 @@ use super::*;
 struct Repeat;
 
 impl Service for Repeat {
-    async fn serve(&self, request: &Request, body: &[u8], answer: &mut Vec<u8>) -> Result<(), Refused> {
+    async fn serve(&self, request: &RequestHeader, body: &[u8], answer: &mut Vec<u8>) -> Result<(), Refused> {
         if request.kind == 0 {
             return Err(Refused("kind 0 is outside 1..=255".to_owned()));
         }
@@ -26,7 +26,7 @@ impl Service for Repeat {
 
 fn request(id: u64, kind: u8, length: u32) -> Vec<u8> {
     let mut bytes = Vec::new();
-    Request { id, kind, priority: Priority::LOWEST, length, service: Span::ZERO }.encode(&mut bytes);
+    RequestHeader { id, kind, priority: Priority::LOWEST, length, service: Span::ZERO }.encode(&mut bytes);
     bytes
 }
 
@@ -50,8 +50,8 @@ fn answer(bytes: Vec<u8>) -> (io::Result<Vec<u8>>, u64) {
     let mut now = Time::from_nanos(1);
     for _ in 0..1_000_000 {
         now += Span::from_micros(10);
-        while server.step(now, &mut near) != Step::Idle {}
-        while client.step(now, &mut far) != Step::Idle {}
+        while server.step(now, &mut near) != TaskStep::Idle {}
+        while client.step(now, &mut far) != TaskStep::Idle {}
         if let Some(result) = asked.try_take() {
             let refused = served.tally().refused;
             return (result.expect("the task ends"), refused);
@@ -68,7 +68,9 @@ fn responses_are_in_order_and_match_their_requests() {
     let got = got.unwrap();
     let mut rest = &got[..];
     for (id, kind, _) in asked {
-        let Decoded::Complete { value, len } = Response::decode(rest) else { panic!("{} bytes", rest.len()) };
+        let Decoded::Complete { value, len } = TimedResponse::decode(rest) else {
+            panic!("{} bytes", rest.len())
+        };
         assert_eq!((value.id, value.kind, len), (id, kind, RESPONSE_LEN + usize::from(kind) * 8));
         assert!(rest[RESPONSE_LEN..len].chunks(8).all(|chunk| chunk == id.to_be_bytes()));
         rest = &rest[len..];

@@ -4,7 +4,7 @@ use std::error::Error;
 
 use host::disk::{BlockingDisk, Ring};
 
-use super::Store;
+use super::BlockStore;
 use crate::serve::Files;
 
 /// File I/O interfaces.
@@ -27,7 +27,7 @@ const BUFFERS: usize = 32;
 /// The backend is unavailable.
 pub fn disk(io: Option<Io>, note: impl FnOnce(&str)) -> Result<(Files, &'static str), Box<dyn Error>> {
     if io != Some(Io::Plain) {
-        match Ring::new(DEPTH, BUFFERS, Store::BUFFER) {
+        match Ring::new(DEPTH, BUFFERS, BlockStore::BUFFER) {
             Ok(mut ring) => {
                 let readiness = Some(ring.readiness()?);
                 return Ok((Files { disk: Box::new(ring), readiness }, "io_uring"));
@@ -36,6 +36,6 @@ pub fn disk(io: Option<Io>, note: impl FnOnce(&str)) -> Result<(Files, &'static 
             Err(e) => note(&e.to_string()),
         }
     }
-    let plain = BlockingDisk::new(DEPTH, BUFFERS, Store::BUFFER)?;
+    let plain = BlockingDisk::new(DEPTH, BUFFERS, BlockStore::BUFFER)?;
     Ok((Files { disk: Box::new(plain), readiness: None }, "system calls"))
 }

@@ -14,16 +14,16 @@ mod store;
 
 pub use disk::{Io, disk};
 pub use slot::{BLOCK, Damaged};
-pub use store::{Preload, Store, StoreError};
+pub use store::{BlockStore, Preload, StoreError};
 
-use load::protocol::synthetic::{REQUEST_LEN_MIN, Request};
+use load::protocol::synthetic::{REQUEST_LEN_MIN, RequestHeader};
 
 use crate::progress::Check;
 use crate::serve::{Refused, Service};
 
 /// A request's operation: its protocol's `kind`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum StorageOp {
     /// Reads 1 to 16 blocks: 4 to 64 KiB.
     Read(u8),
     /// Writes 1 to 15 blocks, whose bytes follow the header.
@@ -35,7 +35,7 @@ pub const BLOCKS_MAX: u8 = 16;
 /// Bit of a kind that marks a write.
 const WRITE: u8 = 0x80;
 
-impl Kind {
+impl StorageOp {
     /// The kind as a byte of the protocol.
     #[must_use]
     pub const fn code(self) -> u8 {
@@ -65,19 +65,19 @@ pub const fn first(id: u64, blocks: u8, of: u32) -> u32 {
     ((spread * (of as u64 - blocks as u64 + 1)) >> 32) as u32
 }
 
-impl Service for Store {
-    async fn serve(&self, request: &Request, body: &[u8], answer: &mut Vec<u8>) -> Result<(), Refused> {
+impl Service for BlockStore {
+    async fn serve(&self, request: &RequestHeader, body: &[u8], answer: &mut Vec<u8>) -> Result<(), Refused> {
         let damaged = |e: StoreError| Refused(e.to_string());
-        match Kind::of(request.kind) {
-            Some(Kind::Read(blocks)) => {
+        match StorageOp::of(request.kind) {
+            Some(StorageOp::Read(blocks)) => {
                 let at = first(request.id, blocks, self.blocks());
                 self.read(at, blocks.into(), answer).await.map_err(damaged)
             }
-            Some(Kind::Write(blocks)) if body.len() == usize::from(blocks) * BLOCK => {
+            Some(StorageOp::Write(blocks)) if body.len() == usize::from(blocks) * BLOCK => {
                 let at = first(request.id, blocks, self.blocks());
                 self.write(at, body).await.map_err(damaged)
             }
-            Some(Kind::Write(blocks)) => {
+            Some(StorageOp::Write(blocks)) => {
                 let length = REQUEST_LEN_MIN + usize::from(blocks) * BLOCK;
                 Err(Refused(format!("a write of {blocks} blocks has {length} bytes, not {}", request.length)))
             }

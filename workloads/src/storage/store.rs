@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use queueing::Rng;
-use runtime::task::{Buffer, File, FileOptions, Handle};
+use runtime::task::{File, FileBuffer, FileOptions, Handle};
 use siphasher::sip::SipHasher13;
 use tokio::sync::RwLock;
 
@@ -46,7 +46,7 @@ impl From<io::Error> for StoreError {
 }
 
 /// Blocks on a file.
-pub struct Store {
+pub struct BlockStore {
     path: PathBuf,
     file: File,
     /// Description of the file I/O.
@@ -71,7 +71,7 @@ struct Digest {
 /// Slot sizes are multiples of it where the file requires no more.
 const ROUND: usize = 32;
 
-impl Store {
+impl BlockStore {
     /// Size of a buffer in bytes: the largest request, with slots of two pages.
     pub const BUFFER: usize = BLOCKS_MAX as usize * 2 * BLOCK;
 
@@ -174,7 +174,7 @@ impl Store {
         let (one, other) = self.stripes(first, blocks.len() as u32);
         let held = (one.write().await, write(other).await);
         // Holders of a buffer wait for the disk only, so one will be free.
-        let mut slots = Buffer::new(blocks.len() * self.stride).await?;
+        let mut slots = FileBuffer::new(blocks.len() * self.stride).await?;
         let digests: Vec<_> = blocks.iter().map(|block| digest_of(block)).collect();
         self.seal(first, blocks, &mut slots);
         self.note(first, digests.iter().map(|new| move |old: Digest| Digest { perhaps: Some(*new), ..old }));

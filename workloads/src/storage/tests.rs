@@ -11,7 +11,7 @@ use net::device::memory::{MemoryDevice, pair};
 use netlab::TempDir;
 use proptest::prelude::*;
 use queueing::{Priority, Rng, Span, Time};
-use runtime::task::{Config, JoinHandle, Step, TaskShard};
+use runtime::task::{Config, JoinHandle, TaskShard, TaskStep};
 
 use super::*;
 
@@ -21,7 +21,7 @@ const TEXT: &[u8] = include_bytes!("../../../LICENSE");
 
 /// A store, and the shard whose tasks use it.
 struct World {
-    store: Arc<Store>,
+    store: Arc<BlockStore>,
     shard: TaskShard<MemoryDevice>,
     device: MemoryDevice,
     now: Time,
@@ -36,7 +36,7 @@ impl World {
         let shard = TaskShard::new(Config { disk: Some(files.disk), ..Config::shared(tcp) });
         let preload = Preload { blocks, text: TEXT, seed: 1 };
         let path = folder.path().join("blocks");
-        let store = Store::create(&shard.handle(), how, &path, false, preload).unwrap();
+        let store = BlockStore::create(&shard.handle(), how, &path, false, preload).unwrap();
         Self { store: Arc::new(store), shard, device: pair(8, 1514).0, now: Time::ZERO, folder }
     }
 
@@ -45,7 +45,7 @@ impl World {
     }
 
     /// Spawns the task of `ask`.
-    fn begin<T, F>(&self, ask: impl FnOnce(Arc<Store>) -> F) -> JoinHandle<T>
+    fn begin<T, F>(&self, ask: impl FnOnce(Arc<BlockStore>) -> F) -> JoinHandle<T>
     where
         T: Send + 'static,
         F: Future<Output = T> + Send + 'static,
@@ -58,7 +58,7 @@ impl World {
         let end = std::time::Instant::now() + std::time::Duration::from_secs(20);
         while std::time::Instant::now() < end {
             self.now += Span::from_micros(1);
-            while self.shard.step(self.now, &mut self.device) != Step::Idle {}
+            while self.shard.step(self.now, &mut self.device) != TaskStep::Idle {}
             if let Some(result) = task.try_take() {
                 return result.expect("it ends");
             }
@@ -68,7 +68,7 @@ impl World {
     }
 
     /// The store's answer.
-    fn serve(&mut self, request: Request, body: Vec<u8>) -> Result<Vec<u8>, Refused> {
+    fn serve(&mut self, request: RequestHeader, body: Vec<u8>) -> Result<Vec<u8>, Refused> {
         let task = self.begin(|store| async move {
             let mut answer = Vec::new();
             store.serve(&request, &body, &mut answer).await.map(|()| answer)
@@ -85,15 +85,15 @@ impl World {
     }
 }
 
-fn request(id: u64, kind: u8, body: usize) -> Request {
+fn request(id: u64, kind: u8, body: usize) -> RequestHeader {
     let length = (REQUEST_LEN_MIN + body) as u32;
-    Request { id, kind, priority: Priority::LOWEST, length, service: Span::ZERO }
+    RequestHeader { id, kind, priority: Priority::LOWEST, length, service: Span::ZERO }
 }
 
 #[test]
 fn a_new_store_holds_text() {
     let mut world = World::new(64, Io::Plain);
-    let out = world.serve(request(3, Kind::Read(16).code(), 0), Vec::new()).unwrap();
+    let out = world.serve(request(3, StorageOp::Read(16).code(), 0), Vec::new()).unwrap();
     assert_eq!(out.len(), 16 * BLOCK);
     assert!(out.is_ascii() && out.windows(8).any(|bytes| bytes == b" License"));
     let check = world.store.check();
@@ -155,11 +155,11 @@ fn tasks_write_and_read_at_once(world: &mut World, seed: u64) {
                         body[..BLOCK / 2].fill_with(|| rng.next_u64() as u8);
                     }
                     let id = rng.next_u64();
-                    let kind = Kind::Write(blocks).code();
+                    let kind = StorageOp::Write(blocks).code();
                     store.serve(&request(id, kind, body.len()), &body, &mut Vec::new()).await?;
                     // Never a mixture of two writes.
                     let mut out = Vec::new();
-                    store.serve(&request(id, Kind::Read(blocks).code(), 0), &[], &mut out).await?;
+                    store.serve(&request(id, StorageOp::Read(blocks).code(), 0), &[], &mut out).await?;
                     assert_eq!(out.len(), body.len());
                     for block in out.chunks(BLOCK) {
                         assert!(block[BLOCK / 2..].iter().all(|byte| *byte == block[BLOCK - 1]));
@@ -204,7 +204,7 @@ proptest! {
             }
             let at = first(id, blocks, 24) as usize * BLOCK;
             model[at..at + body.len()].copy_from_slice(&body);
-            world.serve(request(id, Kind::Write(blocks).code(), body.len()), body).unwrap();
+            world.serve(request(id, StorageOp::Write(blocks).code(), body.len()), body).unwrap();
         }
         let mut found = world.read(0, 16).unwrap();
         found.extend(world.read(16, 8).unwrap());
@@ -214,9 +214,9 @@ proptest! {
 
     #[test]
     fn any_kind_is_a_request_or_refused(kind: u8, id: u64) {
-        if let Some(known) = Kind::of(kind) {
+        if let Some(known) = StorageOp::of(kind) {
             prop_assert_eq!(known.code(), kind);
-            let (Kind::Read(blocks) | Kind::Write(blocks)) = known;
+            let (StorageOp::Read(blocks) | StorageOp::Write(blocks)) = known;
             prop_assert!(u32::from(blocks) + first(id, blocks, 16) <= 16);
         }
     }

@@ -10,7 +10,7 @@
 mod normal;
 mod simulation;
 
-pub use simulation::{Estimate, Simulation};
+pub use simulation::{MeanEstimate, Simulation};
 
 use normal::below;
 

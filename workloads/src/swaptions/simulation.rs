@@ -15,14 +15,14 @@ pub struct Simulation {
     swaption: Swaption,
     coupons: Vec<(usize, f64)>,
     rng: Rng,
-    estimate: Estimate,
+    estimate: MeanEstimate,
     pub(super) kept: VecDeque<Vec<f64>>,
     keep: usize,
 }
 
 /// A mean, and its precision.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Estimate {
+pub struct MeanEstimate {
     /// Number of draws.
     pub count: u64,
     /// The mean.
@@ -34,7 +34,7 @@ pub struct Estimate {
 /// Accepted standard errors between mean and truth: 6 in 100,000 correct means are further away.
 const ERRORS: f64 = 4.0;
 
-impl Estimate {
+impl MeanEstimate {
     /// Adds a draw. Source: Welford (Technometrics 1962).
     pub fn add(&mut self, value: f64) {
         self.count += 1;
@@ -61,7 +61,7 @@ impl Simulation {
     /// Paths for `swaption`, the same for the same `seed`.
     #[must_use]
     pub fn new(swaption: Swaption, seed: u64) -> Self {
-        let (estimate, kept) = (Estimate::default(), VecDeque::new());
+        let (estimate, kept) = (MeanEstimate::default(), VecDeque::new());
         Self {
             coupons: swaption.coupons().collect(),
             swaption,
@@ -93,7 +93,7 @@ impl Simulation {
 
     /// The price so far.
     #[must_use]
-    pub const fn estimate(&self) -> Estimate {
+    pub const fn estimate(&self) -> MeanEstimate {
         self.estimate
     }
 

@@ -4,7 +4,7 @@
 
 use super::*;
 
-fn estimate(swaption: Swaption, paths: u64) -> Estimate {
+fn estimate(swaption: Swaption, paths: u64) -> MeanEstimate {
     let mut simulation = Simulation::new(swaption, 7);
     simulation.add(paths);
     simulation.estimate()

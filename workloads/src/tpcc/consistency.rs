@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::fmt;
 
-use super::Store;
+use super::Database;
 use super::rows::{District, Warehouse};
 
 /// A violated condition.
@@ -28,7 +28,7 @@ impl fmt::Display for Broken {
     }
 }
 
-impl Store {
+impl Database {
     /// Checks all conditions.
     ///
     /// # Errors

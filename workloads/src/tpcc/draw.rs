@@ -4,9 +4,9 @@
 
 use queueing::Rng;
 
-use super::fill::Scale;
+use super::fill::TableSizes;
 use super::rows::{DISTRICTS, NAMES};
-use super::{Kind, MIX};
+use super::{MIX, Transaction};
 
 /// A warehouse and one of its districts.
 pub(super) type Home = (usize, usize);
@@ -57,7 +57,7 @@ impl Draws {
     }
 
     /// A transaction of the mix.
-    pub fn kind(&mut self) -> Kind {
+    pub fn kind(&mut self) -> Transaction {
         let mut point = self.rng.below(100);
         for (kind, share) in MIX {
             if point < share {
@@ -83,19 +83,19 @@ impl Draws {
         ((drawn + self.constants[of]) % below as u64) as usize
     }
 
-    fn home(&mut self, scale: &Scale) -> Home {
+    fn home(&mut self, scale: &TableSizes) -> Home {
         (self.rng.below(scale.warehouses.into()) as usize, self.rng.below(DISTRICTS as u64) as usize)
     }
 
     /// A warehouse that is not `home`, if there is one.
-    fn other(&mut self, home: usize, scale: &Scale) -> usize {
+    fn other(&mut self, home: usize, scale: &TableSizes) -> usize {
         match scale.warehouses {
             1 => home,
             count => (home + 1 + self.rng.below(u64::from(count) - 1) as usize) % count as usize,
         }
     }
 
-    fn who(&mut self, scale: &Scale) -> Who {
+    fn who(&mut self, scale: &TableSizes) -> Who {
         match self.rng.below(100) < 60 {
             // Only names that the population has.
             true => Who::Name(self.uneven(255, 2, NAMES.min(scale.customers as usize))),
@@ -103,11 +103,11 @@ impl Draws {
         }
     }
 
-    pub(super) fn customer(&mut self, scale: &Scale) -> (Home, Who) {
+    pub(super) fn customer(&mut self, scale: &TableSizes) -> (Home, Who) {
         (self.home(scale), self.who(scale))
     }
 
-    pub(super) fn order(&mut self, scale: &Scale) -> NewOrder {
+    pub(super) fn order(&mut self, scale: &TableSizes) -> NewOrder {
         let home = self.home(scale);
         let customer = self.uneven(1023, 0, scale.customers as usize);
         let count = self.within(5, 15);
@@ -123,7 +123,7 @@ impl Draws {
         NewOrder { home, customer, lines: lines.collect() }
     }
 
-    pub(super) fn payment(&mut self, scale: &Scale) -> Payment {
+    pub(super) fn payment(&mut self, scale: &TableSizes) -> Payment {
         let home = self.home(scale);
         let from = match self.rng.below(100) < 85 {
             true => home,
@@ -132,11 +132,11 @@ impl Draws {
         Payment { home, from, who: self.who(scale), amount: self.within(100, 500_000) as i64 }
     }
 
-    pub(super) fn delivery(&mut self, scale: &Scale) -> (usize, u8) {
+    pub(super) fn delivery(&mut self, scale: &TableSizes) -> (usize, u8) {
         (self.rng.below(scale.warehouses.into()) as usize, self.within(1, 10) as u8)
     }
 
-    pub(super) fn stock_level(&mut self, scale: &Scale) -> (Home, i64) {
+    pub(super) fn stock_level(&mut self, scale: &TableSizes) -> (Home, i64) {
         (self.home(scale), self.within(10, 20) as i64)
     }
 }

@@ -6,11 +6,11 @@ use std::collections::VecDeque;
 
 use super::draw::Draws;
 use super::rows::{Customer, DATA_MAX, DISTRICTS, District, History, Line, NAMES, Order, Stock, Warehouse};
-use super::{Ended, Kind, Store};
+use super::{Database, Ended, Transaction};
 
 /// Sizes of the tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Scale {
+pub struct TableSizes {
     /// Warehouses, 1 or more.
     pub warehouses: u32,
     /// Items, 16 or more.
@@ -22,7 +22,7 @@ pub struct Scale {
     pub orders_max: u32,
 }
 
-impl Default for Scale {
+impl Default for TableSizes {
     /// The specification's sizes, with room for 600 MB of orders.
     fn default() -> Self {
         Self { warehouses: 1, items: 100_000, customers: 3000, orders_max: 1 << 17 }
@@ -32,13 +32,13 @@ impl Default for Scale {
 /// Amount of an initial payment.
 const PAID: i64 = 1000;
 
-impl Store {
+impl Database {
     /// A store before its first transaction.
     ///
     /// # Panics
     /// `scale` outside its ranges.
     #[must_use]
-    pub fn new(scale: Scale, seed: u64) -> Self {
+    pub fn new(scale: TableSizes, seed: u64) -> Self {
         assert!(scale.warehouses >= 1 && scale.items >= 16, "{scale:?} has a warehouse and 16 items");
         assert!((10..scale.orders_max).contains(&scale.customers), "{scale:?} has 10 customers and room");
         let mut draws = Draws::new(seed);
@@ -48,13 +48,13 @@ impl Store {
     }
 
     /// A transaction of the mix.
-    pub fn any(&mut self) -> (Kind, Ended) {
+    pub fn any(&mut self) -> (Transaction, Ended) {
         let kind = self.draws.kind();
         (kind, self.run(kind))
     }
 }
 
-fn warehouse(number: u32, scale: &Scale, draws: &mut Draws) -> Warehouse {
+fn warehouse(number: u32, scale: &TableSizes, draws: &mut Draws) -> Warehouse {
     let stock = (0..scale.items)
         .map(|_| Stock { quantity: draws.within(10, 100) as i64, ytd: 0, orders: 0, remote: 0 })
         .collect();
@@ -63,7 +63,7 @@ fn warehouse(number: u32, scale: &Scale, draws: &mut Draws) -> Warehouse {
     Warehouse { tax: draws.within(0, 2000) as i64, ytd, districts, stock }
 }
 
-fn district(home: (u32, u8), scale: &Scale, draws: &mut Draws) -> District {
+fn district(home: (u32, u8), scale: &TableSizes, draws: &mut Draws) -> District {
     let count = scale.customers as usize;
     let mut by_name = vec![Vec::new(); NAMES];
     let mut customers: Vec<Customer> = (0..count)
@@ -123,7 +123,7 @@ fn customer(draws: &mut Draws) -> Customer {
     }
 }
 
-fn order(home: u32, customer: u32, is_delivered: bool, scale: &Scale, draws: &mut Draws) -> Order {
+fn order(home: u32, customer: u32, is_delivered: bool, scale: &TableSizes, draws: &mut Draws) -> Order {
     let count = draws.within(5, 15);
     let line = |_| Line {
         item: draws.within(0, u64::from(scale.items) - 1) as u32,

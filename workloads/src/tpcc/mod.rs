@@ -2,7 +2,7 @@
 //!
 //! Transactions run one after the other, each to its end, so every schedule is serial. A failing
 //! transaction reads all that it may fail on before it writes, so a rollback has nothing to undo.
-//! Many cores would need one [`Store`] each, by warehouse (as in H-Store, VLDB '07); a shared
+//! Many cores would need one [`Database`] each, by warehouse (as in H-Store, VLDB '07); a shared
 //! machine cannot spare them. Left out: columns that no transaction here reads (addresses, phone
 //! numbers, the texts of stock), and terminals with keying and think times: clients set the pace.
 //! It is therefore TPC-C's mix and not the benchmark, and its figures are no tpmC. Source: TPC-C
@@ -16,11 +16,11 @@ mod transactions;
 
 pub use consistency::Broken;
 pub use draw::Draws;
-pub use fill::Scale;
+pub use fill::TableSizes;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use load::protocol::synthetic::Request;
+use load::protocol::synthetic::RequestHeader;
 
 use self::rows::Warehouse;
 use crate::progress::Check;
@@ -28,7 +28,7 @@ use crate::serve::{Refused, Service};
 
 /// A transaction of the mix, in the order of the protocol's `kind`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum Transaction {
     /// §2.4: a customer orders 5 to 15 items. One order in 100 names a missing item.
     NewOrder,
     /// §2.5: a customer pays.
@@ -42,12 +42,12 @@ pub enum Kind {
 }
 
 /// The mix: each transaction's share of 100, §5.2.3.
-pub const MIX: [(Kind, u64); 5] = [
-    (Kind::NewOrder, 45),
-    (Kind::Payment, 43),
-    (Kind::OrderStatus, 4),
-    (Kind::Delivery, 4),
-    (Kind::StockLevel, 4),
+pub const MIX: [(Transaction, u64); 5] = [
+    (Transaction::NewOrder, 45),
+    (Transaction::Payment, 43),
+    (Transaction::OrderStatus, 4),
+    (Transaction::Delivery, 4),
+    (Transaction::StockLevel, 4),
 ];
 
 /// Outcome of a transaction.
@@ -60,8 +60,8 @@ pub enum Ended {
 }
 
 /// Warehouses and their tables.
-pub struct Store {
-    scale: Scale,
+pub struct Database {
+    scale: TableSizes,
     /// Prices of items in cents; the first item is number 0 here.
     prices: Vec<i64>,
     warehouses: Vec<Warehouse>,
@@ -72,28 +72,28 @@ pub struct Store {
     rolled_back: u64,
 }
 
-impl Store {
+impl Database {
     /// Runs a new transaction of this kind, with its own inputs.
-    pub fn run(&mut self, kind: Kind) -> Ended {
+    pub fn run(&mut self, kind: Transaction) -> Ended {
         self.now += 1;
         let ended = match kind {
-            Kind::NewOrder => {
+            Transaction::NewOrder => {
                 let order = self.draws.order(&self.scale);
                 self.new_order(&order)
             }
-            Kind::Payment => {
+            Transaction::Payment => {
                 let payment = self.draws.payment(&self.scale);
                 self.payment(&payment)
             }
-            Kind::OrderStatus => {
+            Transaction::OrderStatus => {
                 let (home, who) = self.draws.customer(&self.scale);
                 self.order_status(home, who)
             }
-            Kind::Delivery => {
+            Transaction::Delivery => {
                 let (warehouse, carrier) = self.draws.delivery(&self.scale);
                 self.delivery(warehouse, carrier)
             }
-            Kind::StockLevel => {
+            Transaction::StockLevel => {
                 let (home, threshold) = self.draws.stock_level(&self.scale);
                 self.stock_level(home, threshold)
             }
@@ -106,7 +106,7 @@ impl Store {
     }
 }
 
-impl Store {
+impl Database {
     /// Check of the consistency, and the transaction counts.
     fn check(&self) -> Check {
         let done = format!("{} committed, {} rolled back", self.committed, self.rolled_back);
@@ -117,8 +117,8 @@ impl Store {
     }
 }
 
-impl Service for Mutex<Store> {
-    async fn serve(&self, request: &Request, _: &[u8], answer: &mut Vec<u8>) -> Result<(), Refused> {
+impl Service for Mutex<Database> {
+    async fn serve(&self, request: &RequestHeader, _: &[u8], answer: &mut Vec<u8>) -> Result<(), Refused> {
         let Some((kind, _)) = MIX.get(usize::from(request.kind)) else {
             return Err(Refused(format!("transaction {} is outside 0..=4", request.kind)));
         };
@@ -136,7 +136,7 @@ impl Service for Mutex<Store> {
     }
 }
 
-fn lock(store: &Mutex<Store>) -> MutexGuard<'_, Store> {
+fn lock(store: &Mutex<Database>) -> MutexGuard<'_, Database> {
     store.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

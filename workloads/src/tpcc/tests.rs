@@ -7,10 +7,10 @@ use proptest::prelude::*;
 use super::draw::{NewOrder, Payment, Who};
 use super::*;
 
-const SMALL: Scale = Scale { warehouses: 2, items: 50, customers: 30, orders_max: 400 };
+const SMALL: TableSizes = TableSizes { warehouses: 2, items: 50, customers: 30, orders_max: 400 };
 
-fn store(seed: u64) -> Store {
-    Store::new(SMALL, seed)
+fn store(seed: u64) -> Database {
+    Database::new(SMALL, seed)
 }
 
 #[test]
@@ -57,7 +57,7 @@ fn an_order_of_an_unknown_item_is_rolled_back() {
 
 #[test]
 fn a_payment_by_name_selects_the_middle_customer() {
-    let mut store = Store::new(Scale { customers: 1200, orders_max: 1300, ..SMALL }, 1);
+    let mut store = Database::new(TableSizes { customers: 1200, orders_max: 1300, ..SMALL }, 1);
     let district = &store.warehouses[1].districts[2];
     let name = district.by_name.iter().position(|those| those.len() >= 2).expect("some share a name");
     let those = &district.by_name[name];
@@ -80,15 +80,15 @@ fn a_full_table_rolls_back() {
 
 #[test]
 fn transactions_are_drawn_in_the_mix_and_one_order_in_a_hundred_fails() {
-    let mut store = Store::new(Scale { orders_max: 20_000, ..SMALL }, 1);
+    let mut store = Database::new(TableSizes { orders_max: 20_000, ..SMALL }, 1);
     let (mut orders, mut failed, mut payments) = (0, 0, 0);
     for _ in 0..20_000 {
         match store.any() {
-            (Kind::NewOrder, ended) => {
+            (Transaction::NewOrder, ended) => {
                 orders += 1;
                 failed += u32::from(ended == Ended::RolledBack);
             }
-            (Kind::Payment, _) => payments += 1,
+            (Transaction::Payment, _) => payments += 1,
             _ => {}
         }
     }

@@ -4,12 +4,12 @@
 
 use super::draw::{Home, NewOrder, Payment, Who};
 use super::rows::{DATA_MAX, District, History, Line, Order};
-use super::{Ended, Store};
+use super::{Database, Ended};
 
 /// Orders examined by Stock-Level, §2.8.2.2.
 const RECENT: usize = 20;
 
-impl Store {
+impl Database {
     fn district(&mut self, home: Home) -> &mut District {
         &mut self.warehouses[home.0].districts[home.1]
     }

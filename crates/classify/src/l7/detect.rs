@@ -2,7 +2,7 @@
 //!
 //! Ambiguous or truncated bytes are not detected.
 
-use super::Protocol;
+use super::L7Protocol;
 
 /// HTTP methods in use (RFC 9110 §9.1, RFC 5789).
 const METHODS: [&[u8]; 9] =
@@ -32,7 +32,7 @@ const COMMANDS: [&[u8]; 19] = [
 /// First byte of a request in memcached's binary protocol.
 const BINARY: u8 = 0x80;
 
-impl Protocol {
+impl L7Protocol {
     /// Protocol of a connection whose client begins with `first`: HTTP/1, RESP or memcached. `None`
     /// for other protocols and for too few bytes.
     #[must_use]
@@ -68,7 +68,7 @@ mod tests {
             (b"*", None),
             (b"", None),
         ] {
-            assert_eq!(Protocol::of_first(first).as_ref().map(Protocol::name), expected, "{first:?}");
+            assert_eq!(L7Protocol::of_first(first).as_ref().map(L7Protocol::name), expected, "{first:?}");
         }
     }
 }

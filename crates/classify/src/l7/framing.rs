@@ -1,10 +1,10 @@
 //! Framing of custom messages, by a length field or an end mark (scenario 5).
 
-use super::{HEAD_BYTES_MAX, Nonsense, Request, Step, Then};
+use super::{HEAD_BYTES_MAX, Nonsense, RequestHead, Step, Then};
 
 /// Framing of the messages on a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Layout {
+pub struct MessageLayout {
     /// Rule that gives a message's length.
     pub extent: FrameLength,
     /// Offset and count (1..=8) of the bytes that distinguish kinds of messages.
@@ -37,14 +37,18 @@ pub const MARK_BYTES_MAX: usize = 16;
 const MESSAGE_BYTES_MAX: u64 = 1 << 40;
 const _: () = assert!(LOOK_BYTES_MAX + MARK_BYTES_MAX < HEAD_BYTES_MAX);
 
-impl Layout {
+impl MessageLayout {
     pub(super) fn kind<'a>(&self, message: &'a [u8]) -> &'a [u8] {
         let (at, count) = self.kind;
         let rest = message.get(at..).unwrap_or_default();
         &rest[..count.min(rest.len())]
     }
 
-    pub(super) fn head(&self, bytes: &[u8], visit: &mut dyn FnMut(&Request<'_>)) -> Result<Step, Nonsense> {
+    pub(super) fn head(
+        &self,
+        bytes: &[u8],
+        visit: &mut dyn FnMut(&RequestHead<'_>),
+    ) -> Result<Step, Nonsense> {
         match &self.extent {
             FrameLength::Length { at, bytes: count, adds } => {
                 let end = at + count;
@@ -54,18 +58,18 @@ impl Layout {
                 let total = total.filter(|total| *total >= end as u64).ok_or(Nonsense::Length)?;
                 let used = total.min(self.look.max(end) as u64) as usize;
                 let Some(visible) = bytes.get(..used) else { return Ok(Step::More) };
-                visit(&Request::Message { bytes: visible });
+                visit(&RequestHead::Message { bytes: visible });
                 Ok(Step::Go { used, skip: total - used as u64, then: Then::Head })
             }
             FrameLength::Mark(mark) => {
                 if let Some(end) = find(bytes, mark, self.look) {
-                    visit(&Request::Message { bytes: &bytes[..end] });
+                    visit(&RequestHead::Message { bytes: &bytes[..end] });
                     return Ok(Step::Go { used: end + mark.len(), skip: 0, then: Then::Head });
                 }
                 if bytes.len() < self.look + mark.len() {
                     return Ok(Step::More);
                 }
-                visit(&Request::Message { bytes: &bytes[..self.look] });
+                visit(&RequestHead::Message { bytes: &bytes[..self.look] });
                 Ok(Step::Go { used: self.look, skip: 0, then: Then::Mark })
             }
         }

@@ -5,12 +5,12 @@
 
 use httparse::{EMPTY_HEADER, Error, Header, Status};
 
-use super::{Nonsense, Request, Step, Then, bounded, digits, line};
+use super::{Nonsense, RequestHead, Step, Then, bounded, digits, line};
 
 /// Most headers of a request, as in common servers.
 const HEADERS_MAX: usize = 100;
 
-pub(super) fn head(bytes: &[u8], visit: &mut dyn FnMut(&Request<'_>)) -> Result<Step, Nonsense> {
+pub(super) fn head(bytes: &[u8], visit: &mut dyn FnMut(&RequestHead<'_>)) -> Result<Step, Nonsense> {
     // An empty line before a request is ignored (RFC 9112 §2.2).
     if let Some((b"", used)) = line(&bytes[..bytes.len().min(2)]) {
         return Ok(Step::Go { used, skip: 0, then: Then::Head });
@@ -25,7 +25,7 @@ pub(super) fn head(bytes: &[u8], visit: &mut dyn FnMut(&Request<'_>)) -> Result<
     };
     let (method, path) = (request.method.unwrap_or_default(), request.path.unwrap_or_default());
     let (skip, then) = body(method, request.headers)?;
-    visit(&Request::Http { method, path, headers: request.headers });
+    visit(&RequestHead::Http { method, path, headers: request.headers });
     Ok(Step::Go { used, skip, then })
 }
 

@@ -4,7 +4,7 @@
 //! Source: memcached's doc/protocol.txt and its binary protocol.
 
 use super::resp::words;
-use super::{KEY_BYTES_MAX, Nonsense, Request, Step, Then, bounded, digits, line};
+use super::{KEY_BYTES_MAX, Nonsense, RequestHead, Step, Then, bounded, digits, line};
 
 /// Longest data block: the largest possible item size.
 const DATA_BYTES_MAX: u64 = 1 << 30;
@@ -12,7 +12,7 @@ const DATA_BYTES_MAX: u64 = 1 << 30;
 const BINARY: u8 = 0x80;
 const BINARY_HEADER_BYTES: usize = 24;
 
-pub(super) fn head(bytes: &[u8], visit: &mut dyn FnMut(&Request<'_>)) -> Result<Step, Nonsense> {
+pub(super) fn head(bytes: &[u8], visit: &mut dyn FnMut(&RequestHead<'_>)) -> Result<Step, Nonsense> {
     match bytes[0] {
         BINARY => binary(bytes, visit),
         first if first.is_ascii_graphic() || first.is_ascii_whitespace() => text(bytes, visit),
@@ -20,7 +20,7 @@ pub(super) fn head(bytes: &[u8], visit: &mut dyn FnMut(&Request<'_>)) -> Result<
     }
 }
 
-fn text(bytes: &[u8], visit: &mut dyn FnMut(&Request<'_>)) -> Result<Step, Nonsense> {
+fn text(bytes: &[u8], visit: &mut dyn FnMut(&RequestHead<'_>)) -> Result<Step, Nonsense> {
     let Some((line, used)) = line(bytes) else { return Ok(Step::More) };
     let used = bounded(used)?;
     let mut words = words(line);
@@ -39,11 +39,11 @@ fn text(bytes: &[u8], visit: &mut dyn FnMut(&Request<'_>)) -> Result<Step, Nonse
             length.ok_or(Nonsense::Length)? + 2
         }
     };
-    visit(&Request::Command { verb, key });
+    visit(&RequestHead::Command { verb, key });
     Ok(Step::Go { used, skip, then: Then::Head })
 }
 
-fn binary(bytes: &[u8], visit: &mut dyn FnMut(&Request<'_>)) -> Result<Step, Nonsense> {
+fn binary(bytes: &[u8], visit: &mut dyn FnMut(&RequestHead<'_>)) -> Result<Step, Nonsense> {
     let Some(header) = bytes.get(..BINARY_HEADER_BYTES) else { return Ok(Step::More) };
     let key_len = usize::from(u16::from_be_bytes([header[2], header[3]]));
     let extras = usize::from(header[4]);
@@ -54,7 +54,7 @@ fn binary(bytes: &[u8], visit: &mut dyn FnMut(&Request<'_>)) -> Result<Step, Non
     }
     let used = start + key_len.min(KEY_BYTES_MAX);
     let Some(key) = bytes.get(start..used) else { return Ok(Step::More) };
-    visit(&Request::Command { verb: verb(header[1]), key });
+    visit(&RequestHead::Command { verb: verb(header[1]), key });
     let skip = BINARY_HEADER_BYTES as u64 + u64::from(body) - used as u64;
     Ok(Step::Go { used, skip, then: Then::Head })
 }

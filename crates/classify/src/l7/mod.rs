@@ -1,7 +1,7 @@
 //! Application-protocol parsers: requests in a connection's byte stream.
 //!
 //! A [`StreamParser`] receives a connection's stream in pieces and reports each request to its
-//! [`RequestVisitor`]: the head ([`Request`]), the pieces that hold its bytes, and its end. It
+//! [`RequestVisitor`]: the head ([`RequestHead`]), the pieces that hold its bytes, and its end. It
 //! parses just enough to find the start of the next request and buffers bytes only while a head is
 //! incomplete. It trusts no input: on malformed bytes it gives up the stream and counts the reason,
 //! and rules on the packet alone decide from then on. It does not validate requests as a server
@@ -28,7 +28,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-pub use framing::Layout;
+pub use framing::MessageLayout;
 pub use service_time::ServiceTimeEstimator;
 pub use stream_parser::{RequestVisitor, StreamParser};
 
@@ -41,7 +41,7 @@ pub const KEY_BYTES_MAX: usize = 256;
 
 /// Application protocol of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Protocol {
+pub enum L7Protocol {
     /// HTTP/1.0 and 1.1 (RFC 9112).
     Http,
     /// Redis: arrays of bulk strings, and inline commands.
@@ -51,10 +51,10 @@ pub enum Protocol {
     /// TLS: the first record contains the server name (RFC 8446 §4.1.2, RFC 6066 §3).
     Tls,
     /// Messages framed as the policy describes.
-    Message(Arc<Layout>),
+    Message(Arc<MessageLayout>),
 }
 
-impl Protocol {
+impl L7Protocol {
     /// Name of the protocol in policies.
     #[must_use]
     pub const fn name(&self) -> &'static str {
@@ -70,7 +70,7 @@ impl Protocol {
 
 /// Head of a request.
 #[derive(Clone, Copy, Debug)]
-pub enum Request<'a> {
+pub enum RequestHead<'a> {
     /// HTTP request.
     Http {
         /// Method, as sent.
@@ -92,7 +92,7 @@ pub enum Request<'a> {
         /// Server name in the ClientHello (SNI).
         name: Option<&'a [u8]>,
     },
-    /// Start of a message, up to [`Layout::look`] bytes.
+    /// Start of a message, up to [`MessageLayout::look`] bytes.
     Message {
         /// Bytes of the message.
         bytes: &'a [u8],
@@ -105,18 +105,18 @@ pub const KIND_BYTES_MAX: usize = 80;
 /// Requests that take about as long: the same method and first two parts of the path, the same
 /// verb, or the same kind bytes of a message.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Kind {
+pub struct RequestKind {
     bytes: [u8; KIND_BYTES_MAX],
     len: u8,
 }
 
-impl Kind {
+impl RequestKind {
     /// Kind of `request`; `None` where a connection is one request.
     #[must_use]
-    pub fn of(protocol: &Protocol, request: &Request<'_>) -> Option<Self> {
+    pub fn of(protocol: &L7Protocol, request: &RequestHead<'_>) -> Option<Self> {
         let mut kind = Self { bytes: [0; KIND_BYTES_MAX], len: 0 };
         match request {
-            Request::Http { method, path, .. } => {
+            RequestHead::Http { method, path, .. } => {
                 kind.push(method.bytes());
                 kind.push([b' ']);
                 let path = path.split(['?', '#']).next().unwrap_or_default();
@@ -124,12 +124,12 @@ impl Kind {
                 let end = ends.nth(PATH_PARTS).unwrap_or(path.len());
                 kind.push(path[..end].bytes());
             }
-            Request::Command { verb, .. } => kind.push(verb.iter().map(u8::to_ascii_uppercase)),
-            Request::Message { bytes } => match protocol {
-                Protocol::Message(layout) => kind.push(layout.kind(bytes).iter().copied()),
+            RequestHead::Command { verb, .. } => kind.push(verb.iter().map(u8::to_ascii_uppercase)),
+            RequestHead::Message { bytes } => match protocol {
+                L7Protocol::Message(layout) => kind.push(layout.kind(bytes).iter().copied()),
                 _ => return None,
             },
-            Request::Tls { .. } => return None,
+            RequestHead::Tls { .. } => return None,
         }
         Some(kind)
     }
@@ -148,7 +148,7 @@ impl Kind {
     }
 }
 
-impl fmt::Debug for Kind {
+impl fmt::Debug for RequestKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.as_bytes().escape_ascii())
     }
@@ -250,18 +250,18 @@ enum Then {
 /// Parses the element `then` at the front of the non-empty `bytes`. Calls `visit` when a request's
 /// head is complete.
 fn step(
-    protocol: &Protocol,
+    protocol: &L7Protocol,
     then: Then,
     bytes: &[u8],
-    visit: &mut dyn FnMut(&Request<'_>),
+    visit: &mut dyn FnMut(&RequestHead<'_>),
 ) -> Result<Step, Nonsense> {
     match (then, protocol) {
-        (Then::Head, Protocol::Http) => http::head(bytes, visit),
-        (Then::Head, Protocol::Resp) => resp::head(bytes, visit),
-        (Then::Head, Protocol::Memcached) => memcached::head(bytes, visit),
-        (Then::Head, Protocol::Tls) => tls::head(bytes, visit),
-        (Then::Head, Protocol::Message(layout)) => layout.head(bytes, visit),
-        (Then::Mark, Protocol::Message(layout)) => Ok(layout.mark(bytes)),
+        (Then::Head, L7Protocol::Http) => http::head(bytes, visit),
+        (Then::Head, L7Protocol::Resp) => resp::head(bytes, visit),
+        (Then::Head, L7Protocol::Memcached) => memcached::head(bytes, visit),
+        (Then::Head, L7Protocol::Tls) => tls::head(bytes, visit),
+        (Then::Head, L7Protocol::Message(layout)) => layout.head(bytes, visit),
+        (Then::Mark, L7Protocol::Message(layout)) => Ok(layout.mark(bytes)),
         (Then::Arguments(left), _) => resp::argument(bytes, left),
         (Then::Chunk, _) => http::chunk(bytes),
         (Then::Trailers, _) => http::trailer(bytes),

@@ -5,7 +5,7 @@
 //! Source: the Redis serialization protocol specification; the bounds are those of Redis
 //! (`proto-max-bulk-len`, a million arguments).
 
-use super::{KEY_BYTES_MAX, Nonsense, Request, Step, Then, bounded, digits, line};
+use super::{KEY_BYTES_MAX, Nonsense, RequestHead, Step, Then, bounded, digits, line};
 
 const ARGUMENTS_MAX: u64 = 1 << 20;
 const ARGUMENT_BYTES_MAX: u64 = 512 << 20;
@@ -14,7 +14,7 @@ pub(super) const VERB_BYTES_MAX: usize = KEY_BYTES_MAX / 4;
 /// Longest line with a number: sign, digits and line end.
 const NUMBER_BYTES_MAX: usize = 24;
 
-pub(super) fn head(bytes: &[u8], visit: &mut dyn FnMut(&Request<'_>)) -> Result<Step, Nonsense> {
+pub(super) fn head(bytes: &[u8], visit: &mut dyn FnMut(&RequestHead<'_>)) -> Result<Step, Nonsense> {
     if bytes[0] != b'*' {
         return inline(bytes, visit);
     }
@@ -28,13 +28,13 @@ pub(super) fn head(bytes: &[u8], visit: &mut dyn FnMut(&Request<'_>)) -> Result<
     let left = count as u32 - 1;
     let Some(verb) = Argument::at(bytes, at, VERB_BYTES_MAX)? else { return Ok(Step::More) };
     if left == 0 || verb.is_cut() {
-        visit(&Request::Command { verb: verb.shown, key: b"" });
+        visit(&RequestHead::Command { verb: verb.shown, key: b"" });
         return Ok(Step::Go { used: verb.used, skip: verb.rest, then: after(left) });
     }
     // The verb is complete as soon as any byte of the next argument is there.
     let start = verb.used + verb.rest as usize;
     let Some(key) = Argument::at(bytes, start, KEY_BYTES_MAX)? else { return Ok(Step::More) };
-    visit(&Request::Command { verb: verb.shown, key: key.shown });
+    visit(&RequestHead::Command { verb: verb.shown, key: key.shown });
     Ok(Step::Go { used: key.used, skip: key.rest, then: after(left - 1) })
 }
 
@@ -49,7 +49,7 @@ fn after(left: u32) -> Then {
 }
 
 /// Inline command: words in a line, as typed by a person.
-fn inline(bytes: &[u8], visit: &mut dyn FnMut(&Request<'_>)) -> Result<Step, Nonsense> {
+fn inline(bytes: &[u8], visit: &mut dyn FnMut(&RequestHead<'_>)) -> Result<Step, Nonsense> {
     if !bytes[0].is_ascii_graphic() && !bytes[0].is_ascii_whitespace() {
         return Err(Nonsense::Foreign);
     }
@@ -57,7 +57,7 @@ fn inline(bytes: &[u8], visit: &mut dyn FnMut(&Request<'_>)) -> Result<Step, Non
     let used = bounded(used)?;
     let mut words = words(line);
     if let Some(verb) = words.next() {
-        visit(&Request::Command { verb, key: words.next().unwrap_or_default() });
+        visit(&RequestHead::Command { verb, key: words.next().unwrap_or_default() });
     }
     Ok(Step::Go { used, skip: 0, then: Then::Head })
 }

@@ -16,7 +16,7 @@ use std::sync::Mutex;
 
 use queueing::{Span, Time};
 
-use super::Kind;
+use super::RequestKind;
 
 /// Most kinds in the table.
 pub const KINDS_MAX: usize = 256;
@@ -43,7 +43,7 @@ struct Entry {
 
 impl ServiceTimeEstimator {
     /// Records that a request of `kind` was answered at `now` after `service`.
-    pub fn observe(&self, now: Time, kind: &Kind, service: Span) {
+    pub fn observe(&self, now: Time, kind: &RequestKind, service: Span) {
         let ns = service.as_nanos().clamp(1, u64::MAX / STEP);
         let mut kinds = self.lock();
         if let Some(entry) = kinds.get_mut(kind.as_bytes()) {
@@ -66,7 +66,7 @@ impl ServiceTimeEstimator {
 
     /// Expected service time of `kind`; `None` before `FIRST` answers or after `FORGOTTEN`.
     #[must_use]
-    pub fn expected(&self, now: Time, kind: &Kind) -> Option<Span> {
+    pub fn expected(&self, now: Time, kind: &RequestKind) -> Option<Span> {
         let kinds = self.lock();
         let entry = kinds.get(kind.as_bytes())?;
         (entry.answers >= FIRST && now.since(entry.last) <= FORGOTTEN).then(|| Span::from_nanos(entry.ns))
@@ -103,12 +103,12 @@ impl Entry {
 //~ classifiers: learned service times are bounded and fade
 #[cfg(test)]
 mod tests {
-    use super::super::{Protocol, Request};
+    use super::super::{L7Protocol, RequestHead};
     use super::*;
 
-    fn kind(verb: &str) -> Kind {
-        let request = Request::Command { verb: verb.as_bytes(), key: b"" };
-        Kind::of(&Protocol::Resp, &request).expect("commands have kinds")
+    fn kind(verb: &str) -> RequestKind {
+        let request = RequestHead::Command { verb: verb.as_bytes(), key: b"" };
+        RequestKind::of(&L7Protocol::Resp, &request).expect("commands have kinds")
     }
 
     /// Observes these service times of one kind, 1 ms apart.

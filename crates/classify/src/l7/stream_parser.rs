@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::{HEAD_BYTES_MAX, HELD_BYTES_MAX, Nonsense, Notes, Protocol, Request, Step, Then, step};
+use super::{HEAD_BYTES_MAX, HELD_BYTES_MAX, L7Protocol, Nonsense, Notes, RequestHead, Step, Then, step};
 
 /// Receiver of the requests that a parser finds.
 pub trait RequestVisitor {
     /// The head of a request is complete. The parser keeps the result as the request's mark.
-    fn on_request(&mut self, protocol: &Protocol, request: &Request<'_>) -> u64;
+    fn on_request(&mut self, protocol: &L7Protocol, request: &RequestHead<'_>) -> u64;
     /// A piece holds bytes of the request with this mark. Called once per request and piece, and
     /// not before the head is complete.
     fn on_segment(&mut self, mark: u64);
@@ -19,7 +19,7 @@ pub trait RequestVisitor {
 /// Parser of one connection.
 #[derive(Clone)]
 pub struct StreamParser {
-    protocol: Protocol,
+    protocol: L7Protocol,
     notes: Arc<Notes>,
     /// Offset of the next stream byte.
     next: u64,
@@ -36,7 +36,7 @@ pub struct StreamParser {
 impl StreamParser {
     /// Parser of a connection of `protocol`, from stream byte `start` on.
     #[must_use]
-    pub fn new(protocol: Protocol, notes: Arc<Notes>, start: u64) -> Self {
+    pub fn new(protocol: L7Protocol, notes: Arc<Notes>, start: u64) -> Self {
         let held = Held { bytes: Vec::new(), notes: Arc::clone(&notes) };
         Self { protocol, notes, next: start, skip: 0, then: Then::Head, mark: None, held, failed: false }
     }
@@ -50,7 +50,7 @@ impl StreamParser {
     /// True if the parser reads `protocol` and knows the request boundaries of all of the stream
     /// before byte `start`.
     #[must_use]
-    pub fn is_in_sync(&self, protocol: &Protocol, start: u64) -> bool {
+    pub fn is_in_sync(&self, protocol: &L7Protocol, start: u64) -> bool {
         !self.failed && self.protocol == *protocol && start <= self.next
     }
 

@@ -14,7 +14,7 @@ struct Recorder {
 }
 
 impl RequestVisitor for Recorder {
-    fn on_request(&mut self, _: &Protocol, request: &Request<'_>) -> u64 {
+    fn on_request(&mut self, _: &L7Protocol, request: &RequestHead<'_>) -> u64 {
         self.requests.push(shown(request));
         self.requests.len() as u64
     }
@@ -29,17 +29,17 @@ impl RequestVisitor for Recorder {
     }
 }
 
-fn shown(request: &Request<'_>) -> String {
+fn shown(request: &RequestHead<'_>) -> String {
     match request {
-        Request::Http { method, path, headers } => format!("{method} {path} {}", headers.len()),
-        Request::Command { verb, key } => format!("{} {}", verb.escape_ascii(), key.escape_ascii()),
-        Request::Tls { name } => name.map_or("nobody".to_owned(), |name| name.escape_ascii().to_string()),
-        Request::Message { bytes } => bytes.escape_ascii().to_string(),
+        RequestHead::Http { method, path, headers } => format!("{method} {path} {}", headers.len()),
+        RequestHead::Command { verb, key } => format!("{} {}", verb.escape_ascii(), key.escape_ascii()),
+        RequestHead::Tls { name } => name.map_or("nobody".to_owned(), |name| name.escape_ascii().to_string()),
+        RequestHead::Message { bytes } => bytes.escape_ascii().to_string(),
     }
 }
 
 /// Parses `stream` in pieces of `sizes`, repeated.
-fn read(protocol: &Protocol, stream: &[u8], sizes: &[usize]) -> (Recorder, Option<Nonsense>) {
+fn read(protocol: &L7Protocol, stream: &[u8], sizes: &[usize]) -> (Recorder, Option<Nonsense>) {
     let notes = Arc::new(Notes::default());
     let mut recorder = Recorder::default();
     let mut reader = StreamParser::new(protocol.clone(), Arc::clone(&notes), 0);
@@ -58,7 +58,7 @@ fn read(protocol: &Protocol, stream: &[u8], sizes: &[usize]) -> (Recorder, Optio
 }
 
 /// Checks that `stream` holds the requests `expected`, and that `open` of them do not end.
-fn check(protocol: &Protocol, stream: &[u8], expected: &[&str], open: usize) {
+fn check(protocol: &L7Protocol, stream: &[u8], expected: &[&str], open: usize) {
     for sizes in [&[usize::MAX][..], &[1], &[2, 3], &[7, 1]] {
         let (recorder, why) = read(protocol, stream, sizes);
         assert_eq!(
@@ -71,7 +71,7 @@ fn check(protocol: &Protocol, stream: &[u8], expected: &[&str], open: usize) {
 }
 
 /// Checks that `stream` is given up for `why` after `requests` requests.
-fn refused(protocol: &Protocol, stream: &[u8], requests: usize, why: Nonsense) {
+fn refused(protocol: &L7Protocol, stream: &[u8], requests: usize, why: Nonsense) {
     for sizes in [&[usize::MAX][..], &[1], &[1448]] {
         let (recorder, failed) = read(protocol, stream, sizes);
         assert_eq!((recorder.requests.len(), failed), (requests, Some(why)), "cut {sizes:?}");
@@ -84,17 +84,17 @@ fn pipelined_http_requests_are_found_with_any_body_framing() {
         POST /b HTTP/1.1\r\nContent-Length: 9\r\n\r\nGET / HTT\r\n\
         PUT /c HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n5;ext=1\r\nhello\r\nA\r\n0123456789\r\n0\r\nx: y\r\n\r\n\
         GET /d HTTP/1.0\n\n";
-    check(&Protocol::Http, stream, &["GET /a?x=1 2", "POST /b 1", "PUT /c 1", "GET /d 0"], 0);
+    check(&L7Protocol::Http, stream, &["GET /a?x=1 2", "POST /b 1", "PUT /c 1", "GET /d 0"], 0);
     let tunnel = b"CONNECT a:443 HTTP/1.1\r\n\r\n\x16\x03\x01GET / HTTP/1.1\r\n\r\n";
-    check(&Protocol::Http, tunnel, &["CONNECT a:443 0"], 1);
+    check(&L7Protocol::Http, tunnel, &["CONNECT a:443 0"], 1);
     let upgrade = b"GET /ws HTTP/1.1\r\nUpgrade: websocket\r\n\r\n\x81\x05hello";
-    check(&Protocol::Http, upgrade, &["GET /ws 1"], 1);
+    check(&L7Protocol::Http, upgrade, &["GET /ws 1"], 1);
 }
 
 //~ input: a stream cut anywhere is classified alike, in bounded memory
 #[test]
 fn ambiguous_http_fails_the_parser() {
-    let bad = |head: &str, why| refused(&Protocol::Http, head.as_bytes(), 0, why);
+    let bad = |head: &str, why| refused(&L7Protocol::Http, head.as_bytes(), 0, why);
     bad("\x16\x03\x01", Nonsense::Foreign);
     bad("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", Nonsense::Foreign);
     bad("POST / HTTP/1.1\r\ncontent-length: 5\r\ncontent-length: 6\r\n\r\n", Nonsense::Length);
@@ -104,13 +104,13 @@ fn ambiguous_http_fails_the_parser() {
     bad(&format!("GET /{} HTTP/1.1\r\n\r\n", "x".repeat(HEAD_BYTES_MAX)), Nonsense::TooLong);
     bad(&format!("GET / HTTP/1.1\r\n{}\r\n", "a: b\r\n".repeat(101)), Nonsense::TooMany);
     let chunk = b"PUT / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\nxyz\r\n";
-    refused(&Protocol::Http, chunk, 1, Nonsense::Length);
+    refused(&L7Protocol::Http, chunk, 1, Nonsense::Length);
 }
 
 #[test]
 fn resp_commands_are_arrays_or_lines() {
     let stream = b"*2\r\n$3\r\nGET\r\n$5\r\na\r\nb\0\r\nPING\r\n\r\n*-1\r\n*0\r\n*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$4\r\n\r\n*1\r\n set k  v \n*1\r\n$4\r\nINFO\r\n";
-    check(&Protocol::Resp, stream, &["GET a\\r\\nb\\x00", "PING ", "SET k", "set k", "INFO "], 0);
+    check(&L7Protocol::Resp, stream, &["GET a\\r\\nb\\x00", "PING ", "SET k", "set k", "INFO "], 0);
     let long = [
         &b"*2\r\n$300\r\n"[..],
         &[b'V'; 300],
@@ -119,12 +119,12 @@ fn resp_commands_are_arrays_or_lines() {
         b"\r\n",
     ];
     let (verb, key) = ("V".repeat(64) + " ", "v ".to_owned() + &"K".repeat(256));
-    check(&Protocol::Resp, &long.concat(), &[&verb, &key], 0);
+    check(&L7Protocol::Resp, &long.concat(), &[&verb, &key], 0);
 }
 
 #[test]
 fn resp_that_redis_would_refuse_fails_the_parser() {
-    let bad = |bytes: &[u8], why| refused(&Protocol::Resp, bytes, 0, why);
+    let bad = |bytes: &[u8], why| refused(&L7Protocol::Resp, bytes, 0, why);
     bad(b"*2\r\n:3\r\n", Nonsense::Foreign);
     bad(b"*two\r\n", Nonsense::Length);
     bad(b"*1048577\r\n", Nonsense::TooMany);
@@ -133,22 +133,22 @@ fn resp_that_redis_would_refuse_fails_the_parser() {
     bad(b"*99999999999999999999999999999", Nonsense::Length);
     bad(b"\x80\x01", Nonsense::Foreign);
     bad(&[b'x'; HEAD_BYTES_MAX + 1], Nonsense::TooLong);
-    refused(&Protocol::Resp, b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n+OK\r\n", 1, Nonsense::Foreign);
+    refused(&L7Protocol::Resp, b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n+OK\r\n", 1, Nonsense::Foreign);
 }
 
 #[test]
 fn memcached_commands_are_lines_or_binary() {
     let stream = b"get a b\r\nset k 0 0 5\r\nget x\r\ncas k 0 0 2 77 noreply\r\nhi\r\nms m 3 T0\r\nabc\r\n\r\nversion\r\n";
-    check(&Protocol::Memcached, stream, &["get a", "set k", "cas k", "ms m", "version "], 0);
+    check(&L7Protocol::Memcached, stream, &["get a", "set k", "cas k", "ms m", "version "], 0);
     let mut binary = vec![0; 24];
     binary[..12].copy_from_slice(&[0x80, 0x01, 0, 3, 8, 0, 0, 0, 0, 0, 0, 16]);
     binary.extend(b"........keyvalue");
     let stream = [&binary[..], b"get k\r\n", &binary].concat();
-    check(&Protocol::Memcached, &stream, &["set key", "get k", "set key"], 0);
-    refused(&Protocol::Memcached, b"set k 0 0 many\r\n", 0, Nonsense::Length);
-    refused(&Protocol::Memcached, b"\x81\x00", 0, Nonsense::Foreign);
+    check(&L7Protocol::Memcached, &stream, &["set key", "get k", "set key"], 0);
+    refused(&L7Protocol::Memcached, b"set k 0 0 many\r\n", 0, Nonsense::Length);
+    refused(&L7Protocol::Memcached, b"\x81\x00", 0, Nonsense::Foreign);
     binary[11] = 5;
-    refused(&Protocol::Memcached, &binary, 0, Nonsense::Length);
+    refused(&L7Protocol::Memcached, &binary, 0, Nonsense::Length);
 }
 
 /// Records of a ClientHello, with up to `per_record` bytes in each.
@@ -178,22 +178,22 @@ fn hello(name: Option<&str>, per_record: usize) -> Vec<u8> {
 fn a_client_hello_split_over_records_and_segments_yields_the_server_name() {
     for per_record in [1, 5, 60, 1000] {
         let sealed = [hello(Some("shop.example"), per_record), b"\x17\x03\x03\0\x02ab".to_vec()].concat();
-        check(&Protocol::Tls, &sealed, &["shop.example"], 1);
-        check(&Protocol::Tls, &hello(None, per_record), &["nobody"], 1);
+        check(&L7Protocol::Tls, &sealed, &["shop.example"], 1);
+        check(&L7Protocol::Tls, &hello(None, per_record), &["nobody"], 1);
     }
-    refused(&Protocol::Tls, b"GET / HTTP/1.1\r\n", 0, Nonsense::Foreign);
-    refused(&Protocol::Tls, &[22, 3, 1, 0, 4, 2, 0, 0, 0], 0, Nonsense::Foreign);
-    refused(&Protocol::Tls, &[22, 3, 1, 0, 0], 0, Nonsense::Length);
-    refused(&Protocol::Tls, &[22, 3, 1, 0xff, 0], 0, Nonsense::TooLong);
-    refused(&Protocol::Tls, &[22, 3, 1, 0, 4, 1, 0, 0xff, 0], 0, Nonsense::TooLong);
+    refused(&L7Protocol::Tls, b"GET / HTTP/1.1\r\n", 0, Nonsense::Foreign);
+    refused(&L7Protocol::Tls, &[22, 3, 1, 0, 4, 2, 0, 0, 0], 0, Nonsense::Foreign);
+    refused(&L7Protocol::Tls, &[22, 3, 1, 0, 0], 0, Nonsense::Length);
+    refused(&L7Protocol::Tls, &[22, 3, 1, 0xff, 0], 0, Nonsense::TooLong);
+    refused(&L7Protocol::Tls, &[22, 3, 1, 0, 4, 1, 0, 0xff, 0], 0, Nonsense::TooLong);
     let mut bad = hello(Some("shop.example"), 1000);
     let at = bad.len() - 14;
     bad[at] = 0xff;
-    refused(&Protocol::Tls, &bad, 0, Nonsense::Length);
+    refused(&L7Protocol::Tls, &bad, 0, Nonsense::Length);
 }
 
-fn layout(extent: FrameLength) -> Protocol {
-    Protocol::Message(Arc::new(Layout { extent, kind: (2, 1), look: 6 }))
+fn layout(extent: FrameLength) -> L7Protocol {
+    L7Protocol::Message(Arc::new(MessageLayout { extent, kind: (2, 1), look: 6 }))
 }
 
 #[test]
@@ -213,7 +213,7 @@ fn messages_end_at_their_length_or_delimiter() {
 fn gaps_are_detected_and_retransmitted_bytes_are_not_counted_twice() {
     let notes = Arc::new(Notes::default());
     let mut recorder = Recorder::default();
-    let mut reader = StreamParser::new(Protocol::Resp, Arc::clone(&notes), 100);
+    let mut reader = StreamParser::new(L7Protocol::Resp, Arc::clone(&notes), 100);
     reader.read(100, b"PING\r\nPI", &mut recorder);
     reader.read(104, b"\r\nPING\r\n", &mut recorder);
     assert_eq!((recorder.requests.len(), recorder.ends), (2, 2));
@@ -229,7 +229,7 @@ fn bytes_buffered_by_all_parsers_are_bounded() {
     let notes = Arc::new(Notes::default());
     let part = [b'x'; HEAD_BYTES_MAX - 1];
     let mut readers: Vec<_> = (0..=HELD_BYTES_MAX / part.len())
-        .map(|_| StreamParser::new(Protocol::Http, Arc::clone(&notes), 0))
+        .map(|_| StreamParser::new(L7Protocol::Http, Arc::clone(&notes), 0))
         .collect();
     for reader in &mut readers {
         reader.read(0, &part, &mut Recorder::default());
@@ -243,16 +243,17 @@ fn bytes_buffered_by_all_parsers_are_bounded() {
 #[test]
 fn kinds_exclude_the_parts_that_name_single_objects() {
     let of = |path| {
-        let kind = Kind::of(&Protocol::Http, &Request::Http { method: "GET", path, headers: &[] });
+        let kind =
+            RequestKind::of(&L7Protocol::Http, &RequestHead::Http { method: "GET", path, headers: &[] });
         format!("{:?}", kind.expect("HTTP has kinds"))
     };
     assert_eq!(of("/api/user/123?x=/y"), "GET /api/user");
     assert_eq!(of("/?q=a/b/c"), "GET /");
     assert_eq!(of("*"), "GET *");
     assert_eq!(of(&"x".repeat(500)).len(), KIND_BYTES_MAX);
-    let command = Request::Command { verb: b"get", key: b"k" };
-    assert_eq!(Kind::of(&Protocol::Resp, &command).expect("a kind").as_bytes(), b"GET");
-    assert!(Kind::of(&Protocol::Tls, &Request::Tls { name: None }).is_none());
+    let command = RequestHead::Command { verb: b"get", key: b"k" };
+    assert_eq!(RequestKind::of(&L7Protocol::Resp, &command).expect("a kind").as_bytes(), b"GET");
+    assert!(RequestKind::of(&L7Protocol::Tls, &RequestHead::Tls { name: None }).is_none());
 }
 
 /// Command as an array, or as an inline line where possible.
@@ -302,12 +303,12 @@ fn noise() -> impl Strategy<Value = Vec<u8>> {
     proptest::collection::vec(part, 0..14).prop_map(|parts| parts.concat())
 }
 
-fn protocols() -> [Protocol; 6] {
+fn protocols() -> [L7Protocol; 6] {
     [
-        Protocol::Http,
-        Protocol::Resp,
-        Protocol::Memcached,
-        Protocol::Tls,
+        L7Protocol::Http,
+        L7Protocol::Resp,
+        L7Protocol::Memcached,
+        L7Protocol::Tls,
         layout(FrameLength::Length { at: 1, bytes: 1, adds: 2 }),
         layout(FrameLength::Mark((*b"--\n").into())),
     ]
@@ -325,9 +326,9 @@ proptest! {
         let stream: Vec<u8> = commands.iter().flat_map(|(words, inline)| command(words, *inline)).collect();
         let expected: Vec<String> = commands.iter().map(|(words, _)| {
             let key = words.get(1).map_or(&[][..], |key| key);
-            shown(&Request::Command { verb: &words[0], key })
+            shown(&RequestHead::Command { verb: &words[0], key })
         }).collect();
-        let (recorder, why) = read(&Protocol::Resp, &stream, &sizes);
+        let (recorder, why) = read(&L7Protocol::Resp, &stream, &sizes);
         prop_assert_eq!((recorder.requests, recorder.ends, why), (expected, commands.len(), None));
     }
 
@@ -348,7 +349,7 @@ proptest! {
             }
         };
         let stream: Vec<u8> = bodies.iter().enumerate().flat_map(request).collect();
-        let (recorder, why) = read(&Protocol::Http, &stream, &sizes);
+        let (recorder, why) = read(&L7Protocol::Http, &stream, &sizes);
         let expected: Vec<String> = (0..bodies.len()).map(|n| format!("POST /{n} 1")).collect();
         prop_assert_eq!((recorder.requests, recorder.ends, why), (expected, bodies.len(), None));
     }

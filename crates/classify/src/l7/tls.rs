@@ -4,7 +4,7 @@
 //! and belong to the same request.
 //! Source: RFC 8446 §4.1.2 and §5.1, RFC 6066 §3.
 
-use super::{HEAD_BYTES_MAX, Nonsense, Request, Step, Then, bounded};
+use super::{HEAD_BYTES_MAX, Nonsense, RequestHead, Step, Then, bounded};
 
 const RECORD_HEADER_BYTES: usize = 5;
 const HANDSHAKE: u8 = 22;
@@ -13,7 +13,7 @@ const SERVER_NAME: u16 = 0;
 const HOST_NAME: u8 = 0;
 const NAME_BYTES_MAX: usize = 255;
 
-pub(super) fn head(bytes: &[u8], visit: &mut dyn FnMut(&Request<'_>)) -> Result<Step, Nonsense> {
+pub(super) fn head(bytes: &[u8], visit: &mut dyn FnMut(&RequestHead<'_>)) -> Result<Step, Nonsense> {
     // Common case: one record.
     let Some((first, mut used)) = record(bytes)? else { return Ok(Step::More) };
     let mut joined = Vec::new();
@@ -41,7 +41,7 @@ pub(super) fn head(bytes: &[u8], visit: &mut dyn FnMut(&Request<'_>)) -> Result<
         used += used_now;
     };
     let used = bounded(used)?;
-    visit(&Request::Tls { name: hello });
+    visit(&RequestHead::Tls { name: hello });
     Ok(Step::Go { used, skip: 0, then: Then::Rest })
 }
 

@@ -6,14 +6,19 @@ use wire::ip;
 use wire::tcp::Segment;
 
 use super::*;
-use crate::testing::{Packet, view};
+use crate::testing::{TestPacket, view};
 
 #[test]
 fn tags_and_options_of_any_length_are_skipped() {
     for vlan in [false, true] {
         for (ip_options, tcp_options) in [(0, 0), (4, 0), (0, 12), (40, 40)] {
-            let packet =
-                Packet { vlan, ip_options, tcp_options, dscp: 46, ..Packet::new(b"\x01\x02\x03\x04x") };
+            let packet = TestPacket {
+                vlan,
+                ip_options,
+                tcp_options,
+                dscp: 46,
+                ..TestPacket::new(b"\x01\x02\x03\x04x")
+            };
             view(&packet.frame(), |v| {
                 assert_eq!(v.tcp_ports(), Some((packet.source_port, packet.target_port)));
                 assert_eq!(v.tcp_payload(), Some(&b"\x01\x02\x03\x04x"[..]));
@@ -30,14 +35,14 @@ fn tags_and_options_of_any_length_are_skipped() {
 
 #[test]
 fn padding_of_short_frames_is_no_payload() {
-    let mut frame = Packet { tcp_options: 0, ..Packet::new(b"") }.frame();
+    let mut frame = TestPacket { tcp_options: 0, ..TestPacket::new(b"") }.frame();
     frame.resize(60, 0);
     view(&frame, |v| assert_eq!(v.tcp_payload(), Some(&[][..])));
 }
 
 #[test]
 fn a_packet_that_is_not_tcp_has_no_tcp_ports() {
-    let good = Packet::new(b"GW").frame();
+    let good = TestPacket::new(b"GW").frame();
     for (at, byte) in [(12, 0x86), (14, 0x65), (23, 17), (20, 0x20), (46, 0x40), (14, 0x44), (16, 0xff)] {
         let mut frame = good.clone();
         frame[at] = byte;
@@ -47,7 +52,7 @@ fn a_packet_that_is_not_tcp_has_no_tcp_ports() {
 
 proptest! {
     #[test]
-    fn a_view_and_the_parser_see_the_same_segment(packet in Packet::any(), change in any::<(prop::sample::Index, u8)>()) {
+    fn a_view_and_the_parser_see_the_same_segment(packet in TestPacket::any(), change in any::<(prop::sample::Index, u8)>()) {
         let mut frame = packet.frame();
         let at = change.0.index(frame.len());
         frame[at] ^= change.1;

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
-use super::pattern::{Http, Pattern};
+use super::pattern::{HttpPattern, Pattern};
 use super::request_match::RequestMatch;
 
 /// Conditions of one rule. All that are set must hold.
@@ -19,7 +19,7 @@ pub struct Conditions {
     /// Bytes at an offset of the TCP or UDP payload.
     pub bytes: Option<(usize, Vec<u8>)>,
     /// Start of an HTTP request in the packet.
-    pub http: Option<Http>,
+    pub http: Option<HttpPattern>,
     /// Condition on the request, wherever in the stream its head is.
     pub request: Option<RequestMatch>,
     /// Expected service time of the request, in ns.
@@ -28,7 +28,7 @@ pub struct Conditions {
     pub received: Option<Range>,
     /// Smoothed round-trip time in ns.
     pub rtt: Option<Range>,
-    /// Loss, in the encoding of [`loss_order`].
+    /// Share of lost segments, as the integer that [`loss_order`] computes.
     pub loss: Option<Range>,
 }
 

@@ -10,7 +10,7 @@ use queueing::{Bytes, Span};
 use super::condition::{Conditions, Range};
 use super::matcher::{IP, Matcher, PacketAttrs, RTT, TRANSPORT};
 use super::{Policy, Rule};
-use crate::l7::{Kind, Nonsense, Notes, Protocol, Request, RequestVisitor, StreamParser};
+use crate::l7::{L7Protocol, Nonsense, Notes, RequestHead, RequestKind, RequestVisitor, StreamParser};
 use crate::{FlowState, Layer, PacketMeta, PacketView, Verdict};
 
 /// Explanation for one request, or for a packet without one.
@@ -185,8 +185,8 @@ struct RequestCollector<'a> {
 }
 
 impl RequestVisitor for RequestCollector<'_> {
-    fn on_request(&mut self, protocol: &Protocol, request: &Request<'_>) -> u64 {
-        let expected = self.expected.filter(|_| Kind::of(protocol, request).is_some());
+    fn on_request(&mut self, protocol: &L7Protocol, request: &RequestHead<'_>) -> u64 {
+        let expected = self.expected.filter(|_| RequestKind::of(protocol, request).is_some());
         let holds = |rule: &&Rule| {
             let matched = rule.conditions.request.as_ref();
             matched.is_some_and(|matched| matched.protocol == *protocol && matched.hold(request))
@@ -205,14 +205,14 @@ impl RequestVisitor for RequestCollector<'_> {
     fn on_end(&mut self) {}
 }
 
-fn text_of(request: &Request<'_>) -> String {
+fn text_of(request: &RequestHead<'_>) -> String {
     match request {
-        Request::Http { method, path, .. } => format!("{method} {path}"),
-        Request::Command { verb, key: [] } => verb.escape_ascii().to_string(),
-        Request::Command { verb, key } => format!("{} {}", verb.escape_ascii(), key.escape_ascii()),
-        Request::Tls { name: Some(name) } => name.escape_ascii().to_string(),
-        Request::Tls { name: None } => "a ClientHello without a server name".to_owned(),
-        Request::Message { bytes } => bytes.escape_ascii().to_string(),
+        RequestHead::Http { method, path, .. } => format!("{method} {path}"),
+        RequestHead::Command { verb, key: [] } => verb.escape_ascii().to_string(),
+        RequestHead::Command { verb, key } => format!("{} {}", verb.escape_ascii(), key.escape_ascii()),
+        RequestHead::Tls { name: Some(name) } => name.escape_ascii().to_string(),
+        RequestHead::Tls { name: None } => "a ClientHello without a server name".to_owned(),
+        RequestHead::Message { bytes } => bytes.escape_ascii().to_string(),
     }
 }
 

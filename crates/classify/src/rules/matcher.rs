@@ -7,7 +7,7 @@ use super::condition::{Cidr, Conditions, Range, bits, loss_order};
 use super::pattern::Pattern;
 use super::port_protocols::PortProtocols;
 use super::request_match::RequestMatch;
-use crate::l7::{Protocol, Request};
+use crate::l7::{L7Protocol, RequestHead};
 use crate::{FlowContext, FlowState, PacketView, Verdict};
 
 /// Rules in the order of evaluation.
@@ -167,7 +167,7 @@ impl Matcher {
     }
 
     /// Mark of `request`: one bit per request condition that it fulfils.
-    pub fn mark(&self, protocol: &Protocol, request: &Request<'_>, expected: Option<Span>) -> u64 {
+    pub fn mark(&self, protocol: &L7Protocol, request: &RequestHead<'_>, expected: Option<Span>) -> u64 {
         let holds = |condition: &MarkCondition| {
             condition.request.protocol == *protocol
                 && condition.request.hold(request)

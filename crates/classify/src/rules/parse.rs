@@ -10,7 +10,7 @@ use super::matcher::REQUEST_RULES_MAX;
 use super::pattern::Pattern;
 use super::request_match::RequestCondition;
 use super::{Policy, PolicyError, Rule};
-use crate::l7::{Layout, Protocol};
+use crate::l7::{L7Protocol, MessageLayout};
 use crate::{Layer, Verdict};
 
 mod item;
@@ -101,7 +101,7 @@ fn foreign(before: &[Rule], later: &Rule) -> Option<String> {
 }
 
 /// Limits the reported part of a message to the bytes that rules read.
-fn limit_payload_reads(rules: &mut [Rule], layout: &Layout) {
+fn limit_payload_reads(rules: &mut [Rule], layout: &MessageLayout) {
     let looks = |rule: &Rule| match rule.conditions.request.as_ref().map(|request| &request.condition) {
         Some(RequestCondition::Bytes(Pattern::At(at, bytes))) => at + bytes.len(),
         _ => 1,
@@ -109,9 +109,9 @@ fn limit_payload_reads(rules: &mut [Rule], layout: &Layout) {
     let learns = rules.iter().any(|rule| rule.conditions.service.is_some());
     let kind = if learns { layout.kind.0 + layout.kind.1 } else { 1 };
     let look = rules.iter().map(looks).fold(kind, usize::max);
-    let layout = Arc::new(Layout { look, ..layout.clone() });
+    let layout = Arc::new(MessageLayout { look, ..layout.clone() });
     for request in rules.iter_mut().filter_map(|rule| rule.conditions.request.as_mut()) {
-        if let Protocol::Message(of_rule) = &mut request.protocol {
+        if let L7Protocol::Message(of_rule) = &mut request.protocol {
             *of_rule = Arc::clone(&layout);
         }
     }
@@ -142,7 +142,7 @@ fn rule(
     text: &str,
     rule: &Spanned<DeValue<'_>>,
     number: usize,
-    layout: Option<&Arc<Layout>>,
+    layout: Option<&Arc<MessageLayout>>,
 ) -> Result<Rule> {
     let fail = |message: String| Err(PolicyError { line: line(text, rule.span().start), message });
     let DeValue::Table(table) = rule.get_ref() else {
@@ -155,12 +155,12 @@ fn rule(
     let at_driver = items.iter().any(|i| i.key == "layer" && i.value.as_str() == Some("driver"));
     for item in &items {
         let protocol = match item.key {
-            "http" if !at_driver => Some(Protocol::Http),
-            "resp" => Some(Protocol::Resp),
-            "memcached" => Some(Protocol::Memcached),
-            "tls" => Some(Protocol::Tls),
+            "http" if !at_driver => Some(L7Protocol::Http),
+            "resp" => Some(L7Protocol::Resp),
+            "memcached" => Some(L7Protocol::Memcached),
+            "tls" => Some(L7Protocol::Tls),
             "message" => match layout {
-                Some(layout) => Some(Protocol::Message(Arc::clone(layout))),
+                Some(layout) => Some(L7Protocol::Message(Arc::clone(layout))),
                 None => {
                     return item.fail(
                         "the framing of messages is missing; add [message] with length_at = 8 or end = \"\\n\"",
@@ -230,7 +230,7 @@ fn rule(
         ));
     }
     if let Some(item) = items.iter().find(|item| item.key == "service")
-        && conditions.request.as_ref().is_none_or(|request| request.protocol == Protocol::Tls)
+        && conditions.request.as_ref().is_none_or(|request| request.protocol == L7Protocol::Tls)
     {
         return item.fail("`service` needs a request condition in the same rule; add http = \"any\", resp = \"any\", memcached = \"any\" or message = \"any\"");
     }

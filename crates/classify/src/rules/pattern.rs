@@ -2,7 +2,7 @@
 
 /// Start of an HTTP request line. At least one of the fields is set.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Http {
+pub struct HttpPattern {
     /// Whole method.
     pub method: Option<String>,
     /// Prefix of the path.

@@ -2,13 +2,13 @@
 
 use std::fmt;
 
-use super::pattern::{Http, Pattern};
-use crate::l7::{Protocol, Request};
+use super::pattern::{HttpPattern, Pattern};
+use crate::l7::{L7Protocol, RequestHead};
 
 /// Protocol and request condition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestMatch {
-    pub protocol: Protocol,
+    pub protocol: L7Protocol,
     pub condition: RequestCondition,
 }
 
@@ -18,12 +18,12 @@ pub enum RequestCondition {
     /// Any request.
     Any,
     /// HTTP request.
-    Http { start: Http, fields: Vec<Field> },
+    Http { start: HttpPattern, fields: Vec<Field> },
     /// RESP or memcached command: any of these verbs, in any case, if there are some; and a prefix
     /// of the first key.
     Command { verbs: Vec<String>, key: Option<String> },
     /// TLS connection.
-    Server(Server),
+    Server(ServerName),
     /// Message with bytes at an offset.
     Bytes(Pattern),
 }
@@ -46,28 +46,28 @@ pub struct Value {
 
 /// Server name in lower case; if `below`, all its subdomains (`*.name`).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Server {
+pub struct ServerName {
     pub name: String,
     pub below: bool,
 }
 
 impl RequestMatch {
     /// True if `request`, which is of this protocol, fulfils the condition.
-    pub fn hold(&self, request: &Request<'_>) -> bool {
+    pub fn hold(&self, request: &RequestHead<'_>) -> bool {
         match (&self.condition, request) {
             (RequestCondition::Any, _) => true,
-            (RequestCondition::Http { start, fields }, Request::Http { method, path, headers }) => {
+            (RequestCondition::Http { start, fields }, RequestHead::Http { method, path, headers }) => {
                 start.method.as_ref().is_none_or(|wanted| wanted == method)
                     && start.path.as_ref().is_none_or(|wanted| path.starts_with(wanted.as_str()))
                     && fields.iter().all(|field| headers.iter().any(|h| field.holds(h.name, h.value)))
             }
-            (RequestCondition::Command { verbs, key }, Request::Command { verb, key: given }) => {
+            (RequestCondition::Command { verbs, key }, RequestHead::Command { verb, key: given }) => {
                 let same = |wanted: &String| wanted.as_bytes().eq_ignore_ascii_case(verb);
                 (verbs.is_empty() || verbs.iter().any(same))
                     && key.as_ref().is_none_or(|wanted| given.starts_with(wanted.as_bytes()))
             }
-            (RequestCondition::Server(server), Request::Tls { name: Some(name) }) => server.holds(name),
-            (RequestCondition::Bytes(pattern), Request::Message { bytes }) => pattern.matches(bytes),
+            (RequestCondition::Server(server), RequestHead::Tls { name: Some(name) }) => server.holds(name),
+            (RequestCondition::Bytes(pattern), RequestHead::Message { bytes }) => pattern.matches(bytes),
             _ => false,
         }
     }
@@ -134,7 +134,7 @@ impl Field {
     }
 }
 
-impl Server {
+impl ServerName {
     fn holds(&self, name: &[u8]) -> bool {
         // A name may end with the dot of the DNS root.
         let name = name.strip_suffix(b".").unwrap_or(name);

@@ -1,6 +1,6 @@
 //! Transport rules with request conditions.
 //!
-//! The connection stores its request state ([`Memory`]): a [`StreamParser`] and the request that
+//! The connection stores its request state ([`ConnectionState`]): a [`StreamParser`] and the request that
 //! waits for its answer. Each condition is evaluated once per request, when its head is complete.
 //! The results, one bit each, decide about the later segments of the request.
 
@@ -12,8 +12,8 @@ use queueing::Time;
 use super::Observed;
 use super::matcher::{Matcher, PacketAttrs};
 use crate::combine::more_urgent;
-use crate::l7::{Kind, Protocol, Request, RequestVisitor, StreamParser};
-use crate::{FlowContext, Memory, Verdict};
+use crate::l7::{L7Protocol, RequestHead, RequestKind, RequestVisitor, StreamParser};
+use crate::{ConnectionState, FlowContext, Verdict};
 
 /// Transport rules and their estimator.
 pub struct RequestRules {
@@ -80,13 +80,13 @@ struct Waiting {
     /// Number of requests.
     count: u32,
     /// Kind of the only one, or of the current request if none waits.
-    kind: Option<Kind>,
+    kind: Option<RequestKind>,
     /// Time at which that request was complete.
     since: Time,
 }
 
 impl RequestState {
-    fn new(rules: &RequestRules, protocol: Protocol, start: u64) -> Self {
+    fn new(rules: &RequestRules, protocol: L7Protocol, start: u64) -> Self {
         let observed = Arc::clone(&rules.observed);
         let reader = StreamParser::new(protocol, Arc::clone(&observed.notes), start);
         Self { reader, waiting: Waiting::default(), observed }
@@ -95,7 +95,7 @@ impl RequestState {
     /// Switches to `rules`. If the new rules read the same protocol and no bytes were
     /// missed, request boundaries stay known. The mark of the current request does not, because the
     /// old rules computed it.
-    fn change_rules(&mut self, rules: &RequestRules, protocol: &Protocol, start: u64) {
+    fn change_rules(&mut self, rules: &RequestRules, protocol: &L7Protocol, start: u64) {
         if !self.reader.is_in_sync(protocol, start) {
             *self = Self::new(rules, protocol.clone(), start);
             return;
@@ -121,7 +121,7 @@ impl RequestState {
     }
 }
 
-impl Memory for RequestState {
+impl ConnectionState for RequestState {
     /// Observes the service time of a single waiting request. With several, the answered one is
     /// unknown.
     fn on_answer(&mut self, now: Time) {
@@ -147,8 +147,8 @@ struct SegmentVisitor<'a, 'c> {
 }
 
 impl RequestVisitor for SegmentVisitor<'_, '_> {
-    fn on_request(&mut self, protocol: &Protocol, request: &Request<'_>) -> u64 {
-        let kind = Kind::of(protocol, request).filter(|_| self.rules.needs_service_time);
+    fn on_request(&mut self, protocol: &L7Protocol, request: &RequestHead<'_>) -> u64 {
+        let kind = RequestKind::of(protocol, request).filter(|_| self.rules.needs_service_time);
         let expected = kind.and_then(|kind| self.rules.observed.learned.expected(self.cx.now, &kind));
         // Unknown if another request waits: either may be answered first.
         self.waiting.kind = kind.filter(|_| self.waiting.count == 0);

@@ -5,9 +5,9 @@ use proptest::prelude::*;
 use queueing::{Bytes, Span};
 
 use super::condition::{Cidr, Conditions, Range, bits, loss_order};
-use super::pattern::Http;
+use super::pattern::HttpPattern;
 use super::*;
-use crate::testing::{Flow, Packet, view};
+use crate::testing::{TestFlow, TestPacket, view};
 use Verdict::{Drop, Level, NoVerdict};
 
 mod requests;
@@ -199,14 +199,15 @@ fn the_first_matching_rule_decides_else_the_default() {
     .expect("a policy");
     assert!(policy.transport().is_none());
     let driver = policy.driver().expect("driver rules");
-    let check =
-        |packet: Packet, expected| assert_eq!(view(&packet.frame(), |v| driver(v)), expected, "{packet:?}");
-    check(Packet::new(b"GET /api/x"), Level(0));
-    check(Packet { source: [10, 3, 9, 9].into(), ..Packet::new(b"GET /api/x") }, Drop);
-    check(Packet { target_port: 82, ..Packet::new(b"GET /api/x") }, Verdict::Default(6));
-    check(Packet::new(b"GET /ap"), Verdict::Default(6));
-    check(Packet::new(b""), Verdict::Default(6));
-    check(Packet::new(&[0; 1200]), Level(7));
+    let check = |packet: TestPacket, expected| {
+        assert_eq!(view(&packet.frame(), |v| driver(v)), expected, "{packet:?}")
+    };
+    check(TestPacket::new(b"GET /api/x"), Level(0));
+    check(TestPacket { source: [10, 3, 9, 9].into(), ..TestPacket::new(b"GET /api/x") }, Drop);
+    check(TestPacket { target_port: 82, ..TestPacket::new(b"GET /api/x") }, Verdict::Default(6));
+    check(TestPacket::new(b"GET /ap"), Verdict::Default(6));
+    check(TestPacket::new(b""), Verdict::Default(6));
+    check(TestPacket::new(&[0; 1200]), Level(7));
     assert_eq!(view(&[0xff; 1200], |v| driver(v)), Level(7));
     assert_eq!(view(&[0xff; 60], |v| driver(v)), Verdict::Default(6));
 }
@@ -231,7 +232,7 @@ fn transport_rules_read_the_flow_and_keep_the_drivers_verdict() {
     .expect("a policy");
     assert!(policy.driver().is_none());
     let transport = policy.transport().expect("transport rules");
-    let mut flow = Flow::new();
+    let mut flow = TestFlow::new();
     assert_eq!(flow.segment(&transport, b"x"), Level(5));
     flow.driver = Some(2);
     assert_eq!(flow.segment(&transport, b"x"), NoVerdict);
@@ -253,7 +254,7 @@ fn a_default_alone_is_a_policy_of_the_driver() {
     assert_eq!(view(&[0; 60], |v| driver(v)), Verdict::Default(3));
 }
 
-/// Random rules near the packets of [`Packet::any`].
+/// Random rules near the packets of [`TestPacket::any`].
 fn rule() -> impl Strategy<Value = (Conditions, Verdict)> {
     let range = |min: u64, more: u64| Range { min, max: min + more };
     let bytes = prop::sample::select(vec!["GW", "G", "W\u{1}", "api"]);
@@ -272,7 +273,7 @@ fn rule() -> impl Strategy<Value = (Conditions, Verdict)> {
         proptest::option::of((0u64..63, 0u64..40).prop_map(move |(min, more)| range(min, more))),
         proptest::option::of((60u64..1200, 0u64..600).prop_map(move |(min, more)| range(min, more))),
         proptest::option::of((0usize..6, bytes.prop_map(|text| text.as_bytes().to_vec()))),
-        proptest::option::of(http.prop_map(|(method, path)| Http {
+        proptest::option::of(http.prop_map(|(method, path)| HttpPattern {
             method: method.map(str::to_owned),
             path: path.map(str::to_owned),
         })),
@@ -320,7 +321,7 @@ proptest! {
     #[test]
     fn a_compiled_driver_policy_agrees_with_its_rules(
         rules in proptest::collection::vec(rule(), 0..6),
-        packet in Packet::any(),
+        packet in TestPacket::any(),
         change in proptest::option::of(any::<(prop::sample::Index, u8)>()),
     ) {
         let wire_only = |(conditions, verdict): (Conditions, Verdict)| {
@@ -352,14 +353,14 @@ proptest! {
     #[test]
     fn a_compiled_transport_policy_agrees_with_its_rules(
         rules in proptest::collection::vec(rule(), 0..6),
-        packet in Packet::any(),
+        packet in TestPacket::any(),
         srtt in proptest::option::of(0u64..200),
         loss in 0.0f32..1.0,
         received in 0u64..4000,
     ) {
         let rules: Vec<_> = rules.into_iter().map(|(c, v)| (Conditions { dscp: None, ..c }, v)).collect();
         let matcher = Matcher::new(rules.iter().map(|(c, v)| (c, *v)), NoVerdict);
-        let mut flow = Flow::new();
+        let mut flow = TestFlow::new();
         flow.state = crate::FlowState { srtt: srtt.map(Span::from_nanos), loss, received: Bytes::new(received), ..flow.state };
         flow.tuple.local_port = packet.target_port;
         flow.tuple.remote = packet.source.into();
@@ -382,7 +383,7 @@ proptest! {
 
     //~ input: an unreachable rule is refused
     #[test]
-    fn a_covered_rule_never_matches_alone(first in rule(), second in rule(), packet in Packet::any()) {
+    fn a_covered_rule_never_matches_alone(first in rule(), second in rule(), packet in TestPacket::any()) {
         let (first, second) = (first.0, second.0);
         if first.cover(&second) {
             let one = Matcher::new([(&first, Level(0))].into_iter(), NoVerdict);

@@ -32,7 +32,7 @@ pub fn keyword<W: Into<Vec<u8>>>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{Packet, view};
+    use crate::testing::{TestPacket, view};
 
     //~ classifiers: scenario 2: the first matching keyword, or the header's tag, decides
     #[test]
@@ -40,7 +40,7 @@ mod tests {
         let level = |n| Priority::new(n).unwrap();
         let classifier = keyword(1, [("get", level(0)), ("g", level(4)), ("set", level(6))]);
         let check = |payload: &[u8], expected| {
-            let frame = Packet::new(payload).frame();
+            let frame = TestPacket::new(payload).frame();
             assert_eq!(view(&frame, |v| classifier(v)), expected, "{payload:?}");
         };
         check(b"/get x", Verdict::Level(0));

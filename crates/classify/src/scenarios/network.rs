@@ -21,14 +21,14 @@ pub fn network(rtt_max: Span, loss_max: f32) -> TransportClassifier {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Verdict, testing::Flow};
+    use crate::{Verdict, testing::TestFlow};
 
     //~ classifiers: scenario 3: connections with long RTT or loss get low priority
     #[test]
     fn far_and_lossy_connections_are_low() {
         let classifier = network(Span::from_millis(100), 0.005);
         let check = |srtt, loss, level| {
-            let mut flow = Flow::new();
+            let mut flow = TestFlow::new();
             flow.state.srtt = srtt;
             flow.state.loss = loss;
             assert_eq!(flow.segment(&classifier, b"x"), Verdict::Level(level));

@@ -106,7 +106,7 @@ const WEIGHT: u64 = 8;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::Flow;
+    use crate::testing::TestFlow;
 
     const AT: KindAt = KindAt { magic: (0, b"GW"), kind_at: 3 };
 
@@ -115,7 +115,7 @@ mod tests {
     fn kinds_that_run_long_are_low_once_they_are_known() {
         let times = Arc::new(ServiceTimes::new());
         let classifier = service_time(Arc::clone(&times), AT, Span::from_micros(10));
-        let mut flow = Flow::new();
+        let mut flow = TestFlow::new();
         let mut check = |payload: &[u8], expected| assert_eq!(flow.segment(&classifier, payload), expected);
         check(b"GW\x01\x05", Verdict::NoVerdict);
         times.observe(5, Span::from_millis(1));
@@ -130,7 +130,7 @@ mod tests {
     #[test]
     fn service_times_published_on_a_connection_apply_to_it_alone() {
         let classifier = service_time_private(AT, Span::from_micros(10));
-        let (mut published, mut unpublished) = (Flow::new(), Flow::new());
+        let (mut published, mut unpublished) = (TestFlow::new(), TestFlow::new());
         private::publish(&mut published.private, 5, Span::from_millis(1)).unwrap();
         private::publish(&mut published.private, 6, Span::from_micros(1)).unwrap();
         assert_eq!(published.segment(&classifier, b"GW\x01\x05"), Verdict::Level(7));

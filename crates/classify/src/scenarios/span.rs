@@ -129,7 +129,7 @@ mod tests {
     use queueing::Bytes;
 
     use super::*;
-    use crate::testing::Flow;
+    use crate::testing::TestFlow;
     use Verdict::{Level, NoVerdict};
 
     const AT: SpanAt = SpanAt { magic: (0, b"GW"), level_at: 4, length_at: 8 };
@@ -144,7 +144,7 @@ mod tests {
 
     fn check(segments: &[&[u8]], expected: &[Verdict]) {
         let classifier = span(AT);
-        let mut flow = Flow::new();
+        let mut flow = TestFlow::new();
         let got: Vec<_> = segments.iter().map(|segment| flow.segment(&classifier, segment)).collect();
         assert_eq!(got, expected);
     }
@@ -183,7 +183,7 @@ mod tests {
     #[test]
     fn retransmitted_bytes_are_not_counted_twice() {
         let classifier = span(AT);
-        let mut flow = Flow::new();
+        let mut flow = TestFlow::new();
         let (first, second) = (request(1, 200), request(4, 200));
         assert_eq!(flow.segment(&classifier, &first[..150]), Level(1));
         // The last 50 bytes again, together with new ones.
@@ -195,7 +195,7 @@ mod tests {
     #[test]
     fn out_of_order_bytes_are_counted_inside_a_body() {
         let classifier = span(AT);
-        let mut flow = Flow::new();
+        let mut flow = TestFlow::new();
         let bytes = request(1, 300);
         assert_eq!(flow.segment(&classifier, &bytes[..100]), Level(1));
         // 100..200 arrived out of order and were delivered with another segment.
@@ -217,7 +217,7 @@ mod tests {
         ) {
             let stream = requests.iter().flat_map(|&(level, len)| request(level, len)).collect::<Vec<_>>();
             let classifier = span(AT);
-            let mut flow = Flow::new();
+            let mut flow = TestFlow::new();
             let (mut start, mut cuts) = (0, cuts.iter().cycle());
             while start < stream.len() {
                 let end = (start + cuts.next().unwrap()).min(stream.len());
@@ -238,7 +238,7 @@ mod tests {
             segments in proptest::collection::vec((proptest::collection::vec(prop_oneof![Just(b'G'), Just(b'W'), 0u8..14, any::<u8>()], 1..30), any::<bool>(), any::<u64>()), 1..20),
         ) {
             let classifier = span(AT);
-            let mut flow = Flow::new();
+            let mut flow = TestFlow::new();
             for (segment, jump, to) in segments {
                 if jump {
                     flow.state.received = Bytes::new(to % 1000);

@@ -39,14 +39,14 @@ fn named(packet: &PacketView<'_>, at: TagAt) -> Option<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{Packet, view};
+    use crate::testing::{TestPacket, view};
 
     //~ classifiers: scenario 2: the first matching keyword, or the header's tag, decides
     #[test]
     fn only_a_header_names_a_level() {
         let at = TagAt { magic: (0, b"GW"), level_at: 4 };
         let check = |payload: &[u8], tagged, labelled| {
-            let frame = Packet::new(payload).frame();
+            let frame = TestPacket::new(payload).frame();
             assert_eq!(view(&frame, |v| tag(at)(v)), tagged, "{payload:?}");
             assert_eq!(view(&frame, |v| lns(at)(v)), labelled, "{payload:?}");
         };

@@ -18,13 +18,13 @@ pub fn volume(threshold: Bytes) -> TransportClassifier {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Verdict, testing::Flow};
+    use crate::{Verdict, testing::TestFlow};
 
     //~ classifiers: scenario 4: a connection's priority falls when it passes the threshold of bytes
     #[test]
     fn a_connection_falls_when_it_passes_the_threshold() {
         let classifier = volume(Bytes::new(2_000));
-        let mut flow = Flow::new();
+        let mut flow = TestFlow::new();
         let verdicts = [1_000, 1_000, 1, 10].map(|n| flow.segment(&classifier, &vec![0; n]));
         assert_eq!(verdicts, [0, 0, 7, 7].map(Verdict::Level));
     }

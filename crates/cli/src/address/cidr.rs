@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 /// An address within its subnet: `10.77.0.2/24`, `fd00::2/64`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Cidr {
+pub struct InterfaceAddress {
     /// The address.
     pub addr: IpAddr,
     /// Length of the subnet's prefix, 1..=30, or 1..=126 for IPv6.
@@ -21,7 +21,7 @@ fn number(addr: IpAddr) -> (u128, u8) {
     }
 }
 
-impl Cidr {
+impl InterfaceAddress {
     /// The subnet's number, and the host bits of the address.
     fn parts(self) -> (u128, u128) {
         let (own, bits) = number(self.addr);
@@ -75,7 +75,7 @@ fn is_unusable(addr: IpAddr) -> bool {
     }
 }
 
-impl FromStr for Cidr {
+impl FromStr for InterfaceAddress {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -107,7 +107,7 @@ impl FromStr for Cidr {
     }
 }
 
-impl fmt::Display for Cidr {
+impl fmt::Display for InterfaceAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.addr, self.prefix)
     }
@@ -120,7 +120,7 @@ mod tests {
     //~ cli: `serve` takes address, host address and port, and prints its summary as JSON
     #[test]
     fn the_kernels_end_gets_the_first_other_address() {
-        let other = |text: &str| text.parse::<Cidr>().map(|c| c.first_other().to_string());
+        let other = |text: &str| text.parse::<InterfaceAddress>().map(|c| c.first_other().to_string());
         assert_eq!(other("10.77.0.2/24"), Ok("10.77.0.1".to_owned()));
         assert_eq!(other("10.77.0.1/24"), Ok("10.77.0.2".to_owned()));
         assert_eq!(other("10.77.3.9/16"), Ok("10.77.0.1".to_owned()));
@@ -143,9 +143,9 @@ mod tests {
             "1.2.3/8",
             "1.2.3.4/x",
         ]) {
-            assert!(text.parse::<Cidr>().is_err(), "{text} is no host's address");
+            assert!(text.parse::<InterfaceAddress>().is_err(), "{text} is no host's address");
         }
-        let error = |text: &str| text.parse::<Cidr>().unwrap_err();
+        let error = |text: &str| text.parse::<InterfaceAddress>().unwrap_err();
         assert_eq!(
             error("10.77.0.0/24"),
             "10.77.0.0 is not one of the subnet's hosts, 10.77.0.1 to 10.77.0.254"

@@ -1,6 +1,6 @@
 //! `--addr`: the addresses of a server and their sources.
 //!
-//! [`Wanted`] reads one word. [`Addresses::plan`] combines the requested addresses, gateways and
+//! [`RequestedAddress`] reads one word. [`Addresses::plan`] combines the requested addresses, gateways and
 //! the kernel's end, and reports contradictions.
 
 use std::fmt;
@@ -17,14 +17,14 @@ mod cidr;
 mod tests;
 
 use crate::Error;
-use crate::device::kind::Kind;
-pub use cidr::Cidr;
+use crate::device::kind::DeviceKind;
+pub use cidr::InterfaceAddress;
 
 /// One requested address.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Wanted {
+pub enum RequestedAddress {
     /// A given address.
-    Given(Scoped<Cidr>),
+    Given(Scoped<InterfaceAddress>),
     /// An IPv4 address leased by a DHCP server.
     Dhcp,
     /// IPv6 addresses in the prefixes that routers advertise.
@@ -53,7 +53,7 @@ impl<T: FromStr> FromStr for Scoped<T> {
     }
 }
 
-impl FromStr for Wanted {
+impl FromStr for RequestedAddress {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -70,7 +70,7 @@ impl FromStr for Wanted {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KernelEnd {
     addr: IpAddr,
-    subnet: Option<Cidr>,
+    subnet: Option<InterfaceAddress>,
 }
 
 impl FromStr for KernelEnd {
@@ -78,7 +78,7 @@ impl FromStr for KernelEnd {
 
     fn from_str(text: &str) -> Result<Self, String> {
         if text.contains('/') {
-            let subnet: Cidr = text.parse()?;
+            let subnet: InterfaceAddress = text.parse()?;
             return Ok(Self { addr: subnet.addr, subnet: Some(subnet) });
         }
         let addr = text.parse().map_err(|_| format!("{text:?} is not ADDRESS or ADDRESS/PREFIX"))?;
@@ -90,15 +90,15 @@ impl FromStr for KernelEnd {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Addresses {
     /// The IPv4 address, if given.
-    pub v4: Option<Cidr>,
+    pub v4: Option<InterfaceAddress>,
     /// True if an IPv4 address is requested by DHCP.
     pub dhcp: bool,
     /// Given IPv6 addresses.
-    pub v6: Vec<Cidr>,
+    pub v6: Vec<InterfaceAddress>,
     /// True if router advertisements add addresses.
     pub slaac: bool,
     /// The kernel's end of a TAP device, by family.
-    pub kernel: Vec<Cidr>,
+    pub kernel: Vec<InterfaceAddress>,
     /// True if IPv6 addresses are checked for duplicates on the link.
     checked: bool,
     gateway4: Option<Ipv4Addr>,
@@ -116,8 +116,8 @@ impl Addresses {
     /// # Errors
     /// Contradictory arguments, or ones that such a device cannot have.
     pub fn plan(
-        kind: &Kind,
-        wanted: &[Wanted],
+        kind: &DeviceKind,
+        wanted: &[RequestedAddress],
         kernel: &[KernelEnd],
         gateways: &[Scoped<IpAddr>],
     ) -> Result<Self, Error> {
@@ -143,11 +143,11 @@ impl Addresses {
         Ok(plan)
     }
 
-    fn want(&mut self, kind: &Kind, wanted: &Wanted) -> Result<(), Error> {
+    fn want(&mut self, kind: &DeviceKind, wanted: &RequestedAddress) -> Result<(), Error> {
         match wanted {
-            Wanted::Dhcp => self.dhcp = true,
-            Wanted::Slaac => self.slaac = true,
-            Wanted::Given(Scoped { addr: cidr, scope }) => match cidr.addr {
+            RequestedAddress::Dhcp => self.dhcp = true,
+            RequestedAddress::Slaac => self.slaac = true,
+            RequestedAddress::Given(Scoped { addr: cidr, scope }) => match cidr.addr {
                 IpAddr::V4(_) if self.v4.is_some_and(|before| before != *cidr) => {
                     let before = self.v4.map_or(String::new(), |before| before.to_string());
                     let what = format!("a server has one IPv4 address, not {before} and {cidr}");
@@ -172,7 +172,7 @@ impl Addresses {
     /// Sets the kernel end's addresses: in each given subnet the requested one, or else the first
     /// other.
     fn meet_kernel(&mut self, asked: &[KernelEnd]) -> Result<(), Error> {
-        let subnets = [self.v4, self.v6.iter().copied().find(Cidr::is_global)];
+        let subnets = [self.v4, self.v6.iter().copied().find(InterfaceAddress::is_global)];
         for subnet in subnets.into_iter().flatten() {
             let same = |end: &&KernelEnd| end.addr.is_ipv4() == subnet.addr.is_ipv4();
             let addr = asked.iter().find(same).map_or(subnet.first_other(), |end| end.addr);
@@ -180,7 +180,7 @@ impl Addresses {
                 let advice = format!("--host-addr {}", subnet.first_other());
                 return Err(foreign_address("host-addr", addr, subnet).advice(advice));
             }
-            self.kernel.push(Cidr { addr, ..subnet });
+            self.kernel.push(InterfaceAddress { addr, ..subnet });
         }
         for end in asked {
             if self.kernel.iter().any(|known| known.addr == end.addr) {
@@ -198,7 +198,7 @@ impl Addresses {
     }
 
     /// Sets the next hops; by default the kernel's end, where there is one.
-    fn leave_by(&mut self, kind: &Kind, asked: &[Scoped<IpAddr>]) -> Result<(), Error> {
+    fn leave_by(&mut self, kind: &DeviceKind, asked: &[Scoped<IpAddr>]) -> Result<(), Error> {
         for end in &self.kernel {
             match end.addr {
                 IpAddr::V4(addr) if self.v4.is_some() => self.gateway4 = Some(addr),
@@ -264,7 +264,7 @@ impl Addresses {
     /// A stack's address configuration on a device of this kind, with the addresses found and the
     /// lease.
     #[must_use]
-    pub fn place(&self, kind: &Kind, every: Vec<IpAddr>, lease: Option<&Lease>) -> Routes {
+    pub fn place(&self, kind: &DeviceKind, every: Vec<IpAddr>, lease: Option<&Lease>) -> Routes {
         let given = self.v4.iter().chain(&self.v6).map(|cidr| (cidr.addr, cidr.prefix));
         let lent = lease.map(|lease| (lease.addr.into(), lease.prefix));
         // Router advertisements carry 64-bit prefixes (RFC 4862 §5.5.3).
@@ -283,7 +283,7 @@ impl Addresses {
     #[must_use]
     pub fn stack(&self, mac: [u8; 6], secret: [u8; 16]) -> Config {
         let (addr, prefix) = match self.v4 {
-            Some(Cidr { addr: IpAddr::V4(addr), prefix }) => (addr, prefix),
+            Some(InterfaceAddress { addr: IpAddr::V4(addr), prefix }) => (addr, prefix),
             _ => (Ipv4Addr::UNSPECIFIED, 0),
         };
         let mut config = Config::new(mac, addr, prefix, secret);
@@ -313,7 +313,7 @@ impl Addresses {
 
 /// Refuses a link-local address that is not scoped to the device.
 fn on_this_link(
-    kind: &Kind,
+    kind: &DeviceKind,
     what: &str,
     addr: Ipv6Addr,
     scope: Option<&str>,
@@ -332,7 +332,7 @@ fn on_this_link(
 }
 
 /// Refuses a gateway outside all subnets.
-fn neighbor_in(subnets: &[Cidr], addr: IpAddr) -> Result<(), Error> {
+fn neighbor_in(subnets: &[InterfaceAddress], addr: IpAddr) -> Result<(), Error> {
     if subnets.iter().any(|subnet| subnet.has_neighbor(addr)) {
         return Ok(());
     }
@@ -340,7 +340,7 @@ fn neighbor_in(subnets: &[Cidr], addr: IpAddr) -> Result<(), Error> {
     Err(foreign_address("gateway", addr, subnets[0]).advice(format!("--gateway {other}")))
 }
 
-fn foreign_address(name: &str, addr: IpAddr, subnet: Cidr) -> Error {
+fn foreign_address(name: &str, addr: IpAddr, subnet: InterfaceAddress) -> Error {
     Error::new(format!("{name} {addr} is not another host's address in the subnet of {subnet}"))
 }
 

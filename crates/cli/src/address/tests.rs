@@ -9,13 +9,13 @@ use super::*;
 #[track_caller]
 fn check(text: &str, expected: &str) {
     let mut words = text.split(' ');
-    let kind: Kind = words.next().unwrap_or_default().parse().expect("a device");
+    let kind: DeviceKind = words.next().unwrap_or_default().parse().expect("a device");
     let (mut wanted, mut ends, mut gateways) = (Vec::new(), Vec::new(), Vec::new());
     while let Some(word) = words.next() {
         match word {
             "via" => gateways.push(words.next().unwrap_or_default().parse().expect("a gateway")),
             "end" => ends.push(words.next().unwrap_or_default().parse().expect("a kernel end")),
-            word => wanted.push(word.parse::<Wanted>().unwrap_or_else(|e| panic!("{e}"))),
+            word => wanted.push(word.parse::<RequestedAddress>().unwrap_or_else(|e| panic!("{e}"))),
         }
     }
     let said = match Addresses::plan(&kind, &wanted, &ends, &gateways) {
@@ -25,7 +25,7 @@ fn check(text: &str, expected: &str) {
             let v6 = config.ipv6.map_or(String::new(), |v6| {
                 format!(" {:?} via {:?} slaac {}", v6.addrs, v6.gateway, v6.slaac)
             });
-            let kernel: Vec<String> = plan.kernel.iter().map(Cidr::to_string).collect();
+            let kernel: Vec<String> = plan.kernel.iter().map(InterfaceAddress::to_string).collect();
             format!(
                 "{}/{} via {:?} dhcp {}{v6} kernel {}",
                 config.addr,
@@ -114,7 +114,7 @@ fn an_invalid_address_is_refused_with_valid_ones() {
         ("eth0", "is not ADDRESS/PREFIX, such as 10.77.0.2/24 or fd00::2/64"),
         ("fd07::2/200", "prefix 200 is outside 1..=126"),
     ] {
-        let said = text.parse::<Wanted>().expect_err(text);
+        let said = text.parse::<RequestedAddress>().expect_err(text);
         assert!(said.contains(expected), "{text}: {said}");
     }
 }

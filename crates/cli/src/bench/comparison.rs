@@ -16,7 +16,7 @@ pub struct Common {
     pub rounds: u32,
     /// Size: smoke only checks that everything works; its numbers are meaningless.
     #[arg(long, value_enum, default_value = "full")]
-    pub scale: Scale,
+    pub scale: BenchScale,
     /// Exit 1 if a goal is missed.
     #[arg(long)]
     pub check: bool,
@@ -37,7 +37,7 @@ pub struct StackArgs {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum Scale {
+pub enum BenchScale {
     /// All cases, with the other options.
     Full,
     /// One short round of a few cases.
@@ -46,7 +46,7 @@ pub enum Scale {
 
 /// Cores of client and server.
 #[derive(Clone, Copy, Debug)]
-pub struct Cores {
+pub struct BenchCores {
     pub client: CoreId,
     /// Core of the client's receive processing, so that the client does not wait for it: the second
     /// core, or the client's on a machine with two.
@@ -54,7 +54,7 @@ pub struct Cores {
     pub server: CoreId,
 }
 
-impl Cores {
+impl BenchCores {
     /// The first core and the last.
     ///
     /// # Errors

@@ -20,7 +20,7 @@ use serde::Serialize;
 use serde_json::json;
 use sim::fabric::{self, Config, Outcome};
 
-use crate::report::Header;
+use crate::report::ResultHeader;
 use crate::table::Table;
 use crate::{Error, progress};
 
@@ -138,7 +138,7 @@ fn as_json(rows: &[Row], verdicts: &[(bool, String)], seed: u64) -> serde_json::
     let goal = |(holds, text): &(bool, String)| json!({ "goal": name(text), "holds": holds });
     let goals: Vec<_> = verdicts.iter().map(goal).collect();
     let body = json!({ "machine": host::Machine::this().to_string(), "rows": rows, "goals": goals });
-    Header::of_host("bench-fabric", Some(seed)).stamp(body)
+    ResultHeader::of_host("bench-fabric", Some(seed)).stamp(body)
 }
 
 /// All rows, and whether outcomes on one and on several threads were equal.

@@ -20,7 +20,7 @@ use serde_json::json;
 
 use super::target::{self, Goal};
 use crate::Error;
-use crate::report::Header;
+use crate::report::ResultHeader;
 use crate::table::Table;
 
 /// Measure the CPU cost of a guard.
@@ -168,7 +168,7 @@ fn as_json(costs: &[Cost], shares: Shares, goals: &[Goal]) -> serde_json::Value 
         "controller_share_answer": shares.answer,
         "goals": goals.iter().map(Goal::json).collect::<Vec<_>>(), "holds": target::none_missed(goals),
     });
-    Header::of_host("bench-guard", None).examined(&["guard"]).stamp(body)
+    ResultHeader::of_host("bench-guard", None).examined(&["guard"]).stamp(body)
 }
 
 #[cfg(test)]

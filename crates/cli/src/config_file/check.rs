@@ -5,7 +5,7 @@ use std::path::Path;
 use clap::error::ErrorKind;
 use serde_json::json;
 
-use super::file::{File, Section, Setting, help};
+use super::file::{CommandSection, ConfigFile, FlagSetting, help};
 use super::flag_of;
 use crate::table::Table;
 use crate::{Error, check_words, words};
@@ -13,12 +13,12 @@ use crate::{Error, check_words, words};
 /// Prints the settings of the file at `path` after checking every value.
 ///
 /// # Errors
-/// As [`File::read`], and a value that its command refuses.
+/// As [`ConfigFile::read`], and a value that its command refuses.
 pub fn describe(path: &Path, as_json: bool) -> Result<(), Error> {
-    let file = File::read(path)?;
+    let file = ConfigFile::read(path)?;
     file.sections.iter().try_for_each(|section| check(path, section))?;
     if as_json {
-        let of = |section: &Section| {
+        let of = |section: &CommandSection| {
             let settings =
                 section.settings.iter().map(|setting| (setting.key.clone(), json!(setting.values)));
             (section.command.join(" "), serde_json::Value::Object(settings.collect()))
@@ -29,7 +29,7 @@ pub fn describe(path: &Path, as_json: bool) -> Result<(), Error> {
     }
     let mut table = Table::new(3, &["command", "flag", "value"]);
     for section in &file.sections {
-        for Setting { key, values, .. } in &section.settings {
+        for FlagSetting { key, values, .. } in &section.settings {
             table.row(vec![section.command.join(" "), format!("--{key}"), values.join(", ")]);
         }
     }
@@ -51,7 +51,7 @@ const REQUIRED: [(&str, &[&str], &[&str]); 6] = [
 
 /// Refuses what the command would refuse before its first action on this machine, except missing
 /// arguments: the command line may supply those.
-fn check(path: &Path, section: &Section) -> Result<(), Error> {
+fn check(path: &Path, section: &CommandSection) -> Result<(), Error> {
     let has = |flag: &str| section.settings.iter().any(|setting| setting.key == flag);
     let command = section.command.join(" ");
     let required = REQUIRED.iter().find(|(name, ..)| *name == command);

@@ -12,22 +12,22 @@ use crate::include::{self, Included};
 use crate::{Error, commands};
 
 /// A file whose keys are checked and whose values are not.
-pub struct File {
+pub struct ConfigFile {
     /// Sections in the file's order.
-    pub sections: Vec<Section>,
+    pub sections: Vec<CommandSection>,
 }
 
 /// The settings of one command.
-pub struct Section {
+pub struct CommandSection {
     /// The command's names, such as `guard`, `attach`.
     pub command: Vec<String>,
     /// Settings in the file's order.
-    pub settings: Vec<Setting>,
+    pub settings: Vec<FlagSetting>,
 }
 
 /// A flag.
 #[derive(Clone)]
-pub struct Setting {
+pub struct FlagSetting {
     /// The flag's name without dashes.
     pub key: String,
     /// Old names of the flag.
@@ -42,7 +42,7 @@ pub struct Setting {
     pub words: Vec<String>,
 }
 
-impl Setting {
+impl FlagSetting {
     /// True if the flag is among `words` of the command line.
     pub fn is_given(&self, words: &[&str]) -> bool {
         let is_it = |word: &&str| match (word.strip_prefix("--"), word.strip_prefix('-'), self.short) {
@@ -57,7 +57,7 @@ impl Setting {
     }
 }
 
-impl File {
+impl ConfigFile {
     /// Reads the file at `path` and its includes.
     ///
     /// # Errors
@@ -79,7 +79,7 @@ impl File {
     }
 
     /// The settings of `command`.
-    pub fn settings(self, command: &[String]) -> Vec<Setting> {
+    pub fn settings(self, command: &[String]) -> Vec<FlagSetting> {
         let section = self.sections.into_iter().find(|section| section.command == command);
         section.map_or(Vec::new(), |section| section.settings)
     }
@@ -111,7 +111,7 @@ pub fn help(names: &[String]) -> String {
 /// State of reading a file.
 struct Reading<'a> {
     all: &'a Included,
-    sections: Vec<Section>,
+    sections: Vec<CommandSection>,
 }
 
 impl Reading<'_> {
@@ -140,11 +140,11 @@ impl Reading<'_> {
             };
             let key = arg.get_long().unwrap_or(name).to_owned();
             let (aliases, short) = (aliases(arg), arg.get_short());
-            settings.push(Setting { key, aliases, short, at, place, values, words });
+            settings.push(FlagSetting { key, aliases, short, at, place, values, words });
         }
         if !settings.is_empty() {
             settings.sort_by_key(|setting| setting.at);
-            self.sections.push(Section { command: names.to_vec(), settings });
+            self.sections.push(CommandSection { command: names.to_vec(), settings });
         }
         Ok(())
     }

@@ -12,11 +12,11 @@ use host::control::Who;
 use rustix::net::{SendFlags, send};
 use rustix::process::geteuid;
 
-use super::protocol::{self, Answer, Command, ROOT, Status, VERSION};
+use super::protocol::{self, Command, ControlResponse, DaemonStatus, ROOT, VERSION};
 use crate::Error;
 use crate::error::plain;
 use crate::table::Table;
-use crate::ui::tables::{self, Section};
+use crate::ui::tables::{self, TitledTable};
 
 /// Query or control a daemon that runs with --control.
 ///
@@ -86,9 +86,9 @@ fn said(stream: UnixStream, command: Command) -> std::io::Result<String> {
     }
 }
 
-fn read(name: &str, text: &str) -> Result<Answer, Error> {
+fn read(name: &str, text: &str) -> Result<ControlResponse, Error> {
     let others = |why: String| Error::new(format!("{name} is not a greenwave daemon of this version: {why}"));
-    let answer: Answer = serde_json::from_str(text).map_err(|e| others(e.to_string()))?;
+    let answer: ControlResponse = serde_json::from_str(text).map_err(|e| others(e.to_string()))?;
     match answer.control {
         VERSION => Ok(answer),
         other => Err(others(format!("it answers with protocol version {other}, this one uses {VERSION}"))),
@@ -127,8 +127,8 @@ fn silent(name: &str, who: Who, e: &std::io::Error) -> Error {
 }
 
 /// A daemon's status as tables.
-fn shown(name: &str, status: &Status) -> String {
-    let Status { user, reads, reloads, live, .. } = status;
+fn shown(name: &str, status: &DaemonStatus) -> String {
+    let DaemonStatus { user, reads, reloads, live, .. } = status;
     let mut table = Table::new(2, &["daemon", name]);
     let mut row = |what: &str, is: String| table.row(vec![what.to_owned(), is]);
     row("command", format!("{}, {}", live.command, live.about));
@@ -142,7 +142,7 @@ fn shown(name: &str, status: &Status) -> String {
     tables::caution(live).into_iter().for_each(|caution| row("note", caution));
     let tables = tables::sections(live).into_iter();
     let tables =
-        tables.map(|Section { title, table }| format!("\n{title}\n{}\n", table.to_string().trim_end()));
+        tables.map(|TitledTable { title, table }| format!("\n{title}\n{}\n", table.to_string().trim_end()));
     format!("{table}{}", tables.collect::<String>())
 }
 
@@ -155,7 +155,7 @@ mod tests {
     fn a_daemon_s_description_precedes_its_figures() {
         let live = serve(5).snapshot(at(5.0), 10);
         let reads = vec!["greenwave.toml".to_owned(), "policy.toml".to_owned()];
-        let status = Status { user: 33, began_unix_s: 0, reads, reloads: true, live };
+        let status = DaemonStatus { user: 33, began_unix_s: 0, reads, reloads: true, live };
         let text = shown("web", &status);
         let head = format!(
             "daemon   web\ncommand  serve, {}\nprocess  {}, user 33, ",
@@ -171,7 +171,7 @@ mod tests {
             assert!(text.contains(line), "{line:?} is not in {text}");
         }
         assert!(text.contains("\n\nCounters\n"), "{text}");
-        let line = Answer::status(status).line();
+        let line = ControlResponse::status(status).line();
         let text = std::str::from_utf8(&line).expect("text");
         assert!(read("web", text).expect("an answer").status.is_some());
     }

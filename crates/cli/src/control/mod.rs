@@ -23,7 +23,7 @@ use rustix::process::geteuid;
 use crate::Error;
 use crate::error::plain;
 use crate::ui::{LiveHandle, Ui};
-use protocol::{Answer, Command, LINE_MAX, Status, may, read_command};
+use protocol::{Command, ControlResponse, DaemonStatus, LINE_MAX, may, read_command};
 
 /// Name of the daemon for `greenwave control`.
 // clap groups arguments by type name, and the command's own arguments have the same one.
@@ -148,7 +148,7 @@ impl Control {
             let Some(peer) = self.listener.accept() else { return };
             let mut client = Client { peer, state: State::Asks(Vec::new()), until: now + ASK_MAX };
             if let Err(e) = may(client.peer.who.user, &self.daemon.owners(), &self.daemon.name) {
-                client.answer(now, &Answer::refused(&e));
+                client.answer(now, &ControlResponse::refused(&e));
             }
             client.turn(now, &self.daemon);
             if client.state != State::Over {
@@ -169,8 +169,8 @@ impl Control {
 
     fn on_outcome(&mut self, now: Time, outcome: &Result<String, Error>) {
         let answer = match outcome {
-            Ok(said) => Answer::done(said),
-            Err(e) => Answer::refused(e),
+            Ok(said) => ControlResponse::done(said),
+            Err(e) => ControlResponse::refused(e),
         };
         for client in self.clients.iter_mut().filter(|client| client.state == State::Reloads) {
             client.answer(now, &answer);
@@ -185,10 +185,10 @@ impl Daemon {
         [self.owner, geteuid().as_raw()]
     }
 
-    fn status(&self) -> Status {
+    fn status(&self) -> DaemonStatus {
         let reads: Vec<_> = self.reads.iter().map(|path| path.display().to_string()).collect();
         let (user, reloads) = (geteuid().as_raw(), !reads.is_empty());
-        Status { user, began_unix_s: self.began_unix_s, reads, reloads, live: self.view.snapshot() }
+        DaemonStatus { user, began_unix_s: self.began_unix_s, reads, reloads, live: self.view.snapshot() }
     }
 }
 
@@ -199,11 +199,11 @@ impl Client {
             match self.read_command() {
                 Ok(None) => {}
                 Ok(Some(command)) => self.ask(now, command, daemon),
-                Err(e) => self.answer(now, &Answer::refused(&e)),
+                Err(e) => self.answer(now, &ControlResponse::refused(&e)),
             }
         }
         if now >= self.until {
-            let late = |what: String| Answer::refused(&Error::new(what));
+            let late = |what: String| ControlResponse::refused(&Error::new(what));
             match self.state {
                 State::Asks(_) => self.answer(now, &late(format!("no request within {ASK_MAX}"))),
                 State::Waits | State::Reloads => {
@@ -235,18 +235,18 @@ impl Client {
 
     fn ask(&mut self, now: Time, command: Command, daemon: &Daemon) {
         match command {
-            Command::Status => self.answer(now, &Answer::status(daemon.status())),
+            Command::Status => self.answer(now, &ControlResponse::status(daemon.status())),
             Command::Reload => (self.state, self.until) = (State::Waits, now + OUTCOME_MAX),
             Command::Stop => {
                 let who = self.peer.who;
                 errln!("stopped by process {} of user {}", who.process, who.user);
-                self.answer(now, &Answer::done("stopping"));
+                self.answer(now, &ControlResponse::done("stopping"));
                 host::signals::flag().store(true, Ordering::Relaxed);
             }
         }
     }
 
-    fn answer(&mut self, now: Time, answer: &Answer) {
+    fn answer(&mut self, now: Time, answer: &ControlResponse) {
         (self.state, self.until) = (State::Hears(answer.line()), now + HEAR_MAX);
     }
 

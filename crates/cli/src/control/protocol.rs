@@ -21,7 +21,7 @@ pub enum Command {
 
 /// An answer; has `said` or `status`.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
-pub struct Answer {
+pub struct ControlResponse {
     /// Always [`VERSION`].
     pub control: u32,
     /// True if the command was carried out.
@@ -34,12 +34,12 @@ pub struct Answer {
     pub advice: Option<String>,
     /// Answer to `status`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub status: Option<Status>,
+    pub status: Option<DaemonStatus>,
 }
 
 /// A daemon's status.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
-pub struct Status {
+pub struct DaemonStatus {
     /// The effective user now.
     pub user: u32,
     /// Start time in seconds since 1970.
@@ -120,7 +120,7 @@ impl Command {
     }
 }
 
-impl Answer {
+impl ControlResponse {
     /// Answer to a command that was carried out.
     pub fn done(said: &str) -> Self {
         Self { control: VERSION, done: true, said: Some(said.to_owned()), advice: None, status: None }
@@ -134,7 +134,7 @@ impl Answer {
     }
 
     /// Answer with the daemon's status.
-    pub fn status(status: Status) -> Self {
+    pub fn status(status: DaemonStatus) -> Self {
         Self { control: VERSION, done: true, said: None, advice: None, status: Some(status) }
     }
 
@@ -213,13 +213,13 @@ mod tests {
 
     #[test]
     fn an_answer_is_one_line_that_is_read_back() {
-        let refused = Answer::refused(&Error::new("line 3:\nno flag").advice("another"));
-        for answer in [Answer::done("reloaded"), refused] {
+        let refused = ControlResponse::refused(&Error::new("line 3:\nno flag").advice("another"));
+        for answer in [ControlResponse::done("reloaded"), refused] {
             let line = answer.line();
             assert_eq!(line.iter().filter(|byte| **byte == b'\n').count(), 1);
-            assert_eq!(serde_json::from_slice::<Answer>(&line).expect("JSON"), answer);
+            assert_eq!(serde_json::from_slice::<ControlResponse>(&line).expect("JSON"), answer);
         }
-        let text = String::from_utf8(Answer::done("it ends").line()).expect("text");
+        let text = String::from_utf8(ControlResponse::done("it ends").line()).expect("text");
         assert_eq!(text, "{\"control\":1,\"done\":true,\"said\":\"it ends\"}\n");
     }
 }

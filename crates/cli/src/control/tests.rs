@@ -53,7 +53,7 @@ impl Daemon {
 
 impl Client {
     /// The answer, which is already there.
-    fn answer(&mut self) -> Answer {
+    fn answer(&mut self) -> ControlResponse {
         let mut line = String::new();
         self.0.read_line(&mut line).expect("an answer");
         serde_json::from_str(&line).unwrap_or_else(|e| panic!("{e}: {line:?}"))
@@ -61,7 +61,7 @@ impl Client {
 
     /// Outcome and text of the answer.
     fn said(&mut self) -> (bool, String) {
-        let Answer { done, said, .. } = self.answer();
+        let ControlResponse { done, said, .. } = self.answer();
         (done, said.expect("words"))
     }
 

@@ -15,7 +15,7 @@ use runtime::Mode;
 use serde_json::json;
 
 use crate::options::Burst;
-use crate::report::{self, Header};
+use crate::report::{self, ResultHeader};
 use crate::table::Table;
 use crate::{Error, load_row, progress};
 
@@ -248,7 +248,7 @@ fn print(args: &Args, settings: &Settings, results: &[(Mode, Report)], is_partia
         if is_partial {
             all["partial"] = true.into();
         }
-        outln!("{:#}", Header::of_host("demo", Some(args.seed)).stamp(all));
+        outln!("{:#}", ResultHeader::of_host("demo", Some(args.seed)).stamp(all));
         return;
     }
     outln!("times in µs; LS = latency-sensitive; report in {}", args.out.display());

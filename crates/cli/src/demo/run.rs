@@ -4,13 +4,13 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use ::load::{Class, Client, Plan, Report, Spread, Synthetic};
+use ::load::{Client, Plan, Report, RequestClass, Spread, Synthetic};
 use host::Monotonic;
 use net::device::memory::{self, MemoryDevice};
 use net::stack::{Config as StackConfig, ListenOptions};
 use queueing::{Arrivals, Clock, Distribution};
 use runtime::shard::Config;
-use runtime::threads::{self, Threads, Workers};
+use runtime::threads::{self, ThreadSettings, WorkerThreads};
 use runtime::{Mode, Shard};
 use sched::dispatch::{Params, Steering};
 
@@ -43,13 +43,14 @@ pub(super) fn run(
     let mut client =
         Client::new(&plan, stack(1, CLIENT, 1), target).map_err(|e| Error::new(e.to_string()))?;
     let server = shard(mode, settings, stack(2, SERVER, 2))?;
-    let workers = if settings.workers == 0 { Workers::Inline } else { Workers::Threads };
+    let workers = if settings.workers == 0 { WorkerThreads::Inline } else { WorkerThreads::Threads };
     let ended = Arc::new(AtomicBool::new(false));
     let served = std::thread::scope(|scope| {
         let server_stop = ended.clone();
         let shards = vec![(server, server_end)];
-        scope
-            .spawn(|| threads::serve(shards, Arc::new(Monotonic::new()), server_stop, Threads::new(workers)));
+        scope.spawn(|| {
+            threads::serve(shards, Arc::new(Monotonic::new()), server_stop, ThreadSettings::new(workers))
+        });
         let driven = drive(&mut client, client_end, settings, stop, &mut progress);
         ended.store(true, Ordering::Relaxed);
         driven
@@ -62,7 +63,7 @@ pub(super) fn run(
 
 /// Few urgent requests among many others, in bursts; each kind has its own connections.
 fn plan(settings: &Settings) -> Plan {
-    let class = |name: &str, share: f64, kind: u8, priority: u8| Class {
+    let class = |name: &str, share: f64, kind: u8, priority: u8| RequestClass {
         name: name.to_owned(),
         share,
         service: Distribution::Constant(settings.service),

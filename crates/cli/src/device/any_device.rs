@@ -6,7 +6,7 @@ use drivers::{Tap, dpdk, packet};
 use net::Device;
 use net::device::fault_injector::{self, FaultInjector};
 use net::device::pcap::{PcapTap, Replay};
-use net::device::{Full, Offloads, Received, Waker};
+use net::device::{Full, Offloads, ReceivedFrame, Waker};
 use queueing::{Span, Time};
 
 use super::capture::Ending;
@@ -19,7 +19,7 @@ pub enum AnyDevice {
     /// A TAP device.
     Tap(Tap),
     /// A packet socket.
-    Packet(packet::Packet),
+    Packet(packet::PacketSocket),
     /// A queue of an AF_XDP interface.
     Xdp(xdp::Xdp),
     /// A queue of a DPDK port.
@@ -45,9 +45,9 @@ impl AnyDevice {
 #[derive(Debug)]
 pub enum AnyFrame {
     /// Frame of a TAP device or packet socket.
-    Copied(packet::Frame),
+    Copied(packet::PooledFrame),
     /// Frame of an AF_XDP socket.
-    Xdp(xdp::Frame),
+    Xdp(xdp::XdpFrame),
     /// Frame of a DPDK port.
     Dpdk(dpdk::Frame),
     /// Frame of a capture.
@@ -77,7 +77,7 @@ impl Device for AnyDevice {
     type Frame = AnyFrame;
 
     #[inline]
-    fn receive(&mut self, now: Time) -> Option<Received<AnyFrame>> {
+    fn receive(&mut self, now: Time) -> Option<ReceivedFrame<AnyFrame>> {
         match self {
             Self::Tap(device) => device.receive(now).map(|got| got.map(AnyFrame::Copied)),
             Self::Packet(device) => device.receive(now).map(|got| got.map(AnyFrame::Copied)),
@@ -149,13 +149,17 @@ pub enum WrappedDevice<D: Device> {
 }
 
 impl<D: Device> Device for WrappedDevice<D> {
-    type Frame = fault_injector::Frame<D::Frame>;
+    type Frame = fault_injector::InjectedFrame<D::Frame>;
 
     #[inline]
-    fn receive(&mut self, now: Time) -> Option<Received<Self::Frame>> {
+    fn receive(&mut self, now: Time) -> Option<ReceivedFrame<Self::Frame>> {
         match self {
-            Self::Plain(device) => device.receive(now).map(|got| got.map(fault_injector::Frame::Device)),
-            Self::Tee(device) => device.receive(now).map(|got| got.map(fault_injector::Frame::Device)),
+            Self::Plain(device) => {
+                device.receive(now).map(|got| got.map(fault_injector::InjectedFrame::Device))
+            }
+            Self::Tee(device) => {
+                device.receive(now).map(|got| got.map(fault_injector::InjectedFrame::Device))
+            }
             Self::Faulty(device) => device.receive(now),
             Self::Both(device) => device.receive(now),
         }
@@ -164,8 +168,8 @@ impl<D: Device> Device for WrappedDevice<D> {
     #[inline]
     fn recycle(&mut self, frame: Self::Frame) {
         match (self, frame) {
-            (Self::Plain(device), fault_injector::Frame::Device(frame)) => device.recycle(frame),
-            (Self::Tee(device), fault_injector::Frame::Device(frame)) => device.recycle(frame),
+            (Self::Plain(device), fault_injector::InjectedFrame::Device(frame)) => device.recycle(frame),
+            (Self::Tee(device), fault_injector::InjectedFrame::Device(frame)) => device.recycle(frame),
             (Self::Faulty(device), frame) => device.recycle(frame),
             (Self::Both(device), frame) => device.recycle(frame),
             _ => unreachable!("only injected faults make copies"),

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use net::Device;
-use net::device::pcap::{Pace, Replay};
+use net::device::pcap::{Replay, ReplayPace};
 use queueing::Time;
 
 use crate::Error;
@@ -32,7 +32,7 @@ impl Read for Ending {
 }
 
 /// Replays `path`; `over` becomes true after its last frame.
-pub(super) fn replay(path: &Path, pace: Pace, over: Arc<AtomicBool>) -> Result<Replay<Ending>, Error> {
+pub(super) fn replay(path: &Path, pace: ReplayPace, over: Arc<AtomicBool>) -> Result<Replay<Ending>, Error> {
     let file = File::open(path).map_err(|e| Error::file(path, &e).advice(WRITERS))?;
     Replay::new(Ending { file: BufReader::new(file), over }, pace).map_err(|e| damaged(path, &e))
 }
@@ -40,7 +40,7 @@ pub(super) fn replay(path: &Path, pace: Pace, over: Arc<AtomicBool>) -> Result<R
 /// Reads `path` to its end: the hardware address of `ours` in it, and the number of frames. Finds a
 /// damaged capture now instead of halfway through the replay.
 pub(super) fn look_through(path: &Path, ours: &[IpAddr]) -> Result<([u8; 6], u64), Error> {
-    let mut replay = replay(path, Pace::Fast, Arc::default())?;
+    let mut replay = replay(path, ReplayPace::Fast, Arc::default())?;
     let (mut mac, mut other) = (None, None);
     while let Some(received) = replay.receive(Time::ZERO) {
         if let Some((target, addr)) = target(&received.frame) {

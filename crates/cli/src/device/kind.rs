@@ -1,4 +1,4 @@
-//! The text of `--device`, as a [`Kind`] of device.
+//! The text of `--device`, as a [`DeviceKind`] of device.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -7,13 +7,13 @@ use std::str::FromStr;
 use drivers::afxdp::{self, Mode};
 use drivers::dpdk::{self, Memory};
 use drivers::packet::{self, Fanout};
-use net::device::pcap::Pace;
+use net::device::pcap::ReplayPace;
 
 use crate::Error;
 
 /// A parsed `--device`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum DeviceKind {
     /// A new TAP device.
     Tap {
         /// Interface name.
@@ -47,16 +47,16 @@ pub enum Kind {
         /// The capture file.
         path: PathBuf,
         /// Replay speed.
-        pace: Pace,
+        pace: ReplayPace,
     },
 }
 
-/// The texts that [`Kind`] reads, for help and errors.
+/// The texts that [`DeviceKind`] reads, for help and errors.
 const KINDS: &str = "tap:NAME, packet:INTERFACE, xdp:INTERFACE, dpdk:DEVICE or pcap:FILE";
 
 /// Meaning of `no-huge` without a size: enough for about 20 queues.
 const PLAIN: Memory = Memory::Plain { mib: 512 };
-impl FromStr for Kind {
+impl FromStr for DeviceKind {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self, Error> {
@@ -64,8 +64,8 @@ impl FromStr for Kind {
         let (kind, rest) = text.split_once(':').ok_or_else(bad)?;
         if kind == "pcap" {
             let (path, pace) = match rest.strip_suffix(",fast") {
-                Some(path) => (path, Pace::Fast),
-                None => (rest, Pace::Captured),
+                Some(path) => (path, ReplayPace::Fast),
+                None => (rest, ReplayPace::Captured),
             };
             return Ok(Self::Pcap { path: path.into(), pace });
         }
@@ -85,7 +85,7 @@ impl FromStr for Kind {
     }
 }
 
-impl Kind {
+impl DeviceKind {
     fn named(kind: &str, name: String) -> Option<Self> {
         Some(match kind {
             "tap" => Self::Tap { name, queues: 1 },
@@ -184,7 +184,7 @@ impl Kind {
     }
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for DeviceKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Tap { name, .. } => write!(f, "tap:{name}"),

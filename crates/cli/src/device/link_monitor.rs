@@ -4,7 +4,7 @@ use host::interface::Presence;
 use hostbpf::xdp::{Attached, Attachment};
 use queueing::{Span, Time};
 
-use super::Kind;
+use super::DeviceKind;
 use crate::Error;
 
 /// A monitored interface; without one nothing can be lost.
@@ -28,10 +28,10 @@ const EVERY: Span = Span::from_millis(500);
 
 impl LinkMonitor {
     /// Monitor of the interface of `kind`, where it has one.
-    pub fn of(kind: &Kind) -> Self {
+    pub fn of(kind: &DeviceKind) -> Self {
         let interface = kind.name().map(Presence::of);
         let index = interface.as_ref().and_then(Presence::index);
-        let program = index.filter(|_| matches!(kind, Kind::Xdp { .. })).and_then(Attachment::of);
+        let program = index.filter(|_| matches!(kind, DeviceKind::Xdp { .. })).and_then(Attachment::of);
         Self { interface, program, ..Self::default() }
     }
 

@@ -1,6 +1,6 @@
 //! `--device`: the source of frames, common to all commands.
 //!
-//! [`Kind`] is the parsed text, [`Kind::open`] opens one device per queue, [`WrappedDevice`] adds
+//! [`DeviceKind`] is the parsed text, [`DeviceKind::open`] opens one device per queue, [`WrappedDevice`] adds
 //! injected faults and a capture. All kinds share one type, [`AnyDevice`], so that a server is
 //! compiled once.
 
@@ -34,7 +34,7 @@ mod tests;
 mod xdp;
 
 pub use any_device::{AnyDevice, WrappedDevice};
-pub use kind::Kind;
+pub use kind::DeviceKind;
 pub use link_monitor::LinkMonitor;
 pub use record::Recording;
 
@@ -61,7 +61,7 @@ const MTU_MAX: u16 = 9216;
 /// The smallest that carries IPv6 (RFC 8200 §5).
 const MTU_IPV6: u16 = 1280;
 
-impl Kind {
+impl DeviceKind {
     /// Opens the devices for stacks with these addresses and this secret.
     ///
     /// # Errors

@@ -123,7 +123,7 @@ impl Drop for Recording {
 mod tests {
     use std::net::Ipv4Addr;
 
-    use net::device::pcap::{Pace, PcapTap, Replay};
+    use net::device::pcap::{PcapTap, Replay, ReplayPace};
     use net::device::{Device, memory};
     use queueing::Time;
 
@@ -149,7 +149,7 @@ mod tests {
     }
 
     fn played(path: &Path) -> usize {
-        let mut replay = Replay::new(File::open(path).unwrap(), Pace::Fast).unwrap();
+        let mut replay = Replay::new(File::open(path).unwrap(), ReplayPace::Fast).unwrap();
         let frames = std::iter::from_fn(|| replay.receive(Time::ZERO)).count();
         assert!(replay.error().is_none(), "it ends with a whole frame");
         frames

@@ -4,7 +4,7 @@ use super::*;
 
 #[track_caller]
 fn check(text: &str, expected: &str) {
-    let said = match text.parse::<Kind>() {
+    let said = match text.parse::<DeviceKind>() {
         Ok(kind) => format!("{kind:?}"),
         Err(e) => e.to_string(),
     };

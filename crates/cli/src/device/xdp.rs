@@ -2,7 +2,7 @@
 
 use drivers::{afxdp, packet};
 use net::Device;
-use net::device::{Full, Offloads, Received, Waker};
+use net::device::{Full, Offloads, ReceivedFrame, Waker};
 use queueing::{Span, Time};
 
 /// A queue of an AF_XDP interface.
@@ -10,19 +10,19 @@ pub struct Xdp {
     pub(super) queue: afxdp::AfXdp,
     /// Packet socket that also receives what concerns the kernel; polled when the queue is empty,
     /// never waited for.
-    pub(super) ear: Option<Box<packet::Packet>>,
+    pub(super) ear: Option<Box<packet::PacketSocket>>,
 }
 
 /// A frame of either source.
 #[derive(Debug)]
-pub enum Frame {
+pub enum XdpFrame {
     /// From the AF_XDP queue.
-    Queue(afxdp::Frame),
+    Queue(afxdp::UmemFrame),
     /// From the packet socket.
-    Ear(packet::Frame),
+    Ear(packet::PooledFrame),
 }
 
-impl AsRef<[u8]> for Frame {
+impl AsRef<[u8]> for XdpFrame {
     #[inline]
     fn as_ref(&self) -> &[u8] {
         match self {
@@ -33,23 +33,23 @@ impl AsRef<[u8]> for Frame {
 }
 
 impl Device for Xdp {
-    type Frame = Frame;
+    type Frame = XdpFrame;
 
     #[inline]
-    fn receive(&mut self, now: Time) -> Option<Received<Frame>> {
+    fn receive(&mut self, now: Time) -> Option<ReceivedFrame<XdpFrame>> {
         if let Some(received) = self.queue.receive(now) {
-            return Some(received.map(Frame::Queue));
+            return Some(received.map(XdpFrame::Queue));
         }
         let ear = self.ear.as_mut()?;
-        ear.receive(now).map(|received| received.map(Frame::Ear))
+        ear.receive(now).map(|received| received.map(XdpFrame::Ear))
     }
 
     #[inline]
-    fn recycle(&mut self, frame: Frame) {
+    fn recycle(&mut self, frame: XdpFrame) {
         match (frame, &mut self.ear) {
-            (Frame::Queue(frame), _) => self.queue.recycle(frame),
-            (Frame::Ear(frame), Some(ear)) => ear.recycle(frame),
-            (Frame::Ear(_), None) => unreachable!("such a frame comes from a packet socket"),
+            (XdpFrame::Queue(frame), _) => self.queue.recycle(frame),
+            (XdpFrame::Ear(frame), Some(ear)) => ear.recycle(frame),
+            (XdpFrame::Ear(_), None) => unreachable!("such a frame comes from a packet socket"),
         }
     }
 

@@ -14,20 +14,20 @@ use std::sync::{Mutex, PoisonError};
 use serde::{Deserialize, Serialize};
 
 use super::fingerprint;
-use super::world::{Row, RunResult};
+use super::world::{ClassFigures, RunResult};
 use crate::error::Error;
 
 /// Results of finished runs, and the file that records them.
-pub struct Journal {
+pub struct Checkpoint {
     path: PathBuf,
     file: Mutex<File>,
     there: HashMap<u64, Entry>,
 }
 
 /// Hash of a run's mode, its settings including the seed, and the files that they name.
-pub struct Key(u64);
+pub struct RunKey(u64);
 
-impl Key {
+impl RunKey {
     /// Key of that run.
     #[must_use]
     pub fn new(mode: &str, settings: &toml::Table) -> Self {
@@ -56,7 +56,7 @@ struct Entry {
 #[derive(Serialize, Deserialize)]
 struct Line(String, Vec<u64>, Vec<(u64, u64)>);
 
-impl Journal {
+impl Checkpoint {
     /// Opens the file at `path` with the entries of this program, or starts a new one.
     ///
     /// # Errors
@@ -75,15 +75,15 @@ impl Journal {
 
     /// True if the result of `run` is known.
     #[must_use]
-    pub fn knows(&self, run: &Key) -> bool {
+    pub fn knows(&self, run: &RunKey) -> bool {
         self.there.contains_key(&run.0)
     }
 
     /// Recorded result of `run`, if any.
     #[must_use]
-    pub fn found(&self, run: &Key) -> Option<RunResult> {
+    pub fn found(&self, run: &RunKey) -> Option<RunResult> {
         let Entry { events, rows, .. } = self.there.get(&run.0)?;
-        let row = |Line(class, figures, cdf): &Line| Row {
+        let row = |Line(class, figures, cdf): &Line| ClassFigures {
             class: class.clone(),
             figures: figures.iter().copied().map(f64::from_bits).collect(),
             cdf: cdf.iter().map(|&(at, share)| (f64::from_bits(at), f64::from_bits(share))).collect(),
@@ -95,8 +95,8 @@ impl Journal {
     ///
     /// # Errors
     /// The disk is full.
-    pub fn add(&self, run: &Key, found: &RunResult) -> Result<(), Error> {
-        let row = |row: &Row| {
+    pub fn add(&self, run: &RunKey, found: &RunResult) -> Result<(), Error> {
+        let row = |row: &ClassFigures| {
             let bits = |value: &f64| value.to_bits();
             let cdf = row.cdf.iter().map(|(at, share)| (bits(at), bits(share))).collect();
             Line(row.class.clone(), row.figures.iter().map(bits).collect(), cdf)
@@ -131,27 +131,28 @@ mod tests {
     use super::*;
 
     fn found(value: f64) -> RunResult {
-        let row = Row { class: "small".into(), figures: vec![value, f64::NAN], cdf: vec![(0.1, 1.0)] };
+        let row =
+            ClassFigures { class: "small".into(), figures: vec![value, f64::NAN], cdf: vec![(0.1, 1.0)] };
         RunResult { events: 7, rows: vec![row], noise: None }
     }
 
-    fn key(seed: i64) -> Key {
+    fn key(seed: i64) -> RunKey {
         let settings = toml::Table::from_iter([("seed".to_owned(), toml::Value::Integer(seed))]);
-        Key::new("fish", &settings)
+        RunKey::new("fish", &settings)
     }
 
     /// Known results of runs 1, 2 and 3 after `change` modified a journal of the first two.
     fn known_after(name: &str, change: impl FnOnce(String) -> String) -> [Option<f64>; 3] {
         let path = std::env::temp_dir().join(format!("greenwave-journal-{name}-{}", std::process::id()));
         let _ = fs::remove_file(&path);
-        let journal = Journal::open(path.clone()).unwrap();
+        let journal = Checkpoint::open(path.clone()).unwrap();
         assert!(journal.found(&key(1)).is_none());
         // A number without a short decimal form.
         journal.add(&key(1), &found(1.0 / 3.0)).unwrap();
         journal.add(&key(2), &found(2.0)).unwrap();
         drop(journal);
         fs::write(&path, change(fs::read_to_string(&path).unwrap())).unwrap();
-        let again = Journal::open(path.clone()).unwrap();
+        let again = Checkpoint::open(path.clone()).unwrap();
         let known = [1, 2, 3].map(|seed| {
             let found = again.found(&key(seed))?;
             assert!(found.events == 7 && found.rows[0].figures[1].is_nan());
@@ -181,7 +182,7 @@ mod tests {
         let settings = toml::Table::from_iter([("record".to_owned(), name)]);
         let key = |text: &str| {
             fs::write(&path, text).unwrap();
-            Key::new("fish", &settings).0
+            RunKey::new("fish", &settings).0
         };
         assert_eq!(key("1,2"), key("1,2"));
         assert_ne!(key("1,2"), key("1,3"));

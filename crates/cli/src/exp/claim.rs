@@ -9,13 +9,13 @@ use std::fmt;
 
 /// Arithmetic over measured figures.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Metric {
+pub enum MetricExpr {
     /// A literal.
     Number(f64),
     /// A measured figure.
     Reference(Reference),
     /// Two metrics joined by `+ - * /`, or by `<`: the smaller of both, `min(a, b)`.
-    Binary(char, Box<Metric>, Box<Metric>),
+    Binary(char, Box<MetricExpr>, Box<MetricExpr>),
 }
 
 /// Name of a measured figure: `mode.class.stat`, or `mode.class.stat@point` for a point other than
@@ -62,7 +62,7 @@ impl Reference {
     }
 }
 
-impl Metric {
+impl MetricExpr {
     /// Parses a metric.
     ///
     /// # Errors
@@ -214,28 +214,28 @@ struct Parser<'a> {
 }
 
 impl Parser<'_> {
-    fn sum(&mut self) -> Result<Metric, String> {
+    fn sum(&mut self) -> Result<MetricExpr, String> {
         self.left_to_right(['+', '-'], Self::product)
     }
 
-    fn product(&mut self) -> Result<Metric, String> {
+    fn product(&mut self) -> Result<MetricExpr, String> {
         self.left_to_right(['*', '/'], Self::atom)
     }
 
     fn left_to_right(
         &mut self,
         ops: [char; 2],
-        operand: fn(&mut Self) -> Result<Metric, String>,
-    ) -> Result<Metric, String> {
+        operand: fn(&mut Self) -> Result<MetricExpr, String>,
+    ) -> Result<MetricExpr, String> {
         let mut left = operand(self)?;
         while let Some(op) = self.peek().filter(|c| ops.contains(c)) {
             self.at += 1;
-            left = Metric::Binary(op, Box::new(left), Box::new(operand(self)?));
+            left = MetricExpr::Binary(op, Box::new(left), Box::new(operand(self)?));
         }
         Ok(left)
     }
 
-    fn atom(&mut self) -> Result<Metric, String> {
+    fn atom(&mut self) -> Result<MetricExpr, String> {
         match self.peek() {
             Some('(') => {
                 self.at += 1;
@@ -245,20 +245,20 @@ impl Parser<'_> {
             Some('m') if self.text[self.at..].starts_with("min(") => self.smaller(),
             Some(c) if c.is_ascii_digit() => {
                 let digits = self.take(|c| c.is_ascii_digit() || c == '.');
-                digits.parse().map(Metric::Number).map_err(|_| self.error("a number"))
+                digits.parse().map(MetricExpr::Number).map_err(|_| self.error("a number"))
             }
             Some(c) if c.is_alphabetic() => self.reference(),
             _ => Err(self.error("a number, a reference mode.class.stat or (")),
         }
     }
 
-    fn smaller(&mut self) -> Result<Metric, String> {
+    fn smaller(&mut self) -> Result<MetricExpr, String> {
         self.at += "min(".len();
         let left = self.sum()?;
         self.expect(',', "a comma")?;
         let right = self.sum()?;
         self.expect(')', "a closing )")?;
-        Ok(Metric::Binary('<', Box::new(left), Box::new(right)))
+        Ok(MetricExpr::Binary('<', Box::new(left), Box::new(right)))
     }
 
     fn expect(&mut self, c: char, wanted: &str) -> Result<(), String> {
@@ -269,7 +269,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    fn reference(&mut self) -> Result<Metric, String> {
+    fn reference(&mut self) -> Result<MetricExpr, String> {
         let word = |c: char| c.is_alphanumeric() || "_-".contains(c);
         let mut part = |last: bool| {
             let name = self.take(word);
@@ -285,7 +285,7 @@ impl Parser<'_> {
             self.at += 1;
             self.take(|c| word(c) || c == '.' || c == '%')
         });
-        Ok(Metric::Reference(Reference { mode, class, stat, point }))
+        Ok(MetricExpr::Reference(Reference { mode, class, stat, point }))
     }
 
     fn take(&mut self, wanted: impl Fn(char) -> bool) -> String {
@@ -314,14 +314,17 @@ mod tests {
     use super::*;
 
     fn value(text: &str) -> Result<f64, String> {
-        Metric::parse(text)?.value(
-            &|r| match (r.mode.as_str(), r.class.as_str(), r.stat.as_str(), &r.point) {
-                ("adps", "LS", "p99", None) => Ok(3.0),
-                ("none", "LS", "p99", None) => Ok(60.0),
-                ("none", "LS", "p99", Some(point)) if point == "80%" => Ok(600.0),
-                _ => Err(format!("no figure {r:?}")),
-            },
-        )
+        MetricExpr::parse(text)?.value(&|r| match (
+            r.mode.as_str(),
+            r.class.as_str(),
+            r.stat.as_str(),
+            &r.point,
+        ) {
+            ("adps", "LS", "p99", None) => Ok(3.0),
+            ("none", "LS", "p99", None) => Ok(60.0),
+            ("none", "LS", "p99", Some(point)) if point == "80%" => Ok(600.0),
+            _ => Err(format!("no figure {r:?}")),
+        })
     }
 
     #[test]
@@ -344,7 +347,7 @@ mod tests {
             _ => Err(format!("no point {point}")),
         };
         let check = |text: &str, expected: Result<f64, String>| {
-            let metric = Metric::parse(text).unwrap();
+            let metric = MetricExpr::parse(text).unwrap();
             assert_eq!(metric.value(&|r| r.at("a", &["a", "b", "c"], &figure)), expected, "{text}");
         };
         check("x.all.good@peak - x.all.good", Ok(4.0));
@@ -367,7 +370,7 @@ mod tests {
             "adps.LS.p99 none.LS.p99",
             "%",
         ] {
-            let error = Metric::parse(text).unwrap_err();
+            let error = MetricExpr::parse(text).unwrap_err();
             assert!(error.contains("expected"), "{text:?}: {error}");
         }
         assert!(value("adps.LS.p42").is_err(), "an unknown figure is no zero");

@@ -3,19 +3,19 @@
 //! Runs in parallel as far as the world allows. Modes of one seed run together, so that background
 //! noise affects all of them.
 
-use super::checkpoint::{Journal, Key};
-use super::metrics::Figures;
+use super::checkpoint::{Checkpoint, RunKey};
+use super::metrics::GridFigures;
 use super::spec::{Experiment, Scale};
-use super::world::{self, Noise, Row, RunResult};
+use super::world::{self, ClassFigures, Noise, RunResult};
 use crate::error::Error;
 use crate::parallel;
 
 /// Results of the grid.
-pub struct Measured {
+pub struct GridResults {
     /// Figures for claims and tables.
-    pub figures: Figures,
+    pub figures: GridFigures,
     /// The first seed's run per (point, mode), for plots.
-    pub runs: Vec<Run>,
+    pub runs: Vec<GridRun>,
     /// Simulated events of all runs.
     pub events: u64,
     /// Largest deviation of a real run from its plan; none in simulations.
@@ -25,7 +25,7 @@ pub struct Measured {
 }
 
 /// One point and mode.
-pub struct Run {
+pub struct GridRun {
     /// Name of the point, empty if the experiment has no points.
     pub point: String,
     /// Mode.
@@ -33,20 +33,20 @@ pub struct Run {
     /// Settings it ran with.
     pub settings: toml::Table,
     /// Rows of the first seed.
-    pub rows: Vec<Row>,
+    pub rows: Vec<ClassFigures>,
 }
 
 struct Task {
     point: String,
     mode: String,
     settings: toml::Table,
-    run: world::Run,
+    run: world::PreparedRun,
     first: bool,
 }
 
 impl Task {
-    fn key(&self) -> Key {
-        Key::new(&self.mode, &self.settings)
+    fn key(&self) -> RunKey {
+        RunKey::new(&self.mode, &self.settings)
     }
 }
 
@@ -60,8 +60,8 @@ pub fn run(
     experiment: &Experiment,
     scale: &Scale,
     seed: u64,
-    journal: Option<&Journal>,
-) -> Result<Measured, Error> {
+    journal: Option<&Checkpoint>,
+) -> Result<GridResults, Error> {
     let tasks = tasks(experiment, scale, seed).map_err(|e| Error::new(format!("experiment {name}: {e}")))?;
     let world = experiment.world().map_err(Error::new)?;
     let left = tasks.iter().filter(|task| !journal.is_some_and(|journal| journal.knows(&task.key()))).count();
@@ -88,15 +88,15 @@ pub fn run(
     bar.finish_and_clear();
     drop(awake);
 
-    let figures = Figures::new(world);
-    let mut measured = Measured { figures, runs: Vec::new(), events: 0, noise: None, seeds: scale.runs };
+    let figures = GridFigures::new(world);
+    let mut measured = GridResults { figures, runs: Vec::new(), events: 0, noise: None, seeds: scale.runs };
     for (task, RunResult { events, rows, noise }) in tasks.into_iter().zip(all_found?) {
         measured.events += events;
         measured.noise = [measured.noise, noise].into_iter().flatten().reduce(Noise::worse);
         measured.figures.add(&task.point, &task.mode, &rows);
         if task.first {
             let Task { point, mode, settings, .. } = task;
-            measured.runs.push(Run { point, mode, settings, rows });
+            measured.runs.push(GridRun { point, mode, settings, rows });
         }
     }
     Ok(measured)

@@ -13,7 +13,7 @@ use clap::Args as ClapArgs;
 use host::signals;
 use queueing::Span;
 use serde_json::{Value, json};
-use sim::hunt::{CaseResult, Comparison, MECHANISMS, Mechanism};
+use sim::hunt::{CaseResult, CaseGoodput, MECHANISMS, Mechanism};
 
 use crate::error::Error;
 use crate::parallel;
@@ -100,7 +100,7 @@ struct Hunt {
     /// Cases above the price.
     findings: u64,
     /// Sums of goodput: the default's, and that of doing nothing.
-    sums: Comparison,
+    sums: CaseGoodput,
     /// The worst cases, the worst first.
     worst: Vec<CaseResult>,
     /// Simplest form of findings, by case.
@@ -109,7 +109,7 @@ struct Hunt {
 
 impl Hunt {
     fn new(mechanism: &'static Mechanism, seed: u64, first_case: u64) -> Self {
-        let sums = Comparison { default: 0.0, nothing: 0.0 };
+        let sums = CaseGoodput { default: 0.0, nothing: 0.0 };
         let (worst, shrunk) = (Vec::new(), BTreeMap::new());
         Self { mechanism, seed, first_case, cases: 0, findings: 0, sums, worst, shrunk }
     }
@@ -140,11 +140,11 @@ impl Hunt {
         (hunt.cases, hunt.findings) = (number("cases")?, number("findings")?);
         let goodput = |of: &Value| {
             let each = |key| of[key].as_f64().ok_or_else(bad);
-            Ok::<_, Error>(Comparison { default: each("default")?, nothing: each("nothing")? })
+            Ok::<_, Error>(CaseGoodput { default: each("default")?, nothing: each("nothing")? })
         };
         let means = goodput(&found["mean_goodput"])?;
         let cases = hunt.cases as f64;
-        hunt.sums = Comparison { default: means.default * cases, nothing: means.nothing * cases };
+        hunt.sums = CaseGoodput { default: means.default * cases, nothing: means.nothing * cases };
         for row in found["worst"].as_array().ok_or_else(bad)? {
             let found = CaseResult {
                 case: row["case"].as_u64().ok_or_else(bad)?,
@@ -207,9 +207,9 @@ impl Hunt {
         }
     }
 
-    fn means(&self) -> Comparison {
+    fn means(&self) -> CaseGoodput {
         let cases = self.cases.max(1) as f64;
-        Comparison { default: self.sums.default / cases, nothing: self.sums.nothing / cases }
+        CaseGoodput { default: self.sums.default / cases, nothing: self.sums.nothing / cases }
     }
 
     /// Command that continues the search.
@@ -223,8 +223,8 @@ impl Hunt {
         let mut text = format!("hunt {name}: {default} (default), against {nothing}\n");
         let means = self.means();
         let mut table = Table::new(1, &["goodput", "default", "nothing", "regret"]);
-        let mut row = |what: String, compared: Comparison| {
-            let Comparison { default, nothing } = compared;
+        let mut row = |what: String, compared: CaseGoodput| {
+            let CaseGoodput { default, nothing } = compared;
             let regret = format!("{:.4}", compared.regret());
             table.row(vec![what, format!("{default:.4}"), format!("{nothing:.4}"), regret]);
         };
@@ -278,7 +278,7 @@ impl Hunt {
         for found in &self.worst {
             let path = self.case_path(folder, found.case);
             let text = self.shrunk.get(&found.case).unwrap_or(&found.text);
-            let Comparison { default, nothing } = found.compared;
+            let CaseGoodput { default, nothing } = found.compared;
             let head = format!(
                 "# Hunt {name}, seed {}, case {}: goodput {default:.4} by default, {nothing:.4} by {}.\n",
                 self.seed, found.case, self.mechanism.nothing
@@ -308,7 +308,7 @@ fn replay(args: &Args) -> Result<ExitCode, Error> {
         let compared = (mechanism.compare)(&text).map_err(bad)?;
         let regret = compared.regret();
         findings += u32::from(regret > mechanism.price);
-        let Comparison { default, nothing } = compared;
+        let CaseGoodput { default, nothing } = compared;
         let figures = [default, nothing, regret, mechanism.price].map(|figure| format!("{figure:.4}"));
         table.row([vec![path.display().to_string()], figures.to_vec()].concat());
         rows.push(json!({

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::world::{Row, World};
+use super::world::{ClassFigures, World};
 
 /// Where a figure was measured.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -13,7 +13,7 @@ struct Cell {
 }
 
 /// All figures of an experiment.
-pub struct Figures {
+pub struct GridFigures {
     world: &'static World,
     /// Per cell one row for each seed, in their order; an empty row where a run had no such row.
     cells: BTreeMap<Cell, Vec<Vec<f64>>>,
@@ -21,7 +21,7 @@ pub struct Figures {
     runs: BTreeMap<(String, String), usize>,
 }
 
-impl Figures {
+impl GridFigures {
     /// Creates an empty set of figures.
     #[must_use]
     pub fn new(world: &'static World) -> Self {
@@ -29,7 +29,7 @@ impl Figures {
     }
 
     /// Adds one run; runs of one cell arrive in the order of their seeds.
-    pub fn add(&mut self, point: &str, mode: &str, rows: &[Row]) {
+    pub fn add(&mut self, point: &str, mode: &str, rows: &[ClassFigures]) {
         let runs = self.runs.entry((point.to_owned(), mode.to_owned())).or_default();
         let nothing = vec![f64::NAN; self.world.stats.len()];
         for row in rows {
@@ -100,9 +100,9 @@ mod tests {
         let row = |class: &str, p99: f64| {
             let mut figures = vec![0.0; world.stats.len()];
             figures[world.stat("p99").unwrap()] = p99;
-            Row { class: class.to_owned(), figures, cdf: Vec::new() }
+            ClassFigures { class: class.to_owned(), figures, cdf: Vec::new() }
         };
-        let mut figures = Figures::new(world);
+        let mut figures = GridFigures::new(world);
         figures.add("", "none", &[row("a", 1.0)]);
         figures.add("", "none", &[row("a", 2.0), row("b", 20.0)]);
         figures.add("", "none", &[row("b", 30.0)]);

@@ -5,17 +5,17 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use super::claim::{Bound, Metric};
+use super::claim::{Bound, MetricExpr};
 use super::fingerprint;
-use super::grid::{Measured, Run};
+use super::grid::{GridResults, GridRun};
 use super::plots;
 use super::registry::{Source, stem};
 use super::spec::Experiment;
 use super::verdict::{Checked, seed_plot};
-use super::world::{Kind, MetricColumn, Noise, World};
+use super::world::{MetricColumn, Noise, TimeKind, World};
 use crate::confidence::interval;
 use crate::error::Error;
-use crate::report::{self, Header, Plot};
+use crate::report::{self, Plot, ResultHeader};
 use crate::table::{Table, in_unit, number};
 
 /// An experiment with its figures and checked claims.
@@ -25,8 +25,8 @@ pub struct ExperimentResult {
     experiment: Experiment,
     scale: &'static str,
     seed: u64,
-    measured: Measured,
-    header: Header,
+    measured: GridResults,
+    header: ResultHeader,
     /// Fingerprint of the program and the experiment's files: [`fingerprint::mark_with`].
     program: String,
     claims: Vec<Checked>,
@@ -44,7 +44,7 @@ impl ExperimentResult {
         experiment: Experiment,
         scale: &'static str,
         seed: u64,
-        measured: Measured,
+        measured: GridResults,
     ) -> Result<Self, Error> {
         let mut points: Vec<&str> = measured.runs.iter().map(|run| run.point.as_str()).collect();
         points.dedup();
@@ -56,7 +56,7 @@ impl ExperimentResult {
                 |e: String| Error::new(format!("experiment {}, claim {}: {e}", source.name, claim.id));
             let wanted = |p: &&&str| claim.at.as_ref().is_none_or(|at| at.iter().any(|name| name == **p));
             let at: Vec<&str> = points.iter().filter(wanted).copied().collect();
-            let metric = Metric::parse(&claim.metric).map_err(error)?;
+            let metric = MetricExpr::parse(&claim.metric).map_err(error)?;
             let bound = Bound::parse(&claim.holds).map_err(error)?;
             if !metric.needs_only(&|r| scale_runs.runs_mode(&r.mode)) {
                 left_out.push(claim.id.clone());
@@ -143,8 +143,8 @@ impl ExperimentResult {
     /// The world, and the machine where results depend on it.
     fn place(&self) -> String {
         match self.world.kind {
-            Kind::Sim => "sim".to_owned(),
-            Kind::Host { .. } => format!("host ({}) on {}", self.world.name, host::Machine::this()),
+            TimeKind::Sim => "sim".to_owned(),
+            TimeKind::Host { .. } => format!("host ({}) on {}", self.world.name, host::Machine::this()),
         }
     }
 
@@ -271,7 +271,7 @@ impl ExperimentResult {
             "plots": self.plots(),
         });
         let command = report::experiment_again(&result);
-        Header { command, ..header }.stamp(result)
+        ResultHeader { command, ..header }.stamp(result)
     }
 
     /// Figures that have a column.
@@ -307,7 +307,7 @@ impl ExperimentResult {
         let stem = stem(&self.name);
         let json = folder.join(format!("{stem}.json"));
         let result = self.json();
-        let run = report::Run::read(&result).expect("a written result is valid");
+        let run = report::ParsedResult::read(&result).expect("a written result is valid");
         report::whole(&json, &format!("{result:#}\n"))?;
         report::whole(&folder.join(format!("{stem}.html")), &report::page_of(&[run]))?;
         Ok(json)
@@ -319,7 +319,7 @@ impl ExperimentResult {
         let runs = &self.measured.runs;
         let mut plots = Vec::new();
         if runs.iter().all(|run| run.point == runs[0].point) {
-            let curve = |run: &Run| {
+            let curve = |run: &GridRun| {
                 let row = run.rows.iter().find(|row| row.class == *class);
                 (run.mode.clone(), row.map(|row| row.cdf.clone()).unwrap_or_default())
             };
@@ -345,7 +345,7 @@ fn rounded(value: f64) -> f64 {
 }
 
 /// Header of the result; for real services with the doctor's report on the mechanisms they use.
-fn header(world: &World, seed: u64) -> Header {
+fn header(world: &World, seed: u64) -> ResultHeader {
     let areas: &[&str] = match world.name {
         "egress" => &["egress"],
         "httpd" => &["guard"],
@@ -355,7 +355,7 @@ fn header(world: &World, seed: u64) -> Header {
         _ => &[],
     };
     match world.kind {
-        Kind::Sim => Header::of_sim("experiment", Some(seed)),
-        Kind::Host { .. } => Header::of_host("experiment", Some(seed)).examined(areas),
+        TimeKind::Sim => ResultHeader::of_sim("experiment", Some(seed)),
+        TimeKind::Host { .. } => ResultHeader::of_host("experiment", Some(seed)).examined(areas),
     }
 }

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use toml::{Table, Value};
 
-use super::claim::{Bound, Metric};
+use super::claim::{Bound, MetricExpr};
 use super::world::World;
 
 /// One experiment.
@@ -40,7 +40,7 @@ pub struct Experiment {
     pub varies: Option<String>,
     /// Points; if none, one unnamed point.
     #[serde(default)]
-    pub point: Vec<Point>,
+    pub point: Vec<GridPoint>,
     /// Claims.
     pub claim: Vec<Claim>,
 }
@@ -80,7 +80,7 @@ impl Scale {
 /// One point of the figure.
 #[derive(Debug, Default, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Point {
+pub struct GridPoint {
     /// Name in tables and claims.
     pub name: String,
     /// Differences.
@@ -90,7 +90,7 @@ pub struct Point {
     pub modes: Option<Vec<String>>,
 }
 
-impl Point {
+impl GridPoint {
     /// True if the point has `mode`.
     #[must_use]
     pub fn has_mode(&self, mode: &str) -> bool {
@@ -106,7 +106,7 @@ pub struct Claim {
     pub id: String,
     /// Claim in words.
     pub says: String,
-    /// Measured quantity, as a [`Metric`].
+    /// Measured quantity, as a [`MetricExpr`].
     pub metric: String,
     /// Bound on it, as a [`Bound`].
     pub holds: String,
@@ -195,7 +195,7 @@ impl Experiment {
             if bound == Bound::PaperWithinSeeds && (claim.paper.is_none() || at != 1) {
                 return Err(format!("claim {}: {bound} needs the paper's figure, at one point", claim.id));
             }
-            let metric = Metric::parse(&claim.metric).map_err(|e| format!("claim {}: {e}", claim.id))?;
+            let metric = MetricExpr::parse(&claim.metric).map_err(|e| format!("claim {}: {e}", claim.id))?;
             metric.value(&|reference| {
                 if !self.modes.contains(&reference.mode) {
                     return Err(format!(
@@ -204,7 +204,7 @@ impl Experiment {
                     ));
                 }
                 world.stat(&reference.stat).map_err(|e| format!("claim {}: {e}", claim.id))?;
-                let is_at = |point: &&Point| match (&reference.point, &claim.at) {
+                let is_at = |point: &&GridPoint| match (&reference.point, &claim.at) {
                     (Some(name), _) => point.name == *name,
                     (None, Some(at)) => at.contains(&point.name),
                     (None, None) => true,
@@ -228,8 +228,8 @@ impl Experiment {
 
     /// Points; one unnamed point when the file lists none.
     #[must_use]
-    pub fn points(&self) -> Vec<Point> {
-        if self.point.is_empty() { vec![Point::default()] } else { self.point.clone() }
+    pub fn points(&self) -> Vec<GridPoint> {
+        if self.point.is_empty() { vec![GridPoint::default()] } else { self.point.clone() }
     }
 
     fn point_names(&self) -> Vec<&str> {
@@ -241,7 +241,7 @@ impl Experiment {
     ///
     /// # Errors
     /// One line: the path that does not exist.
-    pub fn settings_for(&self, scale: &Scale, point: &Point, mode: &str) -> Result<Table, String> {
+    pub fn settings_for(&self, scale: &Scale, point: &GridPoint, mode: &str) -> Result<Table, String> {
         let mut settings = Value::Table(self.settings.clone());
         let of_mode = self.mode.get(mode);
         for (path, value) in [Some(&scale.set), Some(&point.set), of_mode].into_iter().flatten().flatten() {

@@ -16,7 +16,7 @@ use super::registry::{self, stem};
 use super::spec;
 use crate::error::Error;
 use crate::renames;
-use crate::report::{self, Header, Plot, Run};
+use crate::report::{self, ParsedResult, Plot, ResultHeader};
 use crate::table::{Table, number};
 
 /// Claims of several experiments, in the order in which they were added.
@@ -37,7 +37,7 @@ struct Stored {
     machine: Option<String>,
     /// Header; absent from results that predate headers, and from records.
     #[serde(skip_serializing)]
-    greenwave: Option<Header>,
+    greenwave: Option<ResultHeader>,
     /// Date of a result without a header: an older one, or one from a record.
     date: Option<String>,
     /// Source in the paper.
@@ -107,7 +107,7 @@ impl Overview {
     /// # Errors
     /// One line: the missing key.
     pub fn add(&mut self, result: Value) -> Result<(), String> {
-        let run = Run::read(&result).map_err(|e| e.to_string())?;
+        let run = ParsedResult::read(&result).map_err(|e| e.to_string())?;
         let mut stored: Stored = serde_json::from_value(result).map_err(|e| e.to_string())?;
         stored.explain();
         let date = stored.greenwave.take().map(|header| header.date).or(stored.date);

@@ -5,14 +5,14 @@ use classify::rules::{Decided, Explanation, Policy, Rule, RuleTrace, UnmetCondit
 use serde_json::json;
 
 use super::request::Packet;
-use crate::check::{When, verdict};
+use crate::check::{RuleCondition, verdict};
 use crate::table::Table;
 
 /// The request and all findings.
 pub(super) struct Answer<'a> {
     pub(super) policy: &'a Policy,
     /// Conditions of each rule, by key.
-    pub(super) when: &'a [When],
+    pub(super) when: &'a [RuleCondition],
     pub(super) packet: &'a Packet,
 }
 

@@ -4,4 +4,6 @@ mod server;
 mod setup;
 
 pub use server::{BULK, Item, Program, SMALL};
-pub use setup::{Measured, ProgramSetup, SERVER, Setting, Stack, kernel_address, read_stderr};
+pub use setup::{
+    ProgramExchange, ProgramSettings, ProgramSetup, SERVER, StackChoice, kernel_address, read_stderr,
+};

@@ -2,7 +2,7 @@
 
 use std::net::Ipv4Addr;
 
-use load::closed_loop::Answer;
+use load::closed_loop::ExpectedResponse;
 use netlab::LabError;
 use netlab::TempDir;
 use queueing::CoreId;
@@ -100,19 +100,22 @@ impl Program {
     }
 
     /// A request and its answer.
-    pub fn request(self, item: Item) -> (Vec<u8>, Answer) {
+    pub fn request(self, item: Item) -> (Vec<u8>, ExpectedResponse) {
         let Item { key, bytes } = item;
         let (request, answer) = match self {
             Self::Lighttpd | Self::Nginx => {
-                (format!("GET /{key} HTTP/1.1\r\nHost: server\r\n\r\n"), Answer::Http)
+                (format!("GET /{key} HTTP/1.1\r\nHost: server\r\n\r\n"), ExpectedResponse::Http)
             }
             Self::Redis => {
                 let head = format!("${bytes}\r\n").len();
-                (format!("*2\r\n$3\r\nGET\r\n$1\r\n{key}\r\n"), Answer::Bytes((head + bytes + 2) as u64))
+                (
+                    format!("*2\r\n$3\r\nGET\r\n$1\r\n{key}\r\n"),
+                    ExpectedResponse::Bytes((head + bytes + 2) as u64),
+                )
             }
             Self::Memcached => {
                 let frame = format!("VALUE {key} 0 {bytes}\r\n\r\nEND\r\n").len();
-                (format!("get {key}\r\n"), Answer::Bytes((frame + bytes) as u64))
+                (format!("get {key}\r\n"), ExpectedResponse::Bytes((frame + bytes) as u64))
             }
         };
         (request.into_bytes(), answer)
@@ -120,14 +123,14 @@ impl Program {
 
     /// Request that stores the item, and its answer; for web servers, which have files, a request
     /// for the small item.
-    pub fn store(self, item: Item) -> (Vec<u8>, Answer) {
+    pub fn store(self, item: Item) -> (Vec<u8>, ExpectedResponse) {
         let Item { key, bytes } = item;
         let (head, answer) = match self {
             Self::Lighttpd | Self::Nginx => return self.request(SMALL),
             Self::Redis => (format!("*3\r\n$3\r\nSET\r\n$1\r\n{key}\r\n${bytes}\r\n"), "+OK\r\n"),
             Self::Memcached => (format!("set {key} 0 0 {bytes}\r\n"), "STORED\r\n"),
         };
-        ([head.as_bytes(), &item.value(), b"\r\n"].concat(), Answer::Bytes(answer.len() as u64))
+        ([head.as_bytes(), &item.value(), b"\r\n"].concat(), ExpectedResponse::Bytes(answer.len() as u64))
     }
 
     /// Policy that makes [`SMALL`] urgent and [`BULK`] not.

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use drivers::afxdp::AfXdp;
 use host::{Monotonic, affinity, cpu_time, proc};
-use load::closed_loop::{ClosedLoopClient, Exchange, Kind, Pace, Tally};
+use load::closed_loop::{ClosedLoopClient, Exchange, KindResults, LoadModel, RequestStream};
 use net::Device;
 use netlab::TempDir;
 use netlab::{Child, LabError, Namespace, NetLab, Veth};
@@ -26,7 +26,7 @@ use crate::panics;
 
 /// TCP/IP stack and policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stack {
+pub enum StackChoice {
     Kernel,
     /// greenwave's stack, FCFS.
     None,
@@ -34,7 +34,7 @@ pub enum Stack {
     Adps,
 }
 
-impl Stack {
+impl StackChoice {
     pub const ALL: [Self; 3] = [Self::Kernel, Self::None, Self::Adps];
 
     pub const fn name(self) -> &'static str {
@@ -47,7 +47,7 @@ impl Stack {
 }
 
 /// Settings that all setups share.
-pub struct Setting<'a> {
+pub struct ProgramSettings<'a> {
     pub client: CoreId,
     /// Core of the clients' receive processing.
     pub receive: CoreId,
@@ -58,22 +58,22 @@ pub struct Setting<'a> {
     pub lib: Option<&'a Path>,
     /// Content of the server.
     pub items: &'a [Item],
-    /// Policy of [`Stack::Adps`].
+    /// Policy of [`StackChoice::Adps`].
     pub policy: &'a str,
     pub seed: u64,
 }
 
 /// Client end of the network.
-pub struct Client<D> {
+pub struct ClientEnd<D> {
     device: D,
     mac: [u8; 6],
     addr: Ipv4Addr,
 }
 
-impl<D> Client<D> {
+impl<D> ClientEnd<D> {
     /// The same client with `change` applied to its device.
-    pub fn map<E>(self, change: impl FnOnce(D) -> E) -> Client<E> {
-        Client { device: change(self.device), mac: self.mac, addr: self.addr }
+    pub fn map<E>(self, change: impl FnOnce(D) -> E) -> ClientEnd<E> {
+        ClientEnd { device: change(self.device), mac: self.mac, addr: self.addr }
     }
 }
 
@@ -81,20 +81,20 @@ impl<D> Client<D> {
 pub struct ProgramSetup<'a, D> {
     // Fields are in drop order.
     child: Child,
-    clients: Vec<Client<D>>,
+    clients: Vec<ClientEnd<D>>,
     program: Program,
     /// Processes of the server and the softirq thread of its core.
     processes: Vec<u32>,
-    setting: &'a Setting<'a>,
+    setting: &'a ProgramSettings<'a>,
     exchanges: u64,
     _namespaces: Vec<Namespace>,
     _folder: TempDir,
 }
 
 /// Results of one exchange.
-pub struct Measured {
+pub struct ProgramExchange {
     /// Kinds of each client, concatenated.
-    pub kinds: Vec<Tally>,
+    pub kinds: Vec<KindResults>,
     pub span: Span,
     /// Share of a core that the server used.
     pub cores: f64,
@@ -120,8 +120,8 @@ impl<'a, D: Device + Send> ProgramSetup<'a, D> {
     pub fn new(
         lab: &NetLab,
         program: Program,
-        stack: Stack,
-        setting: &'a Setting<'a>,
+        stack: StackChoice,
+        setting: &'a ProgramSettings<'a>,
         clients: usize,
         change: impl Fn(usize, AfXdp) -> D,
     ) -> Result<Self, String> {
@@ -142,13 +142,13 @@ impl<'a, D: Device + Send> ProgramSetup<'a, D> {
         let folder = TempDir::new("programs").map_err(failed)?;
         let words = program.command(SERVER, None, setting.items, &folder).map_err(failed)?;
         let mut command = match stack {
-            Stack::Kernel => {
+            StackChoice::Kernel => {
                 kernel_address(&server, HERE).map_err(failed)?;
                 let mut command = server.command(&words[0]);
                 command.args(&words[1..]);
                 command
             }
-            Stack::None | Stack::Adps => {
+            StackChoice::None | StackChoice::Adps => {
                 let this = std::env::current_exe().map_err(|e| e.to_string())?;
                 let mut command = server.command(&this.to_string_lossy());
                 let device = format!("{}:{HERE}", setting.device);
@@ -157,7 +157,7 @@ impl<'a, D: Device + Send> ProgramSetup<'a, D> {
                 if let Some(lib) = setting.lib {
                     command.arg("--lib").arg(lib);
                 }
-                if stack == Stack::Adps {
+                if stack == StackChoice::Adps {
                     let policy = folder.write("policy.toml", setting.policy.as_bytes()).map_err(failed)?;
                     command.arg("--policy").arg(policy);
                 }
@@ -172,7 +172,7 @@ impl<'a, D: Device + Send> ProgramSetup<'a, D> {
             client.steer_receive(THERE, setting.receive).map_err(failed)?;
             let addr = Ipv4Addr::new(10, 77, 0, 3 + n as u8);
             let (device, mac) = client.enter(|| xdp(THERE, addr))?;
-            ends.push(Client { device, mac, addr }.map(|device| change(n, device)));
+            ends.push(ClientEnd { device, mac, addr }.map(|device| change(n, device)));
         }
         namespaces.push(server);
         let (processes, exchanges) = (Vec::new(), 0);
@@ -191,8 +191,8 @@ impl<'a, D: Device + Send> ProgramSetup<'a, D> {
         let end = Instant::now() + START;
         loop {
             let (request, answer) = self.program.store(item);
-            let pace = Pace::Closed { outstanding: 1 };
-            let kind = Kind { connections: 1, request, answer, pace };
+            let pace = LoadModel::Closed { outstanding: 1 };
+            let kind = RequestStream { connections: 1, request, answer, pace };
             let stored = self.exchange(vec![vec![kind]], Span::ZERO, TRY, TRY * 3);
             if stored.is_ok_and(|measured| measured.kinds[0].answers > 0) {
                 return Ok(());
@@ -215,7 +215,12 @@ impl<'a, D: Device + Send> ProgramSetup<'a, D> {
     ///
     /// # Errors
     /// The server has ended, or does not accept connections.
-    pub fn measure(&mut self, kinds: Vec<Vec<Kind>>, warmup: Span, time: Span) -> Result<Measured, String> {
+    pub fn measure(
+        &mut self,
+        kinds: Vec<Vec<RequestStream>>,
+        warmup: Span,
+        time: Span,
+    ) -> Result<ProgramExchange, String> {
         let measured = self.exchange(kinds, warmup, time, (warmup + time) * 4 + OPEN_WITHIN);
         measured.map_err(|why| match self.child.try_wait() {
             Ok(Some(status)) => format!("{why}; the server has ended ({status}): {}", self.stderr()),
@@ -225,11 +230,11 @@ impl<'a, D: Device + Send> ProgramSetup<'a, D> {
 
     fn exchange(
         &mut self,
-        kinds: Vec<Vec<Kind>>,
+        kinds: Vec<Vec<RequestStream>>,
         warmup: Span,
         duration: Span,
         limit: Span,
-    ) -> Result<Measured, String> {
+    ) -> Result<ProgramExchange, String> {
         let mut driven = Vec::new();
         for (client, kinds) in self.clients.iter_mut().zip(kinds) {
             self.exchanges += 1;
@@ -255,7 +260,7 @@ fn carry_out<D: Device>(
     mut clients: Vec<(ClosedLoopClient, &mut D)>,
     processes: &[u32],
     limit: Span,
-) -> Result<Measured, String> {
+) -> Result<ProgramExchange, String> {
     let used = || processes.iter().filter_map(|&id| cpu_time::process(id).ok()).sum::<Span>();
     let clock = Monotonic::new();
     let end = clock.now() + limit;
@@ -304,7 +309,7 @@ fn carry_out<D: Device>(
         }
         _ => (f64::NAN, f64::NAN),
     };
-    Ok(Measured { kinds, span, cores, busy })
+    Ok(ProgramExchange { kinds, span, cores, busy })
 }
 
 /// Assigns the server's address to the kernel's `device`, with CUBIC, as on greenwave's stack,

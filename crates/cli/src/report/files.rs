@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Deserializer, Value};
 
-use super::run::{Run, Unreadable};
+use super::run::{ParsedResult, Unreadable};
 use crate::error::Error;
 
 /// Reads all results in `paths`, in their order; those of a folder by name.
@@ -15,7 +15,7 @@ use crate::error::Error;
 /// # Errors
 /// A path that cannot be read, a named file that is no result, a result of a later version, or no
 /// result at all.
-pub fn read(paths: &[PathBuf]) -> Result<Vec<Run>, Error> {
+pub fn read(paths: &[PathBuf]) -> Result<Vec<ParsedResult>, Error> {
     let mut runs = Vec::new();
     for path in paths {
         if path.is_dir() {
@@ -30,7 +30,7 @@ pub fn read(paths: &[PathBuf]) -> Result<Vec<Run>, Error> {
     Ok(runs)
 }
 
-fn folder(path: &Path) -> Result<Vec<Run>, Error> {
+fn folder(path: &Path) -> Result<Vec<ParsedResult>, Error> {
     let entries = std::fs::read_dir(path).map_err(|e| Error::file(path, &e))?;
     let mut files: Vec<_> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
     files.retain(|file| file.extension().is_some_and(|e| e == "json") && file.is_file());
@@ -52,11 +52,13 @@ fn folder(path: &Path) -> Result<Vec<Run>, Error> {
 
 /// Results in one file, which may contain several in sequence; or the reason why it is not a result
 /// of greenwave.
-fn file(path: &Path) -> Result<Result<Vec<Run>, Unreadable>, Error> {
+fn file(path: &Path) -> Result<Result<Vec<ParsedResult>, Unreadable>, Error> {
     let text = std::fs::read(path).map_err(|e| Error::file(path, &e).advice("a file written with --json"))?;
     let mut runs = Vec::new();
     for value in Deserializer::from_slice(&text).into_iter::<Value>() {
-        let read = value.map_err(|e| Unreadable::Foreign(e.to_string())).and_then(|value| Run::read(&value));
+        let read = value
+            .map_err(|e| Unreadable::Foreign(e.to_string()))
+            .and_then(|value| ParsedResult::read(&value));
         match read {
             Ok(run) => runs.push(run),
             Err(why @ Unreadable::Foreign(_)) => return Ok(Err(why)),

@@ -15,7 +15,7 @@ pub const KEY: &str = "greenwave";
 
 /// Header of a result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Header {
+pub struct ResultHeader {
     /// [`FORM`] of the program that wrote it; 0 for results that predate headers.
     pub form: u64,
     /// Kind of command, such as `experiment` or `bench-net`.
@@ -34,12 +34,12 @@ pub struct Header {
     pub machine: Option<String>,
     /// Mechanisms of that machine that the command uses.
     #[serde(default)]
-    pub doctor: Vec<Finding>,
+    pub doctor: Vec<MechanismState>,
 }
 
 /// A mechanism, as `greenwave doctor` reports it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Finding {
+pub struct MechanismState {
     /// The command that uses it.
     pub command: String,
     /// Mechanism or interface.
@@ -53,7 +53,7 @@ pub struct Finding {
     pub remedies: Vec<String>,
 }
 
-impl From<&doctor::Finding> for Finding {
+impl From<&doctor::Finding> for MechanismState {
     fn from(finding: &doctor::Finding) -> Self {
         Self {
             command: finding.area.to_owned(),
@@ -65,7 +65,7 @@ impl From<&doctor::Finding> for Finding {
     }
 }
 
-impl Header {
+impl ResultHeader {
     /// Header of a simulation, which its seed replays on any machine.
     #[must_use]
     pub fn of_sim(kind: &str, seed: Option<u64>) -> Self {
@@ -95,7 +95,7 @@ impl Header {
     #[must_use]
     pub fn examined(mut self, areas: &[&str]) -> Self {
         if !areas.is_empty() {
-            self.doctor = doctor::examine(areas).iter().map(Finding::from).collect();
+            self.doctor = doctor::examine(areas).iter().map(MechanismState::from).collect();
         }
         self
     }
@@ -128,17 +128,17 @@ mod tests {
 
     #[test]
     fn the_command_that_repeats_a_run_survives_a_shell() {
-        let mut header = Header::of_sim("load", Some(7));
+        let mut header = ResultHeader::of_sim("load", Some(7));
         header.command = ["load", "--path", "/a b", "--rate", "10", "it's"].map(str::to_owned).to_vec();
         assert_eq!(header.repeat(), r"greenwave load --path '/a b' --rate 10 'it'\''s'");
     }
 
     #[test]
     fn a_header_stands_before_what_was_found_and_hides_nothing() {
-        let header = Header::of_sim("load", Some(7));
+        let header = ResultHeader::of_sim("load", Some(7));
         let result = header.stamp(json!({ "p99": 3 }));
         assert_eq!(result["p99"], 3);
-        assert_eq!(serde_json::from_value::<Header>(result[KEY].clone()).unwrap(), header);
+        assert_eq!(serde_json::from_value::<ResultHeader>(result[KEY].clone()).unwrap(), header);
         assert_eq!(result.as_object().and_then(|all| all.keys().next()).map(String::as_str), Some(KEY));
     }
 }

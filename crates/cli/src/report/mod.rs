@@ -24,12 +24,12 @@ pub mod schema;
 mod tables;
 
 pub use atomic_write::{at_once, whole, whole_by};
-pub use header::{Finding, Header, KEY};
+pub use header::{KEY, MechanismState, ResultHeader};
 pub use html::{Section, escape, page};
 pub use plot::Plot;
 pub use plots::line_plot;
 pub use render::of as page_of;
-pub use run::{Run, experiment_again};
+pub use run::{ParsedResult, experiment_again};
 
 /// Render the results of a run as a page, or compare two runs.
 ///

@@ -3,8 +3,8 @@
 
 use super::html::{Section, anchor, escape, folded, page};
 use super::plot::Plot;
-use super::run::{Claim, Run};
-use super::tables::{Figure, Rows};
+use super::run::{CheckedClaim, ParsedResult};
+use super::tables::{ResultFigure, ResultTable};
 use crate::table::{Table, in_unit, number, with_half};
 
 /// Number of rows above which a table is folded.
@@ -14,7 +14,7 @@ const VALUES_MAX: usize = 8;
 
 /// Page of `runs`, which is not empty.
 #[must_use]
-pub fn of(runs: &[Run]) -> String {
+pub fn of(runs: &[ParsedResult]) -> String {
     match runs {
         [run] => page(&run.title, &[vec![lead(run)], sections(run)].concat()),
         several => page("Runs of greenwave", &articles(several)),
@@ -23,8 +23,8 @@ pub fn of(runs: &[Run]) -> String {
 
 /// Number of the runs' claims that hold, in one line.
 #[must_use]
-pub fn score(runs: &[Run]) -> String {
-    let (hold, checked) = runs.iter().map(Run::score).fold((0, 0), |(a, b), (c, d)| (a + c, b + d));
+pub fn score(runs: &[ParsedResult]) -> String {
+    let (hold, checked) = runs.iter().map(ParsedResult::score).fold((0, 0), |(a, b), (c, d)| (a + c, b + d));
     match checked {
         0 => "no claims".to_owned(),
         checked => format!("{hold} of {checked} claims hold"),
@@ -32,9 +32,9 @@ pub fn score(runs: &[Run]) -> String {
 }
 
 /// Several runs: a list of links, all claims, then each run.
-fn articles(runs: &[Run]) -> Vec<Section> {
-    let id = |number: usize, run: &Run| format!("run-{}-{}", number + 1, anchor(&run.name));
-    let link = |(number, run): (usize, &Run)| {
+fn articles(runs: &[ParsedResult]) -> Vec<Section> {
+    let id = |number: usize, run: &ParsedResult| format!("run-{}-{}", number + 1, anchor(&run.name));
+    let link = |(number, run): (usize, &ParsedResult)| {
         let (id, title) = (id(number, run), escape(&run.title));
         format!(
             "<li><a href=\"#{id}\">{title}</a>: {}, {}</li>\n",
@@ -54,7 +54,7 @@ fn articles(runs: &[Run]) -> Vec<Section> {
     sections
 }
 
-fn lead(run: &Run) -> Section {
+fn lead(run: &ParsedResult) -> Section {
     let mut lines: Vec<String> = run.source.iter().cloned().collect();
     lines.push(format!(
         "{}; world {}, {}",
@@ -65,7 +65,7 @@ fn lead(run: &Run) -> Section {
     Section::text("", &lines.join("\n"))
 }
 
-fn sections(run: &Run) -> Vec<Section> {
+fn sections(run: &ParsedResult) -> Vec<Section> {
     let mut sections = Vec::new();
     if !run.claims.is_empty() {
         sections.push(Section::new("Claims", claims(run)));
@@ -91,7 +91,7 @@ fn sections(run: &Run) -> Vec<Section> {
 }
 
 /// Table of claims with their texts, and the reasons of failures.
-fn claims(run: &Run) -> String {
+fn claims(run: &ParsedResult) -> String {
     let header = ["claim", "paper", "ours", "±", "ours/paper", "bound", "holds", "at"];
     let mut table = Table::new(1, &header);
     let figure = |value: Option<f64>| value.map_or("–".to_owned(), number);
@@ -108,7 +108,7 @@ fn claims(run: &Run) -> String {
         ]);
     }
     let failed = run.claims.iter().filter(|claim| claim.holds == Some(false));
-    let reason = |claim: &Claim| {
+    let reason = |claim: &CheckedClaim| {
         let why = claim.why.as_deref().unwrap_or("cause unknown");
         format!("<p><strong>{}</strong> does not hold: {}</p>\n", escape(&claim.id), escape(why))
     };
@@ -123,7 +123,7 @@ fn claims(run: &Run) -> String {
     format!("{reasons}{}{left_out}{says}", table.html())
 }
 
-fn verdict(claim: &Claim) -> &'static str {
+fn verdict(claim: &CheckedClaim) -> &'static str {
     match claim.holds {
         Some(true) => "yes",
         Some(false) => "NO",
@@ -132,7 +132,7 @@ fn verdict(claim: &Claim) -> &'static str {
 }
 
 /// Table of figures; a single row without labels becomes name-value pairs.
-fn figures(rows: &Rows) -> Section {
+fn figures(rows: &ResultTable) -> Section {
     let heading = match rows.name.as_str() {
         "figures" => "Figures".to_owned(),
         "run" => "The whole run".to_owned(),
@@ -164,7 +164,7 @@ fn figures(rows: &Rows) -> Section {
 }
 
 /// A figure with its interval, formatted by its unit.
-fn cell((_, unit): &(String, String), figure: Option<&Figure>) -> String {
+fn cell((_, unit): &(String, String), figure: Option<&ResultFigure>) -> String {
     let Some(figure) = figure else { return "–".to_owned() };
     match (unit.as_str(), figure.interval) {
         (unit, Some(half)) => with_half(unit, figure.value, half),
@@ -173,7 +173,7 @@ fn cell((_, unit): &(String, String), figure: Option<&Figure>) -> String {
     }
 }
 
-fn set_up(run: &Run) -> Section {
+fn set_up(run: &ParsedResult) -> Section {
     let header = &run.header;
     let seed = header.seed.map_or("none".to_owned(), |seed| seed.to_string());
     let mut pairs = vec![
@@ -189,7 +189,7 @@ fn set_up(run: &Run) -> Section {
     Section::pairs("Set-up", &pairs)
 }
 
-fn doctor(run: &Run) -> Section {
+fn doctor(run: &ParsedResult) -> Section {
     let mut table = Table::new(5, &["command", "mechanism", "here", "seen", "try"]);
     for finding in &run.header.doctor {
         let words = [&finding.command, &finding.mechanism, &finding.here, &finding.seen].map(String::clone);

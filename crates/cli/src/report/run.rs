@@ -7,16 +7,16 @@
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::header::{FORM, Finding, Header, KEY};
+use super::header::{FORM, KEY, MechanismState, ResultHeader};
 use super::plot::Plot;
-use super::tables::{self, Rows};
+use super::tables::{self, ResultTable};
 use crate::renames;
 
 /// Parsed result.
 #[derive(Clone, Debug)]
-pub struct Run {
+pub struct ParsedResult {
     /// Header.
-    pub header: Header,
+    pub header: ResultHeader,
     /// Name for pairing in comparisons: the experiment's, or the command's.
     pub name: String,
     /// One-line title.
@@ -24,11 +24,11 @@ pub struct Run {
     /// Source in a paper.
     pub source: Option<String>,
     /// Claims and goals.
-    pub claims: Vec<Claim>,
+    pub claims: Vec<CheckedClaim>,
     /// Claims that this run cannot check.
     pub not_checked: Vec<String>,
     /// Figures by table.
-    pub tables: Vec<Rows>,
+    pub tables: Vec<ResultTable>,
     /// Notes on rows.
     pub notes: Vec<(String, String)>,
     /// Plots.
@@ -41,7 +41,7 @@ pub struct Run {
 
 /// A claim, as its run checked it.
 #[derive(Clone, Debug, Deserialize)]
-pub struct Claim {
+pub struct CheckedClaim {
     /// Name of the claim.
     pub id: String,
     /// Claim in words.
@@ -97,7 +97,7 @@ impl std::fmt::Display for Unreadable {
     }
 }
 
-impl Run {
+impl ParsedResult {
     /// Parses a result.
     ///
     /// # Errors
@@ -110,7 +110,7 @@ impl Run {
         let mut found = tables::read(result);
         if header.kind == "doctor" {
             header.doctor = Vec::deserialize(&result["findings"]).map_err(foreign)?;
-            found = tables::Found::default();
+            found = tables::ResultContents::default();
         }
         let plots = Option::<Vec<Plot>>::deserialize(&result["plots"]).map_err(foreign)?;
         let not_checked = Option::<Vec<String>>::deserialize(&result["not_checked"]).map_err(foreign)?;
@@ -142,13 +142,13 @@ fn foreign(e: impl std::fmt::Display) -> Unreadable {
 }
 
 /// The header, or a substitute for results that predate headers.
-fn header(result: &Value) -> Result<Header, Unreadable> {
+fn header(result: &Value) -> Result<ResultHeader, Unreadable> {
     let stated = &result[KEY];
     let text = |key: &str| stated[key].as_str().unwrap_or("a later version").to_owned();
     match stated["form"].as_u64() {
         Some(form) if form > FORM => Err(Unreadable::Newer { version: text("version"), form }),
-        Some(_) => Header::deserialize(stated).map_err(foreign),
-        None if result["experiment"].is_string() && result["claims"].is_array() => Ok(Header {
+        Some(_) => ResultHeader::deserialize(stated).map_err(foreign),
+        None if result["experiment"].is_string() && result["claims"].is_array() => Ok(ResultHeader {
             form: 0,
             kind: "experiment".to_owned(),
             version: "unknown".to_owned(),
@@ -175,8 +175,9 @@ pub fn experiment_again(result: &Value) -> Vec<String> {
 }
 
 /// Claims and goals in `result` of `experiment`, with their present ids.
-fn claims(experiment: &str, result: &Value) -> Result<Vec<Claim>, String> {
-    let mut stated = Option::<Vec<Claim>>::deserialize(&result["claims"]).map_err(|e| e.to_string())?;
+fn claims(experiment: &str, result: &Value) -> Result<Vec<CheckedClaim>, String> {
+    let mut stated =
+        Option::<Vec<CheckedClaim>>::deserialize(&result["claims"]).map_err(|e| e.to_string())?;
     for claim in stated.iter_mut().flatten() {
         claim.id = renames::claim(experiment, &claim.id).to_owned();
     }
@@ -185,12 +186,12 @@ fn claims(experiment: &str, result: &Value) -> Result<Vec<Claim>, String> {
 }
 
 /// A benchmark's goal as a claim over its cases, of which the worst decides.
-fn goal(goal: &Value) -> Claim {
+fn goal(goal: &Value) -> CheckedClaim {
     let is_limit = goal["at_most"].as_bool().unwrap_or(false);
     let each = goal["found"].as_object().into_iter().flatten().filter_map(|(_, ratio)| ratio.as_f64());
     let worst = each.reduce(if is_limit { f64::max } else { f64::min });
     let sign = if is_limit { "<=" } else { ">=" };
-    Claim {
+    CheckedClaim {
         id: goal["goal"].as_str().unwrap_or_default().to_owned(),
         says: String::new(),
         paper: None,
@@ -204,7 +205,7 @@ fn goal(goal: &Value) -> Claim {
     }
 }
 
-impl Finding {
+impl MechanismState {
     /// True if the mechanism is fully available.
     #[must_use]
     pub fn works(&self) -> bool {
@@ -222,7 +223,7 @@ mod tests {
     fn a_file_that_is_not_ours_is_no_result() {
         for other in [json!({"name": "x"}), json!([1, 2]), json!(null), json!({"greenwave": {"form": "one"}})]
         {
-            assert!(matches!(Run::read(&other), Err(Unreadable::Foreign(_))), "{other}");
+            assert!(matches!(ParsedResult::read(&other), Err(Unreadable::Foreign(_))), "{other}");
         }
     }
 
@@ -230,7 +231,7 @@ mod tests {
     fn a_result_of_a_later_version_names_that_version() {
         let later = json!({"greenwave": {"form": FORM + 1, "version": "9.0.0", "new": true}});
         let expected = Unreadable::Newer { version: "9.0.0".to_owned(), form: FORM + 1 };
-        assert_eq!(Run::read(&later).unwrap_err(), expected);
+        assert_eq!(ParsedResult::read(&later).unwrap_err(), expected);
     }
 
     #[test]
@@ -239,8 +240,8 @@ mod tests {
             {"goal": "rate", "target": 3.0, "at_most": false, "worst": [2.5, "64 B"], "holds": false},
             {"goal": "p99", "target": 10.0, "found": {"nginx": 12.0, "redis": 9.0}, "holds": false},
         ]);
-        let result = Header::of_host("bench-net", None).stamp(json!({ "goals": goals }));
-        let run = Run::read(&result).unwrap();
+        let result = ResultHeader::of_host("bench-net", None).stamp(json!({ "goals": goals }));
+        let run = ParsedResult::read(&result).unwrap();
         let said: Vec<_> = run.claims.iter().map(|c| (c.ours, c.bound.as_str(), c.at.as_str())).collect();
         assert_eq!(said, [(Some(2.5), ">= 3", "64 B"), (Some(9.0), ">= 10", "")]);
         assert_eq!(run.score(), (0, 2));
@@ -252,7 +253,7 @@ mod tests {
             "experiment": "a/one", "title": "t", "world": "sim", "scale": "paper", "seed": 7, "claims": [],
             "date": "2026-11-21", "figures": [],
         });
-        let run = Run::read(&old).unwrap();
+        let run = ParsedResult::read(&old).unwrap();
         assert_eq!(run.header.repeat(), "greenwave exp run a/one --scale paper --seed 7");
         assert_eq!((run.header.form, run.header.date.as_str()), (0, "2026-11-21"));
     }

@@ -14,9 +14,9 @@ use crate::report::KEY;
 
 /// Contents of a result that are not read by name.
 #[derive(Clone, Debug, Default)]
-pub struct Found {
+pub struct ResultContents {
     /// Tables, in order of appearance.
-    pub tables: Vec<Rows>,
+    pub tables: Vec<ResultTable>,
     /// Notes: row (empty for all rows) and text.
     pub notes: Vec<(String, String)>,
     /// Facts outside the tables: name and value.
@@ -25,7 +25,7 @@ pub struct Found {
 
 /// A table.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Rows {
+pub struct ResultTable {
     /// Path in the result.
     pub name: String,
     /// Names of the labels.
@@ -33,21 +33,21 @@ pub struct Rows {
     /// Names and units of the figures.
     pub columns: Vec<(String, String)>,
     /// Rows; figures are in the order of the columns.
-    pub rows: Vec<Row>,
+    pub rows: Vec<ResultRow>,
 }
 
 /// A row.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Row {
-    /// In the order of [`Rows::labels`].
+pub struct ResultRow {
+    /// In the order of [`ResultTable::labels`].
     pub labels: Vec<String>,
-    /// In the order of [`Rows::columns`].
-    pub figures: Vec<Option<Figure>>,
+    /// In the order of [`ResultTable::columns`].
+    pub figures: Vec<Option<ResultFigure>>,
 }
 
 /// A figure.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Figure {
+pub struct ResultFigure {
     /// Value shown in the table.
     pub value: f64,
     /// Half the 95 % interval of the mean, with repetitions.
@@ -56,7 +56,7 @@ pub struct Figure {
     pub repeats: Vec<Option<f64>>,
 }
 
-impl Row {
+impl ResultRow {
     /// Labels in one line.
     #[must_use]
     pub fn label(&self) -> String {
@@ -104,10 +104,13 @@ const REPEATS: [&str; 2] = ["seeds", "rounds"];
 
 /// Finds the figures of `result`.
 #[must_use]
-pub fn read(result: &Value) -> Found {
+pub fn read(result: &Value) -> ResultContents {
     let names = |key: &str| result[key].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-    let mut reader =
-        Reader { units: result["units"].as_object(), shown: names("shown"), found: Found::default() };
+    let mut reader = Reader {
+        units: result["units"].as_object(),
+        shown: names("shown"),
+        found: ResultContents::default(),
+    };
     if let Some(all) = result.as_object() {
         reader.top(all);
     }
@@ -122,7 +125,7 @@ struct Reader<'a> {
     units: Option<&'a Map<String, Value>>,
     /// Figures to show of a `figures` list; all if empty.
     shown: Vec<&'a str>,
-    found: Found,
+    found: ResultContents,
 }
 
 /// Names and texts of a row's labels.
@@ -173,7 +176,7 @@ impl Reader<'_> {
         let mut labels: Labels = labels.to_vec();
         let own = object.iter().filter(|(key, value)| is_label(key, value));
         labels.extend(own.map(|(key, value)| (key.clone(), plain(value))));
-        let mut figures: Vec<(String, Option<Figure>)> = Vec::new();
+        let mut figures: Vec<(String, Option<ResultFigure>)> = Vec::new();
         let hidden = |key: &str| path == "figures" && !self.shown.is_empty() && !self.shown.contains(&key);
         let shown = object.iter().filter(|(key, _)| !APART.contains(&key.as_str()) && !hidden(key));
         for (key, value) in shown.collect::<Vec<_>>() {
@@ -218,19 +221,20 @@ impl Reader<'_> {
         }
     }
 
-    fn add(&mut self, path: &str, labels: Labels, figures: Vec<(String, Option<Figure>)>) {
+    fn add(&mut self, path: &str, labels: Labels, figures: Vec<(String, Option<ResultFigure>)>) {
         let names: Vec<String> = labels.iter().map(|label| label.0.clone()).collect();
         let tables = &mut self.found.tables;
         let place = tables.iter().position(|table| table.name == path && table.labels == names);
         let place = place.unwrap_or_else(|| {
             let name = path.to_owned();
-            tables.push(Rows { name, labels: names, columns: Vec::new(), rows: Vec::new() });
+            tables.push(ResultTable { name, labels: names, columns: Vec::new(), rows: Vec::new() });
             tables.len() - 1
         });
         // The same name may have another meaning in other tables.
         let units = self.units.filter(|_| path == "figures");
         let table = &mut tables[place];
-        let mut row = Row { labels: labels.into_iter().map(|label| label.1).collect(), figures: Vec::new() };
+        let mut row =
+            ResultRow { labels: labels.into_iter().map(|label| label.1).collect(), figures: Vec::new() };
         row.figures.resize(table.columns.len(), None);
         for (key, figure) in figures {
             let (column, scale) = column(&key, units);
@@ -246,7 +250,7 @@ impl Reader<'_> {
     }
 }
 
-impl Figure {
+impl ResultFigure {
     fn times(self, scale: f64) -> Self {
         Self {
             value: self.value * scale,
@@ -271,9 +275,9 @@ fn has_tables(object: &Map<String, Value>) -> bool {
 }
 
 /// A number, or a mean with its interval.
-fn figure(value: &Value) -> Option<Figure> {
+fn figure(value: &Value) -> Option<ResultFigure> {
     let mean = value.as_f64().or(value["mean"].as_f64())?;
-    Some(Figure { value: mean, interval: value["interval"].as_f64(), repeats: Vec::new() })
+    Some(ResultFigure { value: mean, interval: value["interval"].as_f64(), repeats: Vec::new() })
 }
 
 /// Name and unit of the figure under `key`, and the factor from its number to that unit.
@@ -292,7 +296,7 @@ fn column(key: &str, units: Option<&Map<String, Value>>) -> ((String, String), f
 }
 
 /// Removes labels that are empty in every row.
-fn without_empty_labels(table: &mut Rows) {
+fn without_empty_labels(table: &mut ResultTable) {
     for place in (0..table.labels.len()).rev() {
         if table.rows.iter().all(|row| row.labels[place].is_empty()) {
             table.labels.remove(place);

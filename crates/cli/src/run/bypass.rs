@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use rustix::process::Pid;
 use shim::Routes;
-use shim::bypass::{Event, Finding, Protocol, Use, Watcher};
+use shim::bypass::{BypassingSocket, SocketProtocol, Use, Watcher, WatcherEvent};
 
 use crate::error::plain;
 use crate::ui::{Figure, Labels};
@@ -17,8 +17,8 @@ const NAMED_MAX: usize = 16;
 pub(super) struct Bypass {
     watcher: Option<Watcher>,
     /// Warnings, with their sockets.
-    said: BTreeMap<(String, Protocol, Use, String), Said>,
-    counts: BTreeMap<(Protocol, Use), u64>,
+    said: BTreeMap<(String, SocketProtocol, Use, String), Said>,
+    counts: BTreeMap<(SocketProtocol, Use), u64>,
     /// Number of sockets beyond those reported by name.
     unnamed: u64,
     unseen: BTreeSet<u32>,
@@ -69,9 +69,9 @@ impl Bypass {
         let mut is_said = false;
         for event in events {
             match event {
-                Event::Found(finding) => self.found(&finding),
-                Event::Ring { process, name } => drop(self.rings.insert(process, name)),
-                Event::Unseen { process, name, why } => {
+                WatcherEvent::Found(finding) => self.found(&finding),
+                WatcherEvent::Ring { process, name } => drop(self.rings.insert(process, name)),
+                WatcherEvent::Unseen { process, name, why } => {
                     if self.unseen.insert(process) {
                         errln!(
                             "note: {name} (process {process}) cannot be inspected ({}): \
@@ -80,7 +80,7 @@ impl Bypass {
                         );
                     }
                 }
-                Event::Blind { why } => {
+                WatcherEvent::Blind { why } => {
                     blind(&why);
                     is_said = true;
                 }
@@ -94,8 +94,8 @@ impl Bypass {
         }
     }
 
-    fn found(&mut self, finding: &Finding) {
-        let Finding { name, protocol, used, addr, .. } = finding;
+    fn found(&mut self, finding: &BypassingSocket) {
+        let BypassingSocket { name, protocol, used, addr, .. } = finding;
         *self.counts.entry((*protocol, *used)).or_default() += 1;
         let key = (name.clone(), *protocol, *used, addr.to_string());
         if let Some(said) = self.said.get_mut(&key) {
@@ -115,7 +115,7 @@ impl Bypass {
 
     /// Appends the figures.
     pub(super) fn figures(&self, figures: &mut Vec<Figure>) {
-        let kinds = [Protocol::Tcp, Protocol::Udp]
+        let kinds = [SocketProtocol::Tcp, SocketProtocol::Udp]
             .map(|protocol| [Use::Listens, Use::Connects].map(|used| (protocol, used)));
         for (protocol, used) in kinds.into_iter().flatten() {
             let labels = Labels::none().with("protocol", protocol.name()).with("use", used.name());

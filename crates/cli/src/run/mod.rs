@@ -19,10 +19,10 @@ use shim::preload::{Library, elf_check};
 
 use crate::config_file::Arguments;
 use crate::device::{AnyDevice, LinkMonitor, Open};
-use crate::network_args::Link;
+use crate::network_args::NetworkArgs;
 use crate::options::{self, made_up_mac, secret};
 use crate::serve::reload::PolicyFiles;
-use crate::shard_args::FlowHash;
+use crate::shard_args::FlowHashArg;
 use crate::{Error, control, guard_args, sandbox, traces, ui};
 
 mod bypass;
@@ -48,14 +48,14 @@ use stacks::Stacks;
 )]
 pub struct Args {
     #[command(flatten)]
-    link: Link,
+    link: NetworkArgs,
     /// Number of stacks, each with a thread, a device queue, and the flows
     /// that hash to it.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=128), verbatim_doc_comment)]
     shards: u16,
     /// Assignment of flows to stacks.
     #[arg(long, value_enum, default_value = "keyed")]
-    flow_hash: FlowHash,
+    flow_hash: FlowHashArg,
     /// Pin each stack's thread to its own core, in the order of the allowed
     /// cores.
     #[arg(long, verbatim_doc_comment)]

@@ -4,15 +4,15 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 
 use classify::{FlowState, Private, TransportClassifier, private};
-use net::stack::{CloseReason, ConnId, ConnectError, Datagram, Info, KeepAlive, Unreachable};
-use net::steer::Steering;
+use net::stack::{CloseReason, ConnId, ConnectError, Info, KeepAlive, UdpDatagram, Unreachable};
+use net::steer::FlowSteering;
 use queueing::{Priority, Span};
 use runtime::socket_proxy::{
     AppEvent, AppSockets, AppStream, ConnectFailure, DeliveryResult, OutgoingDatagram, ReadResult,
     SocketOption, WriteResult,
 };
 use rustix::io::Errno;
-use shim::{self, AcceptError, End, Refusal, Routes, SocketInfo, StackHandle};
+use shim::{self, AcceptError, ConnectionEnd, RefusalKind, Routes, SocketInfo, StackHandle};
 use wire::ip::TrafficClass;
 
 use crate::Error;
@@ -34,7 +34,7 @@ impl SocketAdapter {
     ///
     /// # Errors
     /// The kernel has no descriptor, or no abstract sockets.
-    pub(super) fn open(key: shim::Key, steering: Steering) -> Result<Vec<Self>, Error> {
+    pub(super) fn open(key: shim::AccessKey, steering: FlowSteering) -> Result<Vec<Self>, Error> {
         let windows = StackHandle::open(key, steering).map_err(|e| no_desk(&e))?;
         Ok(windows.into_iter().map(|window| Self { window, events: Vec::new(), untaken: [0; 3] }).collect())
     }
@@ -61,23 +61,23 @@ impl SocketAdapter {
     pub(super) fn refused(&self) -> impl Iterator<Item = String> {
         self.window.refused().into_iter().map(|(refusal, count)| {
             let what = match refusal {
-                Refusal::Half { port, errno } => {
+                RefusalKind::Half { port, errno } => {
                     let why = std::io::Error::from_raw_os_error(errno);
                     format!("port {port} of the kernel's addresses: {}", plain(&why.to_string()))
                 }
-                Refusal::KernelSocketOverflow { port } => {
+                RefusalKind::KernelSocketOverflow { port } => {
                     format!("datagrams for port {port} of the kernel's addresses: the program is too slow")
                 }
-                Refusal::Connect => {
+                RefusalKind::Connect => {
                     "connect from a greenwave address to a host that is not behind the device".to_owned()
                 }
-                Refusal::Cookie => {
+                RefusalKind::Cookie => {
                     "listen or accept by a socket that another process has bound (fork, SCM_RIGHTS): \
                      only that process's descriptors are the stack's"
                         .to_owned()
                 }
-                Refusal::SetOption { level, name } => format!("setsockopt level {level} option {name}"),
-                Refusal::Malformed => "malformed requests from the preloaded library".to_owned(),
+                RefusalKind::SetOption { level, name } => format!("setsockopt level {level} option {name}"),
+                RefusalKind::Malformed => "malformed requests from the preloaded library".to_owned(),
             };
             format!("refused: {what}, {count}×")
         })
@@ -180,11 +180,11 @@ impl AppSockets for SocketAdapter {
     }
 
     fn ended(&mut self, conn: ConnId, why: CloseReason, whole: bool) {
-        self.window.ended(conn, End { error: end_errno(why, whole), whole, released: false });
+        self.window.ended(conn, ConnectionEnd { error: end_errno(why, whole), whole, released: false });
     }
 
     fn released(&mut self, conn: ConnId) {
-        self.window.ended(conn, End { error: None, whole: true, released: true });
+        self.window.ended(conn, ConnectionEnd { error: None, whole: true, released: true });
     }
 
     fn answer(&mut self, call: u64, info: Option<&Info>, keep_alive: KeepAlive) {
@@ -196,15 +196,15 @@ impl AppSockets for SocketAdapter {
         self.window.merges(port)
     }
 
-    fn deliver(&mut self, port: u16, datagram: &Datagram, segment: usize) -> DeliveryResult {
-        let Datagram { remote, local, marks, ref payload, label, .. } = *datagram;
+    fn deliver(&mut self, port: u16, datagram: &UdpDatagram, segment: usize) -> DeliveryResult {
+        let UdpDatagram { remote, local, marks, ref payload, label, .. } = *datagram;
         let local = SocketAddr::new(local, port);
         let arrived = shim::Arrived { local, remote, class: marks.byte() };
         delivered(self.window.deliver(arrived, label.priority.level(), payload, segment))
     }
 
     fn next_datagram(&mut self, socket: u64, level: Priority, bytes: &mut [u8]) -> OutgoingDatagram {
-        match self.window.letter(socket, level.level(), bytes) {
+        match self.window.next_datagram(socket, level.level(), bytes) {
             shim::QueuedDatagram::Out { from, to, len, segment, class, whole, hops } => {
                 OutgoingDatagram::Out { from, to, len, segment, marks: TrafficClass::of(class), whole, hops }
             }
@@ -294,7 +294,12 @@ impl AppStream for StreamAdapter {
     fn flow(&mut self, flow: &FlowState) {
         let FlowState { srtt, loss, received, sent, .. } = *flow;
         let rtt_ns = srtt.map_or(0, Span::as_nanos);
-        self.0.flow(&shim::label_table::Flow { rtt_ns, received: received.get(), sent: sent.get(), loss });
+        self.0.flow(&shim::label_table::FlowStats {
+            rtt_ns,
+            received: received.get(),
+            sent: sent.get(),
+            loss,
+        });
     }
 
     fn write(&mut self, bytes: &[u8]) -> WriteResult {
@@ -311,10 +316,10 @@ impl AppStream for StreamAdapter {
 
     fn read(&mut self, bytes: &mut [u8]) -> ReadResult {
         match self.0.read(bytes) {
-            shim::Read::Some(taken) => ReadResult::Some(taken),
-            shim::Read::Nothing => ReadResult::Nothing,
-            shim::Read::End => ReadResult::End,
-            shim::Read::Reset => ReadResult::Reset,
+            shim::ProgramRead::Some(taken) => ReadResult::Some(taken),
+            shim::ProgramRead::Nothing => ReadResult::Nothing,
+            shim::ProgramRead::End => ReadResult::End,
+            shim::ProgramRead::Reset => ReadResult::Reset,
         }
     }
 

@@ -14,17 +14,17 @@ use host::signals;
 use hostbpf::guard::ReportCounter;
 use net::Device;
 use net::stack::Config as StackConfig;
-use net::steer::{ShardIndex, Steering};
+use net::steer::{FlowSteering, ShardIndex};
 use queueing::{Clock, CoreId, Span};
 use runtime::mode::{Classifiers, Mode};
-use runtime::shard::Guard;
+use runtime::shard::ShardGuard;
 use runtime::socket_proxy::{self, Counters, SnapshotEndpoints, SocketProxy};
 use runtime::steer::FrameMeter;
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, setrlimit};
 use sched::dispatch::{self, Params};
 use shim::VARIABLE;
 use shim::preload::Library;
-use shim::process_tree::Programs;
+use shim::process_tree::ProcessTree;
 use wire::Malformed;
 
 use super::bypass::Bypass;
@@ -34,7 +34,7 @@ use super::{Args, read};
 use crate::address::{Addresses, list};
 use crate::config_file::Arguments;
 use crate::control::{self, Control};
-use crate::device::{Kind, LinkMonitor};
+use crate::device::{DeviceKind, LinkMonitor};
 use crate::sandbox::Sandbox;
 use crate::serve::address_setup::settle;
 use crate::serve::reload::{Reads, Reload};
@@ -52,7 +52,7 @@ pub(super) struct Stacks<'a> {
     pub(super) bypass: Bypass,
     /// Privileges to drop once the program runs.
     pub(super) sandbox: Sandbox,
-    pub(super) kind: Kind,
+    pub(super) kind: DeviceKind,
     /// The device's interface.
     pub(super) interface: LinkMonitor,
     pub(super) addresses: Addresses,
@@ -61,12 +61,12 @@ pub(super) struct Stacks<'a> {
     /// Observations of the classifiers.
     pub(super) observed: Arc<Observed>,
     /// One for each stack.
-    pub(super) guards: Vec<Option<Guard>>,
+    pub(super) guards: Vec<Option<ShardGuard>>,
     /// Counts reports of the program's own queue.
     pub(super) heard: ReportCounter,
     /// Likewise.
     pub(super) seats: Vec<SocketAdapter>,
-    pub(super) steering: Steering,
+    pub(super) steering: FlowSteering,
     /// Meters of the devices, where there are several.
     pub(super) meters: Vec<FrameMeter>,
     /// Received frames that may be held without starving the device.
@@ -201,8 +201,8 @@ enum Fate {
 }
 
 /// Starts the program. Its processes wait for the stack if they connect earlier.
-fn start(command: &mut Command, other: Option<Pid>) -> Result<Programs, Error> {
-    let programs = Programs::start(command, other).map_err(|e| {
+fn start(command: &mut Command, other: Option<Pid>) -> Result<ProcessTree, Error> {
+    let programs = ProcessTree::start(command, other).map_err(|e| {
         Error::file(Path::new(command.get_program()), &e).advice("start it without greenwave")
     })?;
     raise_limit();
@@ -215,7 +215,7 @@ fn serve<D: Device + Send>(
     args: &Args,
     interrupted: &AtomicBool,
     Watching { mut watched, mut control, reload, interface, bypass }: Watching<'_, '_>,
-    programs: &mut Programs,
+    programs: &mut ProcessTree,
 ) -> Result<Option<ExitStatus>, Error>
 where
     D::Frame: Send,
@@ -281,7 +281,7 @@ fn raise_limit() {
 
 /// Waits until all processes of the program have ended, or ends them as `fate` says, which is
 /// called each time.
-fn wait(programs: &mut Programs, clock: &Monotonic, mut fate: impl FnMut() -> Fate) -> Option<ExitStatus> {
+fn wait(programs: &mut ProcessTree, clock: &Monotonic, mut fate: impl FnMut() -> Fate) -> Option<ExitStatus> {
     let mut kill_at = None;
     while programs.run() {
         match (fate(), kill_at) {

@@ -14,7 +14,7 @@ use runtime::socket_proxy::{AppSockets, SocketProxy};
 use runtime::{App, Shard};
 
 use crate::Error;
-use crate::address::{Addresses, Cidr};
+use crate::address::{Addresses, InterfaceAddress};
 use crate::device::not_the_kernels;
 
 /// Time for a server or a router to answer.
@@ -114,7 +114,7 @@ enum Missing {
     /// An address that is still being checked.
     Checked,
     /// An address that another host has.
-    Taken(Cidr),
+    Taken(InterfaceAddress),
     /// A DHCP server's answer.
     Lease,
     /// A router's advertisement.
@@ -123,7 +123,7 @@ enum Missing {
 
 fn missing(stack: &Stack, wanted: &Addresses) -> Option<Missing> {
     let has = |addr: IpAddr| stack.addrs().any(|own| own == addr);
-    let not_there: Vec<Cidr> = wanted.v6.iter().copied().filter(|cidr| !has(cidr.addr)).collect();
+    let not_there: Vec<InterfaceAddress> = wanted.v6.iter().copied().filter(|cidr| !has(cidr.addr)).collect();
     if let Some(taken) = not_there.iter().find(|cidr| !stack.is_checking(cidr.addr)) {
         return Some(Missing::Taken(*taken));
     }
@@ -148,7 +148,7 @@ fn is_served(addr: IpAddr, wanted: &Addresses) -> bool {
     addr.is_ipv4() || is_made(addr, wanted) || wanted.given().any(|given| given == addr)
 }
 
-fn taken(cidr: Cidr) -> Error {
+fn taken(cidr: InterfaceAddress) -> Error {
     let what = format!("address {} is in use by another host of the link", cidr.addr);
     Error::new(what).advice("--addr with an unused address of the subnet, or --addr slaac")
 }

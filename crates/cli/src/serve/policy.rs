@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ::classify::rules::Observed;
-use runtime::mode::{Classifiers, Policy};
+use runtime::mode::{Classifiers, ModeSettings};
 use sched::dispatch::{Params, Steering, by_name};
 
 use super::{Args, Serves};
@@ -16,7 +16,7 @@ const TASKS: usize = 65_536;
 ///
 /// # Errors
 /// The file's of `--policy`; an invalid combination of mode and classifiers.
-pub(super) fn policies(args: &Args, shards: usize) -> Result<(Vec<Policy>, Arc<Observed>), Error> {
+pub(super) fn policies(args: &Args, shards: usize) -> Result<(Vec<ModeSettings>, Arc<Observed>), Error> {
     let (classifiers, observed) = match args.link.classifiers()? {
         Some(read) => read,
         None if matches!(args.app, Serves::Synthetic) => (classify::by_tag(), Arc::default()),
@@ -27,7 +27,7 @@ pub(super) fn policies(args: &Args, shards: usize) -> Result<(Vec<Policy>, Arc<O
 }
 
 /// The mode applied to the classifiers, with the requested overrides.
-fn policy(args: &Args, classifiers: Classifiers) -> Result<Policy, Error> {
+fn policy(args: &Args, classifiers: Classifiers) -> Result<ModeSettings, Error> {
     let workers = usize::from(args.workers.max(1));
     let params = Params::new(workers, TASKS);
     let asked = [classifiers.driver.is_some(), classifiers.transport.is_some()];

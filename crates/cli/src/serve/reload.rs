@@ -33,7 +33,7 @@ pub(crate) struct PolicyFiles {
     pub(crate) policy: Option<PathBuf>,
     /// The classifiers of each shard.
     pub(crate) classifiers: Vec<Classifiers>,
-    /// Common observations.
+    /// Observations that the classifiers of all shards share.
     pub(crate) observed: Arc<Observed>,
 }
 

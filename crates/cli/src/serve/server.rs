@@ -14,10 +14,10 @@ use net::stack::{Config as StackConfig, ListenOptions, UdpOptions};
 use net::steer;
 use queueing::{Clock, CoreId};
 use runtime::app::{Echo, Http};
-use runtime::mode::Policy;
+use runtime::mode::ModeSettings;
 use runtime::shard::{Config, Stats};
 use runtime::steer::{LINK_FRAMES, Steered, over_one, over_queues};
-use runtime::threads::{self, Threads, Workers};
+use runtime::threads::{self, ThreadSettings, WorkerThreads};
 use runtime::{App, Shard};
 
 use super::address_setup::settle;
@@ -28,7 +28,7 @@ use crate::address::{Addresses, list};
 use crate::config_file::Arguments;
 use crate::control::{self, Control};
 use crate::device::LinkMonitor;
-use crate::report::Header;
+use crate::report::ResultHeader;
 use crate::sandbox::Sandbox;
 use crate::ui::Ui;
 use crate::{Error, panics, shard_args, traces};
@@ -58,7 +58,7 @@ pub(super) struct Server<'a> {
     /// Privileges to drop once it listens.
     pub(super) sandbox: Sandbox,
     /// Header of the final JSON; the doctor could examine nothing by then.
-    pub(super) header: Option<Header>,
+    pub(super) header: Option<ResultHeader>,
     pub(super) addresses: Addresses,
     /// Claims frames for us, on an interface that is shared by frame.
     pub(super) claimant: Option<Claimant>,
@@ -68,12 +68,12 @@ pub(super) struct Server<'a> {
     /// Received frames that may be held without starving the device.
     pub(super) held: Option<usize>,
     /// One for each shard.
-    pub(super) policies: Vec<Policy>,
+    pub(super) policies: Vec<ModeSettings>,
     /// Observations of the classifiers.
     pub(super) observed: Arc<Observed>,
     /// True when no more frames will come.
     pub(super) over: Arc<AtomicBool>,
-    /// Open mode of the device and its other user, in brackets.
+    /// Mode in which the device is open, and what else uses it; shown in brackets.
     pub(super) how: String,
     pub(super) end: String,
     /// The live view, if any.
@@ -139,7 +139,7 @@ impl Server<'_> {
     /// A shard that does not listen yet.
     fn shard<D: Device, A: App>(
         &self,
-        policy: Policy,
+        policy: ModeSettings,
         place: Option<steer::ShardIndex>,
         app: &Arc<A>,
     ) -> Result<Shard<D, A>, Error> {
@@ -213,7 +213,7 @@ impl Server<'_> {
         }
         errln!("ctrl-C ends");
         note_cores(args);
-        let workers = if args.workers == 0 { Workers::Inline } else { Workers::Threads };
+        let workers = if args.workers == 0 { WorkerThreads::Inline } else { WorkerThreads::Threads };
         let pin = args.pin.then_some(shard_args::pin as fn(CoreId));
         let slow = args.traces.limits(ui.is_some());
         let is_watched = ui.is_some() || traces.is_some();
@@ -223,8 +223,14 @@ impl Server<'_> {
             Reads { arguments: self.arguments, policy: args.link.policy.is_some(), read: super::read };
         let mut reload = Reload::new(reads, self.observed.clone(), shards.len());
         let classifiers = reload.exchanges();
-        let threads =
-            Threads { workers, pin, spin: args.busy_poll, hold: args.tx_coalesce, snapshots, classifiers };
+        let threads = ThreadSettings {
+            workers,
+            pin,
+            spin: args.busy_poll,
+            hold: args.tx_coalesce,
+            snapshots,
+            classifiers,
+        };
         let (stop, clock_here) = (Arc::new(AtomicBool::new(false)), Monotonic::new());
         let stats = std::thread::scope(|scope| {
             let (stop_there, clock) = (stop.clone(), Arc::new(Monotonic::new()));

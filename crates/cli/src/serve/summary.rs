@@ -6,7 +6,7 @@ use runtime::shard::Stats;
 use serde_json::{Value, json};
 
 use super::Proto;
-use crate::report::{Header, Plot};
+use crate::report::{Plot, ResultHeader};
 use crate::table::{Table, micros};
 use crate::{guard_args, malformed_summary};
 
@@ -63,7 +63,7 @@ fn quantiles(histogram: &queueing::Histogram) -> [Span; 3] {
 }
 
 /// Summary of every shard as JSON, after `header`.
-pub(super) fn json(header: &Header, stats: &[Stats]) -> Value {
+pub(super) fn json(header: &ResultHeader, stats: &[Stats]) -> Value {
     let shards: Vec<_> = stats.iter().map(shard).collect();
     let body = json!({ "world": "host", "shards": shards, "plots": [waits_plot(stats)] });
     header.stamp(body)
@@ -132,7 +132,7 @@ mod tests {
         let table = guard_args::shed(&stats.counters.guard).to_string();
         let row = table.lines().last().expect("a row").split_whitespace().collect::<Vec<_>>();
         assert_eq!(row, ["7", "12", "4", "0", "3", "5"]);
-        let json = json(&Header::of_host("serve", None), &[stats]);
+        let json = json(&ResultHeader::of_host("serve", None), &[stats]);
         crate::report::schema::conforms(&json);
         let class = &json["shards"][0]["guard"]["classes"][0];
         assert_eq!(

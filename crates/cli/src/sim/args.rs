@@ -101,7 +101,7 @@ pub struct Args {
     pub ecn_threshold: String,
     /// Path selection.
     #[arg(long, value_enum, default_value = "spray")]
-    pub multipath: Multipath,
+    pub multipath: MultipathArg,
     /// Other setting of an experiment, such as transport.window=10.
     #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<String>,
@@ -126,7 +126,7 @@ pub struct Args {
 
 /// Path selection of a network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Multipath {
+pub enum MultipathArg {
     /// Per packet, round-robin over the shortest paths.
     Spray,
     /// Per flow: all packets of a flow take one of the shortest paths.
@@ -134,12 +134,12 @@ pub enum Multipath {
     Ecmp,
 }
 
-impl Multipath {
-    /// Value of the setting `ways` in an experiment's file.
+impl MultipathArg {
+    /// Value of the setting `multipath` in an experiment's file.
     pub fn setting(self) -> &'static str {
         match self {
             Self::Spray => "spray",
-            Self::Ecmp => "flow",
+            Self::Ecmp => "ecmp",
         }
     }
 }

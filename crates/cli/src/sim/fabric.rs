@@ -9,7 +9,7 @@ use sim::fabric::{self, Outcome};
 
 use super::args::Args;
 use super::flows::Flows;
-use super::plan::{Plan, Point};
+use super::plan::{PlannedRun, SimPlan};
 use super::render::Shown;
 use super::workload::flows_expected;
 use super::{flows, parquet};
@@ -21,7 +21,7 @@ use crate::{parallel, progress};
 /// # Errors
 /// Invalid settings, before anything runs; files that cannot be written.
 pub fn run(args: &Args) -> Result<ExitCode, Error> {
-    let plan = Plan::new(args)?;
+    let plan = SimPlan::new(args)?;
     let files: Vec<_> = [&args.csv, &args.parquet, &args.out].into_iter().flatten().collect();
     for (index, path) in files.iter().enumerate() {
         if files[..index].contains(path) {
@@ -50,7 +50,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     first.map_or(Ok(ExitCode::SUCCESS), Err)
 }
 
-fn flows_of<'a>((point, outcome): (&'a Point, &'a Outcome)) -> Flows<'a> {
+fn flows_of<'a>((point, outcome): (&'a PlannedRun, &'a Outcome)) -> Flows<'a> {
     Flows { scheduler: &point.scheduler, seed: point.seed, flows: &outcome.flows }
 }
 
@@ -64,12 +64,12 @@ fn useful(threads: usize, cores: usize) -> usize {
 }
 
 /// The outcome of every point, with a progress bar of flows.
-fn simulate(plan: &Plan, threads: usize) -> Vec<Outcome> {
+fn simulate(plan: &SimPlan, threads: usize) -> Vec<Outcome> {
     let expected = plan.points.iter().map(|point| flows_expected(&point.config)).sum();
     let bar = progress::bar(expected);
     bar.set_message(format!("sim fabric, {}", plan.flows));
     let side_by_side = (parallel::cores() / threads).max(1);
-    let outcomes = parallel::map(&plan.points, side_by_side, |Point { config, .. }| {
+    let outcomes = parallel::map(&plan.points, side_by_side, |PlannedRun { config, .. }| {
         let mut told = 0;
         let outcome = fabric::run_on(config, threads, &mut |done| {
             bar.inc(u64::from(done - told));

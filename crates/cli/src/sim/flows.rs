@@ -4,7 +4,7 @@ use std::io::{BufWriter, Write};
 use std::path::Path;
 
 use queueing::{Span, Time};
-use sim::fabric::Flow;
+use sim::fabric::FlowOutcome;
 
 use crate::error::Error;
 use crate::report;
@@ -18,7 +18,7 @@ pub struct Flows<'a> {
     /// Seed of the run.
     pub seed: u64,
     /// An unfinished flow has neither time nor slowdown.
-    pub flows: &'a [Flow],
+    pub flows: &'a [FlowOutcome],
 }
 
 /// Writes `runs` to `path` as CSV, complete or not at all.
@@ -37,7 +37,7 @@ pub fn write<'a>(path: &Path, mut runs: impl Iterator<Item = Flows<'a>>) -> Resu
     })
 }
 
-fn line(flow: &Flow) -> String {
+fn line(flow: &FlowOutcome) -> String {
     let seconds = |span: Span| format!("{:.9}", span.as_secs_f64());
     format!(
         "{},{},{},{},{},{},{},{}",

@@ -14,7 +14,7 @@ use parquet::errors::ParquetError;
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::parser::parse_message_type;
 use queueing::{Span, Time};
-use sim::fabric::Flow;
+use sim::fabric::FlowOutcome;
 
 use super::flows::Flows;
 use crate::error::Error;
@@ -59,11 +59,11 @@ fn group(writer: &mut SerializedFileWriter<&mut File>, flows: &Flows<'_>) -> Res
     integers(&mut group, 0..flows.len() as u64)?;
     integers(&mut group, flows.iter().map(|flow| flow.from.into()))?;
     integers(&mut group, flows.iter().map(|flow| flow.to.into()))?;
-    integers(&mut group, flows.iter().map(Flow::bytes))?;
-    let began = |flow: &Flow| Some(seconds(flow.began.since(Time::ZERO)));
+    integers(&mut group, flows.iter().map(FlowOutcome::bytes))?;
+    let began = |flow: &FlowOutcome| Some(seconds(flow.began.since(Time::ZERO)));
     column::<DoubleType>(&mut group, flows.iter().map(began))?;
     column::<DoubleType>(&mut group, flows.iter().map(|flow| flow.took.map(seconds)))?;
-    column::<DoubleType>(&mut group, flows.iter().map(Flow::slowdown))?;
+    column::<DoubleType>(&mut group, flows.iter().map(FlowOutcome::slowdown))?;
     integers(&mut group, flows.iter().map(|flow| flow.retransmitted.into()))?;
     integers(&mut group, flows.iter().map(|flow| flow.timeouts.into()))?;
     group.close().map(drop)

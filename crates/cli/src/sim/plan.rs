@@ -12,16 +12,16 @@ use crate::error::Error;
 use crate::exp;
 
 /// One planned run.
-pub struct Point {
+pub struct PlannedRun {
     pub scheduler: String,
     pub seed: u64,
     pub config: Config,
 }
 
 /// All runs, and their common settings.
-pub struct Plan {
+pub struct SimPlan {
     /// Seeds of a scheduler are adjacent, in order.
-    pub points: Vec<Point>,
+    pub points: Vec<PlannedRun>,
     /// Description of the flows.
     pub flows: String,
     /// As in [`Config::load`]; unset for a list of flows.
@@ -44,9 +44,9 @@ pub const BUILT_IN: [(&str, &str); 2] = [
 const OWN: [(&str, &str); 11] = [
     ("scheduler", "--scheduler fish"),
     ("thresholds", "--thresholds 909,1329,1648"),
-    ("room", "--buffer-packets 240"),
-    ("mark", "--ecn-threshold 65"),
-    ("ways", "--multipath ecmp"),
+    ("buffer_size", "--buffer-packets 240"),
+    ("ecn_threshold", "--ecn-threshold 65"),
+    ("multipath", "--multipath ecmp"),
     ("flows", "--count 1000"),
     ("sizes", "--workload websearch"),
     ("arrivals", "--arrivals poisson"),
@@ -66,7 +66,7 @@ const FLOWS: u32 = 1000;
 /// The most flows of a run.
 const FLOWS_MAX: u32 = 10_000_000;
 
-impl Plan {
+impl SimPlan {
     /// Reads and checks `args`.
     ///
     /// # Errors
@@ -98,7 +98,7 @@ impl Plan {
             for seed in args.seeds.0.clone() {
                 let config = Config { scheduler: discipline, seed, ..shared.clone() };
                 config.check().map_err(|e| refused(args, &e.to_string()))?;
-                points.push(Point { scheduler: scheduler.clone(), seed, config });
+                points.push(PlannedRun { scheduler: scheduler.clone(), seed, config });
             }
         }
         Ok(Self { points, flows, load, thresholds })
@@ -118,9 +118,9 @@ fn config(args: &Args, scheduler: &str) -> Result<Config, Error> {
     let mut settings = Table::from_iter([
         ("topology".to_owned(), Value::Table(topology)),
         ("scheduler".to_owned(), scheduler.into()),
-        ("room".to_owned(), depth(&args.buffer_packets)),
-        ("mark".to_owned(), depth(&args.ecn_threshold)),
-        ("ways".to_owned(), args.multipath.setting().into()),
+        ("buffer_size".to_owned(), depth(&args.buffer_packets)),
+        ("ecn_threshold".to_owned(), depth(&args.ecn_threshold)),
+        ("multipath".to_owned(), args.multipath.setting().into()),
         ("flows".to_owned(), args.count.unwrap_or(if limit.is_some() { FLOWS_MAX } else { FLOWS }).into()),
         ("sizes".to_owned(), args.workload.sizes.as_str().into()),
         ("arrivals".to_owned(), "uniform 1".into()),
@@ -238,7 +238,7 @@ fn refused(args: &Args, what: &str) -> Error {
         ("threshold", "--thresholds 909,1329,1648 (segments, increasing), or greenwave sim thresholds"),
         ("scheduler", "--scheduler fifo,pias,fish"),
         ("incast", "--workload \"incast 8\", fewer than there are hosts"),
-        ("room", "--buffer-packets 240"),
+        ("buffer_size", "--buffer-packets 240"),
         ("flows", "--count 1000"),
         ("limit", "--duration 20ms"),
     ];

@@ -6,26 +6,26 @@ use serde_json::{Value, json};
 use sim::fabric::{LOCATIONS, Outcome};
 
 use super::args::Args;
-use super::plan::Plan;
+use super::plan::SimPlan;
 use crate::confidence::interval;
-use crate::exp::metrics::Figures;
+use crate::exp::metrics::GridFigures;
 use crate::exp::world::fabric::{WORLD, rows};
-use crate::report::{self, Header, Plot, Section};
+use crate::report::{self, Plot, ResultHeader, Section};
 use crate::table::{Table, in_unit, number, with_half};
 
 /// The outcomes of a plan, prepared for output.
 pub struct Shown<'a> {
     args: &'a Args,
-    plan: &'a Plan,
+    plan: &'a SimPlan,
     /// In the order of the plan's points.
     outcomes: &'a [Outcome],
-    figures: Figures,
+    figures: GridFigures,
     classes: Vec<String>,
 }
 
 impl<'a> Shown<'a> {
-    pub fn new(args: &'a Args, plan: &'a Plan, outcomes: &'a [Outcome]) -> Self {
-        let mut figures = Figures::new(&WORLD);
+    pub fn new(args: &'a Args, plan: &'a SimPlan, outcomes: &'a [Outcome]) -> Self {
+        let mut figures = GridFigures::new(&WORLD);
         let mut classes = Vec::new();
         for (point, outcome) in plan.points.iter().zip(outcomes) {
             let rows = rows(outcome);
@@ -222,7 +222,7 @@ impl<'a> Shown<'a> {
         });
         let units: serde_json::Map<_, _> =
             WORLD.stats.iter().map(|stat| (stat.name.to_owned(), json!(stat.unit))).collect();
-        Header::of_sim("sim-fabric", Some(*self.args.seeds.0.start())).stamp(json!({
+        ResultHeader::of_sim("sim-fabric", Some(*self.args.seeds.0.start())).stamp(json!({
             "world": "sim",
             "topology": self.args.topology,
             "hosts": config.topology.hosts(),

@@ -126,7 +126,7 @@ impl Screen {
 fn text(snapshot: &Snapshot) -> Text<'static> {
     let title = Style::new().fg(Color::Green).add_modifier(Modifier::BOLD);
     let mut lines = Vec::new();
-    for tables::Section { title: name, table } in tables::sections(snapshot) {
+    for tables::TitledTable { title: name, table } in tables::sections(snapshot) {
         lines.push(Line::styled(name, title));
         lines.extend(table.to_string().lines().map(|line| Line::raw(line.to_owned())));
         lines.push(Line::raw(""));

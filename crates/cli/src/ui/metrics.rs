@@ -15,7 +15,7 @@ use crate::renames;
 
 /// Kinds of metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum MetricKind {
     /// Monotonic, from 0.
     Counter,
     /// Rises and falls.
@@ -24,7 +24,7 @@ pub enum Kind {
     Histogram,
 }
 
-impl Kind {
+impl MetricKind {
     /// Prometheus' name of the kind.
     pub const fn name(self) -> &'static str {
         match self {
@@ -41,7 +41,7 @@ pub struct Metric {
     /// Name; counters end in `_total`, spans in `_seconds`.
     pub name: &'static str,
     /// Kind.
-    pub kind: Kind,
+    pub kind: MetricKind,
     /// Labels, as a list; empty for none.
     pub labels: &'static str,
     /// The commands that export it.
@@ -51,15 +51,15 @@ pub struct Metric {
 }
 
 const fn counter(name: &'static str, labels: &'static str, by: &'static str, help: &'static str) -> Metric {
-    Metric { name, kind: Kind::Counter, labels, by, help }
+    Metric { name, kind: MetricKind::Counter, labels, by, help }
 }
 
 const fn gauge(name: &'static str, labels: &'static str, by: &'static str, help: &'static str) -> Metric {
-    Metric { name, kind: Kind::Gauge, labels, by, help }
+    Metric { name, kind: MetricKind::Gauge, labels, by, help }
 }
 
 const fn spans(name: &'static str, labels: &'static str, by: &'static str, help: &'static str) -> Metric {
-    Metric { name, kind: Kind::Histogram, labels, by, help }
+    Metric { name, kind: MetricKind::Histogram, labels, by, help }
 }
 
 /// Waiting times of requests.
@@ -270,7 +270,7 @@ pub fn is_known(name: &str, command: &str) -> bool {
 
 /// True if `name` is a counter.
 pub fn is_counter(name: &str) -> bool {
-    find(name).is_some_and(|metric| metric.kind == Kind::Counter)
+    find(name).is_some_and(|metric| metric.kind == MetricKind::Counter)
 }
 
 /// Upper bounds of buckets in nanoseconds: 1, 2.5 and 5 of each decade from 1 µs to 10 s.

@@ -30,7 +30,7 @@ pub use window::{Head, MetricsSample, Spans};
 
 use crate::Error;
 use crate::error::plain;
-use server::{DropPrivileges, Server, Site};
+use server::{DropPrivileges, Site, UiServer};
 use snapshot::Snapshot;
 use window::{Live, STEP, WINDOW_S};
 
@@ -76,10 +76,10 @@ impl Flags {
         Ok(())
     }
 
-    fn listen(&self, place: SocketAddr, handle: &LiveHandle) -> Result<Server, Error> {
+    fn listen(&self, place: SocketAddr, handle: &LiveHandle) -> Result<UiServer, Error> {
         self.check()?;
         let site = Site { live: handle.live.clone(), clock: handle.clock, any_name: self.ui_remote };
-        let server = Server::start(place, site).map_err(|e| match e.kind() {
+        let server = UiServer::start(place, site).map_err(|e| match e.kind() {
             ErrorKind::AddrInUse => Error::new(format!("--ui {place}: the address is already in use"))
                 .advice(format!("another port; greenwave top {place} shows whether it is greenwave")),
             _ => Error::new(format!("--ui {place}: {}", plain(&e.to_string()))).advice("--ui 127.0.0.1:9900"),
@@ -94,7 +94,7 @@ impl Flags {
 pub struct Ui {
     handle: LiveHandle,
     /// The HTTP server, if any.
-    server: Option<Server>,
+    server: Option<UiServer>,
     /// Time of the last report; callers check it in every round without a lock.
     last_update: Cell<Option<Time>>,
 }

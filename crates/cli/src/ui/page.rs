@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 
 use super::snapshot::{Move, Owner, Snapshot};
-use super::tables::{self, Section};
+use super::tables::{self, TitledTable};
 use crate::report::escape;
 use crate::table::number;
 
@@ -33,7 +33,7 @@ fn main(snapshot: &Snapshot) -> String {
     let _ = writeln!(main, "<p class=\"soft\">{}</p>", escape(&tables::rate(snapshot)));
     main += &throughput(snapshot);
     main += &cores(snapshot);
-    for Section { title, table } in tables::sections(snapshot) {
+    for TitledTable { title, table } in tables::sections(snapshot) {
         let _ = write!(main, "<section>\n<h2>{}</h2>\n{}</section>\n", escape(title), table.html());
     }
     main

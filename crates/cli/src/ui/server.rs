@@ -52,7 +52,7 @@ pub struct Site {
 }
 
 /// A server; ended on drop.
-pub struct Server {
+pub struct UiServer {
     place: SocketAddr,
     confine: mpsc::UnboundedSender<Confine>,
     stop: Option<oneshot::Sender<()>>,
@@ -68,7 +68,7 @@ struct Confine {
     outcome: std::sync::mpsc::Sender<Result<(), SandboxError>>,
 }
 
-impl Server {
+impl UiServer {
     /// Serves `site` at `place`.
     ///
     /// # Errors
@@ -118,7 +118,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for UiServer {
     fn drop(&mut self) {
         drop(self.stop.take());
         // Unfinished work is dropped with the runtime.

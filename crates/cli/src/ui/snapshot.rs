@@ -36,9 +36,9 @@ pub struct Snapshot {
     /// Counters and gauges, in the order of the report.
     pub figures: Vec<Figure>,
     /// Distributions over the window.
-    pub spreads: Vec<Spread>,
+    pub spreads: Vec<MetricDistribution>,
     /// A point about every second of the last minute, the oldest first.
-    pub history: Vec<Point>,
+    pub history: Vec<RatePoint>,
     /// Core assignment.
     pub owners: Vec<Owner>,
     /// Core moves within the window, the oldest first.
@@ -47,7 +47,7 @@ pub struct Snapshot {
     pub moves_lost: u64,
     /// The slowest requests of the window, the slowest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub slow: Vec<Request>,
+    pub slow: Vec<SlowRequest>,
 }
 
 /// A counter or a gauge.
@@ -73,7 +73,7 @@ impl Figure {
 
 /// A distribution over the window, to two digits.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Spread {
+pub struct MetricDistribution {
     /// Prometheus' name.
     pub name: String,
     /// Labels.
@@ -94,7 +94,7 @@ pub struct Spread {
 
 /// Rates in the interval since the previous point.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Point {
+pub struct RatePoint {
     /// End of the interval.
     pub at_s: f64,
     /// Growth of [`Snapshot::rate`] per second.
@@ -133,7 +133,7 @@ pub struct Move {
 
 /// A slow request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Request {
+pub struct SlowRequest {
     /// Arrival or departure time.
     pub at_s: f64,
     /// Level, 0 the most urgent.
@@ -156,7 +156,7 @@ impl Snapshot {
     }
 
     /// The spreads called `name`.
-    pub fn spreads<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a Spread> + 'a {
+    pub fn spreads<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a MetricDistribution> + 'a {
         self.spreads.iter().filter(move |spread| spread.name == name)
     }
 

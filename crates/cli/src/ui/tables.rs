@@ -7,11 +7,11 @@ use queueing::Span;
 
 use super::labels::Labels;
 use super::metrics::{CAME, DEPTH, LEFT, METRICS, SHED, WAIT};
-use super::snapshot::{Figure, Snapshot, Spread};
+use super::snapshot::{Figure, MetricDistribution, Snapshot};
 use crate::table::{Table, micros, number};
 
 /// A table with its title.
-pub struct Section {
+pub struct TitledTable {
     /// Title.
     pub title: &'static str,
     /// Figures.
@@ -26,7 +26,7 @@ const WORD_MAX: usize = 34;
 const REQUEST_MAX: usize = 20;
 
 /// All tables of `snapshot`.
-pub fn sections(snapshot: &Snapshot) -> Vec<Section> {
+pub fn sections(snapshot: &Snapshot) -> Vec<TitledTable> {
     let all = [
         ("Request time by stage, µs", waits(snapshot)),
         ("Slow requests, µs", slow(snapshot)),
@@ -40,7 +40,7 @@ pub fn sections(snapshot: &Snapshot) -> Vec<Section> {
         ("Counters", counted(snapshot)),
         ("Gauges", now(snapshot)),
     ];
-    all.into_iter().filter_map(|(title, table)| Some(Section { title, table: table? })).collect()
+    all.into_iter().filter_map(|(title, table)| Some(TitledTable { title, table: table? })).collect()
 }
 
 /// Name and uptime in a line.
@@ -119,8 +119,8 @@ fn table<T>(
     Some(table)
 }
 
-fn spans(spread: &Spread) -> Vec<String> {
-    let Spread { per_s, p50_ns, p99_ns, p999_ns, max_ns, .. } = spread;
+fn spans(spread: &MetricDistribution) -> Vec<String> {
+    let MetricDistribution { per_s, p50_ns, p99_ns, p999_ns, max_ns, .. } = spread;
     vec![number(*per_s), us(*p50_ns), us(*p99_ns), us(*p999_ns), us(*max_ns)]
 }
 
@@ -297,7 +297,7 @@ pub fn text(snapshot: &Snapshot) -> String {
     if snapshot.history.len() > 1 {
         lines.push(sparkline(snapshot.history.iter().map(|point| point.rate), 60));
     }
-    for Section { title, table } in sections(snapshot) {
+    for TitledTable { title, table } in sections(snapshot) {
         lines.push(format!("\n{title}\n{}", table.to_string().trim_end()));
     }
     let mut text = lines.join("\n");

@@ -12,7 +12,7 @@ use runtime::shard::{Side, Slow};
 
 use super::labels::Labels;
 use super::metrics::{self, Buckets};
-use super::snapshot::{Figure, Move, Owner, Point, Request, SCHEMA, Snapshot, Spread};
+use super::snapshot::{Figure, MetricDistribution, Move, Owner, RatePoint, SCHEMA, SlowRequest, Snapshot};
 
 /// Description of the reporting command.
 #[derive(Clone, Debug)]
@@ -72,7 +72,7 @@ struct Moment {
     /// Number of reported moves.
     moves: usize,
     /// The first reported slow requests, at most [`SLOW_SHOWN`].
-    slow: Vec<Request>,
+    slow: Vec<SlowRequest>,
 }
 
 /// Values that occurred, with their counts.
@@ -139,12 +139,12 @@ impl Live {
         self.moves.drain(..too_many);
     }
 
-    fn request(&self, slow: &Slow) -> Request {
+    fn request(&self, slow: &Slow) -> SlowRequest {
         let to = match slow.side {
             Side::Served => "",
             Side::Called(_) => "→ ",
         };
-        Request {
+        SlowRequest {
             at_s: self.seconds(slow.begun),
             class: slow.label.priority.level(),
             what: format!("{to}{} {}", slow.attributes.method, slow.attributes.path).trim().to_owned(),
@@ -204,7 +204,7 @@ impl Live {
         let since_s = self.seconds(begin);
         let moves: Vec<Move> = self.moves.iter().filter(|moved| moved.at_s > since_s).cloned().collect();
         let sample: usize = recent().map(|moment| moment.moves).sum();
-        let mut slow: Vec<Request> = recent().flat_map(|moment| &moment.slow).cloned().collect();
+        let mut slow: Vec<SlowRequest> = recent().flat_map(|moment| &moment.slow).cloned().collect();
         slow.sort_by_key(|request| std::cmp::Reverse(request.total_ns));
         slow.truncate(SLOW_SHOWN);
         Snapshot {
@@ -228,12 +228,12 @@ impl Live {
     }
 
     /// Rates of each interval between reports.
-    fn history(&self) -> Vec<Point> {
+    fn history(&self) -> Vec<RatePoint> {
         let pairs = self.moments.iter().zip(self.moments.iter().skip(1));
         let points = pairs.map(|(before, after)| {
             let seconds = after.at.since(before.at).as_secs_f64().max(1e-9);
             let rate = |name| (after.sum(name) - before.sum(name)).max(0.0) / seconds;
-            Point { at_s: self.seconds(after.at), rate: rate(self.head.rate), shed: rate(metrics::SHED) }
+            RatePoint { at_s: self.seconds(after.at), rate: rate(self.head.rate), shed: rate(metrics::SHED) }
         });
         points.collect()
     }
@@ -252,9 +252,9 @@ impl Moment {
     }
 }
 
-fn spread(name: &str, labels: &Labels, all: &Histogram, per_s: f64) -> Spread {
+fn spread(name: &str, labels: &Labels, all: &Histogram, per_s: f64) -> MetricDistribution {
     let ns = |q| all.quantile(q).as_nanos();
-    Spread {
+    MetricDistribution {
         name: name.to_owned(),
         labels: labels.clone(),
         per_s,

@@ -2,9 +2,9 @@
 
 use drivers::Tap;
 use drivers::afxdp::AfXdp;
-use drivers::packet::Packet;
+use drivers::packet::PacketSocket;
 use net::Device;
-use net::device::{Full, Offloads, Received};
+use net::device::{Full, Offloads, ReceivedFrame};
 use queueing::{Span, Time};
 
 /// A kind of device.
@@ -28,14 +28,14 @@ impl Kind {
 pub enum Port {
     Tap(Tap),
     Xdp(AfXdp),
-    Packet(Packet),
+    Packet(PacketSocket),
 }
 
 /// A frame of any kind of device.
 pub enum Frame {
     Tap(<Tap as Device>::Frame),
     Xdp(<AfXdp as Device>::Frame),
-    Packet(<Packet as Device>::Frame),
+    Packet(<PacketSocket as Device>::Frame),
 }
 
 impl AsRef<[u8]> for Frame {
@@ -51,7 +51,7 @@ impl AsRef<[u8]> for Frame {
 impl Device for Port {
     type Frame = Frame;
 
-    fn receive(&mut self, now: Time) -> Option<Received<Frame>> {
+    fn receive(&mut self, now: Time) -> Option<ReceivedFrame<Frame>> {
         match self {
             Self::Tap(tap) => tap.receive(now).map(|r| carried(r, Frame::Tap)),
             Self::Xdp(xdp) => xdp.receive(now).map(|r| carried(r, Frame::Xdp)),
@@ -109,7 +109,7 @@ impl Device for Port {
     }
 }
 
-fn carried<F>(received: Received<F>, wrap: impl FnOnce(F) -> Frame) -> Received<Frame> {
-    let Received { frame, arrived, checked } = received;
-    Received { frame: wrap(frame), arrived, checked }
+fn carried<F>(received: ReceivedFrame<F>, wrap: impl FnOnce(F) -> Frame) -> ReceivedFrame<Frame> {
+    let ReceivedFrame { frame, arrived, checked } = received;
+    ReceivedFrame { frame: wrap(frame), arrived, checked }
 }

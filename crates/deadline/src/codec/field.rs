@@ -16,7 +16,7 @@ use sfv::Parser;
 
 use super::ParseError;
 use super::raw::{Fields, Value};
-use crate::{Budget, STAGES_MAX, Stage, SubrequestEstimate};
+use crate::{Budget, STAGES_MAX, StageTime, SubrequestEstimate};
 
 /// Name of the HTTP header, gRPC metadata, Dubbo attachment and Storm field.
 pub const HEADER: &str = "greenwave-budget";
@@ -55,10 +55,10 @@ pub fn parse(text: &str) -> Result<Budget, ParseError> {
     if !rest.is_empty() {
         return Err(ParseError::Garbled);
     }
-    let mut stages = [Stage::default(); STAGES_MAX];
+    let mut stages = [StageTime::default(); STAGES_MAX];
     for (stage, row) in stages.iter_mut().zip(rows) {
         let [network, queue, service] = row.map(Span::from_micros);
-        *stage = Stage { network, queue, service };
+        *stage = StageTime { network, queue, service };
     }
     let budget = Budget::restored(expected, granted - remaining, &stages[..rows.len()]);
     let budget = reserve.map_or(budget, |reserve| budget.split(reserve));

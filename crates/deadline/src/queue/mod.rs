@@ -31,7 +31,7 @@ use crate::slack::is_late;
 
 /// Settings of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Settings {
+pub struct QueueSettings {
     /// Maximum number of entries, 1..2³² − 1.
     pub capacity: usize,
     /// Order of service.
@@ -45,7 +45,7 @@ pub struct Settings {
 }
 
 /// 10,000 entries, earliest deadline first, shedding under overload, maximum age 1 s.
-impl Default for Settings {
+impl Default for QueueSettings {
     fn default() -> Self {
         Self {
             capacity: 10_000,
@@ -113,7 +113,7 @@ pub struct DeadlineQueue<T> {
     waiting: Index<QueuedEntry<T>>,
     rank: Rank<T>,
     has_own_order: bool,
-    settings: Settings,
+    settings: QueueSettings,
     servers: u64,
     losses: LossMeter,
     /// Longest turn and longest service of the entries since the queue was empty.
@@ -128,7 +128,7 @@ impl<T: Work> DeadlineQueue<T> {
     /// # Panics
     /// If the capacity is outside 1..2³² − 1.
     #[must_use]
-    pub fn new(settings: Settings) -> Self {
+    pub fn new(settings: QueueSettings) -> Self {
         Self::ranked(settings, settings.order.rank(settings.age_max), false)
     }
 
@@ -139,7 +139,10 @@ impl<T: Work> DeadlineQueue<T> {
     /// # Panics
     /// If the capacity is outside 1..2³² − 1.
     #[must_use]
-    pub fn with_order(settings: Settings, mut rank: impl FnMut(Time, &T) -> u64 + Send + 'static) -> Self {
+    pub fn with_order(
+        settings: QueueSettings,
+        mut rank: impl FnMut(Time, &T) -> u64 + Send + 'static,
+    ) -> Self {
         Self::ranked(settings, Box::new(move |now, waiting| rank(now, &waiting.entry)), true)
     }
 
@@ -149,7 +152,7 @@ impl<T: Work> DeadlineQueue<T> {
         Self { servers: servers.max(1) as u64, ..self }
     }
 
-    fn ranked(settings: Settings, rank: Rank<T>, has_own_order: bool) -> Self {
+    fn ranked(settings: QueueSettings, rank: Rank<T>, has_own_order: bool) -> Self {
         let capacity = settings.capacity;
         assert!(capacity > 0, "capacity 0 is not above 0");
         assert!(capacity < u32::MAX as usize, "capacity {capacity} is not below 2^32 - 1");

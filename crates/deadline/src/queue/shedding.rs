@@ -66,8 +66,8 @@ impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Expired => "its deadline has passed",
-            Self::Infeasible => "what is left of its deadline is less than it takes",
-            Self::Full => "too many requests wait",
+            Self::Infeasible => "its remaining budget is less than its expected service time",
+            Self::Full => "the request queue is full",
         })
     }
 }

@@ -18,7 +18,7 @@ use tokio::sync::oneshot;
 use crate::slack::is_late;
 use crate::{
     Budget, BudgetMedian, BudgetValidator, DeadlineQueue, DequeueResult, EnqueueResult, Forecast, History,
-    InvalidBudget, Limits, Order, QueueHandle, Reason, Received, Shedding, StageTimer, Work,
+    InvalidBudget, Limits, Order, QueueHandle, Reason, ReceivedBudget, Shedding, StageTimer, Work,
 };
 
 /// Limits of a server, and settings of its queue.
@@ -30,7 +30,7 @@ pub struct Settings {
     /// Maximum number of requests that released their permit and are not answered yet.
     pub released_max: usize,
     /// Queue in front of the limit.
-    pub queue: crate::Settings,
+    pub queue: crate::QueueSettings,
     /// Limits on received budgets.
     pub validation: Limits,
     /// Methods ([route templates](super::route_template) of paths) with a service-time
@@ -41,14 +41,14 @@ pub struct Settings {
 /// Concurrency 64, 10,000 released permits, 64 methods, defaults for the rest.
 impl Default for Settings {
     fn default() -> Self {
-        let (queue, validation) = (crate::Settings::default(), Limits::default());
+        let (queue, validation) = (crate::QueueSettings::default(), Limits::default());
         Self { limit: 64, released_max: 10_000, queue, validation, methods_max: 64 }
     }
 }
 
 /// Counters and state of a server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct LimitCounts {
     /// Requests in the queue now.
     pub waiting: usize,
     /// Requests in the handler now that hold a permit.
@@ -91,7 +91,7 @@ struct State {
     /// Infeasible requests per method since its last response or probe; methods without an
     /// estimate of their own share `None`.
     infeasible: BTreeMap<Option<String>, u32>,
-    counts: Counts,
+    counts: LimitCounts,
     /// Requests in the handler that had low slack at dequeue and hold their permit.
     late_serving: usize,
     /// Smoothed share of a request's service for which it holds its permit, of [`HELD_ALL`].
@@ -145,12 +145,12 @@ impl ConcurrencyLimit {
             budget_median: BudgetMedian::default(),
             service_times: History::new(settings.methods_max),
             infeasible: BTreeMap::new(),
-            counts: Counts::default(),
+            counts: LimitCounts::default(),
             late_serving: 0,
             held_share: HELD_ALL,
         };
         let Settings { limit, released_max, .. } = settings;
-        let crate::Settings { shedding, order, .. } = settings.queue;
+        let crate::QueueSettings { shedding, order, .. } = settings.queue;
         Arc::new(Self { limit, released_max, shedding, order, state: Mutex::new(state), clock })
     }
 
@@ -158,9 +158,9 @@ impl ConcurrencyLimit {
         &self.clock
     }
 
-    pub(super) fn counts(&self) -> Counts {
+    pub(super) fn counts(&self) -> LimitCounts {
         let state = self.state();
-        Counts {
+        LimitCounts {
             waiting: state.queue.len(),
             serving: self.limit - state.free,
             faults: InvalidBudget::ALL.map(|fault| state.validator.faults(fault)),
@@ -189,7 +189,12 @@ impl ConcurrencyLimit {
     }
 
     /// Enqueues a request for `method` that arrived at `now` with the fields `received`.
-    pub(super) fn admit(self: &Arc<Self>, now: Time, received: Received<'_>, method: &String) -> Admission {
+    pub(super) fn admit(
+        self: &Arc<Self>,
+        now: Time,
+        received: ReceivedBudget<'_>,
+        method: &String,
+    ) -> Admission {
         let (result_tx, result_rx) = oneshot::channel();
         let mut state = self.state();
         let budget: Budget = state.validator.validate(received);
@@ -321,7 +326,7 @@ impl State {
     }
 }
 
-impl Counts {
+impl LimitCounts {
     fn count_rejection(&mut self, reason: Reason) {
         match reason {
             Reason::Expired => self.expired += 1,

@@ -33,7 +33,7 @@ mod task_local;
 
 pub use client::{OutOfTime, Propagate, PropagateLayer, WithoutBudget};
 pub use clock::Clock;
-pub use concurrency_limit::{Counts, Settings};
+pub use concurrency_limit::{LimitCounts, Settings};
 pub use reject_response::{Grpc, RejectResponse, Rejection, Text};
 pub use route::route_template;
 pub use server::{Deadline, DeadlineLayer};

@@ -11,7 +11,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use queueing::{Span, Time};
 
-use crate::{Budget, NetworkDelay, Stage};
+use crate::{Budget, NetworkDelay, StageTime};
 
 /// The network delay to each peer, by authority.
 #[derive(Debug, Default)]
@@ -70,7 +70,7 @@ impl PeerDelays {
 
 /// Queueing and service time of all stages.
 fn stage_time(budget: &Budget) -> Span {
-    budget.stages().iter().map(|Stage { queue, service, .. }| *queue + *service).sum()
+    budget.stages().iter().map(|StageTime { queue, service, .. }| *queue + *service).sum()
 }
 
 /// Calls for which C uses up the budget, per probe.

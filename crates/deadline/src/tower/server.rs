@@ -16,12 +16,12 @@ use queueing::{Span, Time};
 use tower_layer::Layer;
 use tower_service::Service;
 
-use super::concurrency_limit::{Admission, ConcurrencyLimit, Counts, Settings};
+use super::concurrency_limit::{Admission, ConcurrencyLimit, LimitCounts, Settings};
 use super::task_local::{RequestContext, run_with_context};
 use super::{BUDGET, BoxFuture, Clock, ENVOY, GRPC, RejectResponse, Rejection, Text, route_template};
 
 use crate::codec::field;
-use crate::{Received, StageTimer};
+use crate::{ReceivedBudget, StageTimer};
 
 /// Layer that puts a deadline queue in front of a server's services.
 ///
@@ -63,7 +63,7 @@ impl<A> DeadlineLayer<A> {
 
     /// Counters, summed over all services of this layer.
     #[must_use]
-    pub fn counts(&self) -> Counts {
+    pub fn counts(&self) -> LimitCounts {
         self.limiter.counts()
     }
 
@@ -182,9 +182,9 @@ where
 }
 
 /// Budget fields in `headers`; a value that is not text counts as garbled.
-fn received(headers: &HeaderMap) -> Received<'_> {
+fn received(headers: &HeaderMap) -> ReceivedBudget<'_> {
     let text = |name: &HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or_default());
-    Received { budget: text(&BUDGET), grpc_timeout: text(&GRPC), envoy_expected: text(&ENVOY) }
+    ReceivedBudget { budget: text(&BUDGET), grpc_timeout: text(&GRPC), envoy_expected: text(&ENVOY) }
 }
 
 /// Writes the time spent into `headers`, from which the peer computes C; nothing if the

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::routing::get as route;
-use deadline::tower::{Counts, DeadlineLayer};
+use deadline::tower::{DeadlineLayer, LimitCounts};
 use queueing::Rng;
 use tokio::sync::Semaphore;
 use tower::ServiceExt;
@@ -41,7 +41,7 @@ async fn a_cancelled_request_leaves_the_queue() {
     gate.add_permits(2);
     assert!(served.await.unwrap().unwrap().status().is_success());
     assert!(waits.await.unwrap().unwrap().status().is_success());
-    assert_eq!(layer.counts(), Counts { served: 2, cancelled: 100, ..Counts::default() });
+    assert_eq!(layer.counts(), LimitCounts { served: 2, cancelled: 100, ..LimitCounts::default() });
 }
 
 #[tokio::test(start_paused = true)]
@@ -56,7 +56,7 @@ async fn a_request_cancelled_in_service_frees_its_permit() {
     until("its place is taken", || layer.counts().waiting == 0).await;
     gate.add_permits(1);
     assert!(second.await.unwrap().unwrap().status().is_success());
-    assert_eq!(layer.counts(), Counts { served: 1, cancelled: 1, ..Counts::default() });
+    assert_eq!(layer.counts(), LimitCounts { served: 1, cancelled: 1, ..LimitCounts::default() });
 }
 
 #[tokio::test(start_paused = true)]
@@ -83,7 +83,7 @@ async fn a_handler_that_panics_gives_its_place_back() {
     };
     let app = Router::new().route("/", route(handler)).layer(layer.clone());
     assert!(tokio::spawn(app.oneshot(within(secs(9), "/"))).await.unwrap_err().is_panic());
-    assert_eq!(layer.counts(), Counts { cancelled: 1, ..Counts::default() });
+    assert_eq!(layer.counts(), LimitCounts { cancelled: 1, ..LimitCounts::default() });
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -113,6 +113,9 @@ async fn nothing_leaks_however_many_give_up_at_once() {
     }
     let counts = layer.counts();
     assert_eq!((counts.serving, counts.waiting), (0, 0));
-    assert_eq!(counts, Counts { served: counts.served, cancelled: counts.cancelled, ..Counts::default() });
+    assert_eq!(
+        counts,
+        LimitCounts { served: counts.served, cancelled: counts.cancelled, ..LimitCounts::default() }
+    );
     assert!(app.oneshot(within(secs(9), "/")).await.unwrap().status().is_success());
 }

@@ -138,7 +138,7 @@ async fn a_tonic_server_refuses_what_cannot_make_it_before_its_handler_runs() {
         assert_eq!(client.ask(ask(1_000)).await.unwrap().into_inner(), "done");
     }
     let refused = client.ask(ask(45)).await.unwrap_err();
-    let why = "what is left of its deadline is less than it takes";
+    let why = "its remaining budget is less than its expected service time";
     assert_eq!((refused.code(), refused.message()), (Code::DeadlineExceeded, why));
     assert_eq!((layer.counts().served, layer.counts().infeasible), (16, 1));
 }

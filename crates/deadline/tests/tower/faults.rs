@@ -13,7 +13,7 @@ use axum::routing::get as route;
 use deadline::tower::{
     Clock, DeadlineLayer, OutOfTime, PropagateLayer, budget, remaining, scope, scope_at, spawn,
 };
-use deadline::{Budget, Stage};
+use deadline::{Budget, StageTime};
 use queueing::Span;
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpListener;
@@ -118,7 +118,7 @@ fn clock_of(manual: &ManualClock, ahead: &Arc<AtomicU64>) -> Clock {
 
 /// Sends four requests from front to back; the back's clock is set before each. Returns what
 /// each response carries, and the front's estimate of the network delay.
-async fn journeys(back_is_ahead: [Span; 4]) -> (Vec<(Vec<Stage>, Span, StatusCode)>, Span) {
+async fn journeys(back_is_ahead: [Span; 4]) -> (Vec<(Vec<StageTime>, Span, StatusCode)>, Span) {
     let (manual, ahead) = (ManualClock::default(), Arc::new(AtomicU64::new(0)));
     let layer = DeadlineLayer::with_clock(settings(1), clock_of(&manual, &ahead));
     let clock = manual.clone();

@@ -73,7 +73,7 @@ async fn a_megabyte_of_header_is_refused_by_hyper_before_the_layer_sees_it() {
     if read.is_ok() || !answer.is_empty() {
         assert!(answer.starts_with(b"HTTP/1.1 431 "), "{:?}", String::from_utf8_lossy(&answer));
     }
-    assert_eq!(layer.counts(), deadline::tower::Counts::default());
+    assert_eq!(layer.counts(), deadline::tower::LimitCounts::default());
     let next = crate::chain::hyper().request(get(&format!("http://{}", listen(app(&layer)).await))).await;
     assert_eq!(text(next.unwrap().map(Body::new)).await.split(' ').next().map(str::is_empty), Some(false));
 }

@@ -8,7 +8,7 @@ use axum::extract::Path;
 use axum::http::{Response, StatusCode};
 use axum::routing::get as route;
 use deadline::Slack::{Ahead, Behind, OnTime};
-use deadline::tower::{Counts, DeadlineLayer, Rejection, Settings, give_way, remaining, slack};
+use deadline::tower::{DeadlineLayer, LimitCounts, Rejection, Settings, give_way, remaining, slack};
 use deadline::{InvalidBudget, Order, Shedding};
 use queueing::Span;
 use tower::ServiceExt;
@@ -42,7 +42,7 @@ async fn what_cannot_make_it_is_refused_before_the_handler_runs() {
     let refused = app.clone().oneshot(within(ms(90), "/")).await.unwrap();
     assert_eq!(refused.status(), StatusCode::GATEWAY_TIMEOUT);
     assert_eq!(returned_budget(&refused).remaining().left(), ms(90), "at once");
-    assert_eq!(text(refused).await, "what is left of its deadline is less than it takes\n");
+    assert_eq!(text(refused).await, "its remaining budget is less than its expected service time\n");
 
     let mut call = within(ms(90), "/");
     call.headers_mut().insert("content-type", "application/grpc+proto".parse().unwrap());
@@ -254,7 +254,7 @@ async fn served(order: Order, budgets_ms: [u64; 3]) -> Vec<String> {
     for task in std::iter::once(busy).chain(waiting) {
         assert_eq!(task.await.unwrap(), StatusCode::OK);
     }
-    assert_eq!(layer.counts(), Counts { served: 4, ..Counts::default() });
+    assert_eq!(layer.counts(), LimitCounts { served: 4, ..LimitCounts::default() });
     log.lock().unwrap().clone()
 }
 
@@ -305,7 +305,7 @@ async fn a_request_that_cannot_be_in_time_is_refused_when_that_is_certain() {
 #[tokio::test(start_paused = true)]
 async fn a_full_queue_refuses_and_the_user_says_how() {
     let full = settings(1);
-    let full = Settings { queue: deadline::Settings { capacity: 1, ..full.queue }, ..full };
+    let full = Settings { queue: deadline::QueueSettings { capacity: 1, ..full.queue }, ..full };
     let own = |rejection: Rejection| {
         Response::new(axum::body::Body::from(format!("sorry: {:?}", rejection.reason)))
     };
@@ -318,7 +318,7 @@ async fn a_full_queue_refuses_and_the_user_says_how() {
     crate::support::until("one waits", || layer.counts().waiting == 1).await;
     let refused = app.clone().oneshot(get("/")).await.unwrap();
     assert_eq!(refused.status(), StatusCode::SERVICE_UNAVAILABLE);
-    assert_eq!(text(refused).await, "too many requests wait\n");
+    assert_eq!(text(refused).await, "the request queue is full\n");
     let mut call = get("/");
     call.headers_mut().insert("content-type", "application/grpc".parse().unwrap());
     assert_eq!(app.oneshot(call).await.unwrap().headers()["grpc-status"], "8");

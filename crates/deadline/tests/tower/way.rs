@@ -9,7 +9,7 @@ use axum::Router;
 use axum::http::StatusCode;
 use axum::routing::get as route;
 use deadline::Shedding;
-use deadline::tower::{Counts, DeadlineLayer, Settings, give_way, spawn};
+use deadline::tower::{DeadlineLayer, LimitCounts, Settings, give_way, spawn};
 use tokio::sync::Semaphore;
 use tower::ServiceExt;
 
@@ -34,12 +34,12 @@ async fn a_request_that_released_its_permit_does_not_block_others() {
     let (app, others) = gives_way(&layer);
     let asks: Vec<_> = (0..3).map(|_| tokio::spawn(app.clone().oneshot(within(secs(9), "/")))).collect();
     until("all three permits are released", || layer.counts().released == 3).await;
-    assert_eq!(layer.counts(), Counts { released: 3, ..Counts::default() });
+    assert_eq!(layer.counts(), LimitCounts { released: 3, ..LimitCounts::default() });
     others.add_permits(3);
     for ask in asks {
         assert_eq!(ask.await.unwrap().unwrap().status(), StatusCode::OK);
     }
-    assert_eq!(layer.counts(), Counts { served: 3, ..Counts::default() });
+    assert_eq!(layer.counts(), LimitCounts { served: 3, ..LimitCounts::default() });
 }
 
 #[tokio::test(start_paused = true)]
@@ -69,14 +69,14 @@ async fn no_more_give_way_than_the_settings_say() {
     let ask = || tokio::spawn(app.clone().oneshot(within(secs(9), "/")));
     let (first, second, third) = (ask(), ask(), ask());
     until("one permit released, one held", || layer.counts().waiting == 1).await;
-    assert_eq!(layer.counts(), Counts { released: 1, serving: 1, waiting: 1, ..Counts::default() });
+    assert_eq!(layer.counts(), LimitCounts { released: 1, serving: 1, waiting: 1, ..LimitCounts::default() });
     others.add_permits(3);
     let mut gave = Vec::new();
     for ask in [first, second, third] {
         gave.push(crate::support::text(ask.await.unwrap().unwrap()).await);
     }
     assert_eq!(gave[..2], ["true", "false"], "the second keeps its permit");
-    assert_eq!(layer.counts(), Counts { served: 3, ..Counts::default() });
+    assert_eq!(layer.counts(), LimitCounts { served: 3, ..LimitCounts::default() });
 }
 
 #[tokio::test(start_paused = true)]
@@ -87,10 +87,10 @@ async fn a_cancelled_request_with_a_released_permit_leaks_nothing() {
     until("the permit is released", || layer.counts().released == 1).await;
     ask.abort();
     until("it is gone", || layer.counts().released == 0).await;
-    assert_eq!(layer.counts(), Counts { cancelled: 1, ..Counts::default() });
+    assert_eq!(layer.counts(), LimitCounts { cancelled: 1, ..LimitCounts::default() });
     others.add_permits(1);
     assert!(app.oneshot(within(secs(9), "/")).await.unwrap().status().is_success());
-    assert_eq!(layer.counts(), Counts { served: 1, cancelled: 1, ..Counts::default() });
+    assert_eq!(layer.counts(), LimitCounts { served: 1, cancelled: 1, ..LimitCounts::default() });
 }
 
 #[tokio::test(start_paused = true)]
@@ -108,7 +108,7 @@ async fn a_task_that_outlives_the_answer_has_no_place_to_give() {
     let app = Router::new().route("/", route(handler)).layer(layer.clone());
     assert!(app.oneshot(within(secs(9), "/")).await.unwrap().status().is_success());
     assert!(!receiver.await.unwrap());
-    assert_eq!(layer.counts(), Counts { served: 1, ..Counts::default() });
+    assert_eq!(layer.counts(), LimitCounts { served: 1, ..LimitCounts::default() });
     assert!(!give_way(), "no permit outside of a layer");
 }
 

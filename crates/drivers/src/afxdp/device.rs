@@ -9,12 +9,12 @@
 use std::sync::Arc;
 
 use net::Device;
-use net::device::{Full, Offloads, Received, Waker};
+use net::device::{Full, Offloads, ReceivedFrame, Waker};
 use queueing::{Span, Time};
 use rustix::event::PollFlags;
 
 use super::socket::{Descriptor, Socket};
-use super::umem::{Frame, Umem};
+use super::umem::{Umem, UmemFrame};
 use super::{Options, Steering};
 use crate::packet::RawSocket;
 use host::wait;
@@ -119,10 +119,10 @@ impl AfXdp {
 }
 
 impl Device for AfXdp {
-    type Frame = Frame;
+    type Frame = UmemFrame;
 
     #[inline]
-    fn receive(&mut self, _now: Time) -> Option<Received<Frame>> {
+    fn receive(&mut self, _now: Time) -> Option<ReceivedFrame<UmemFrame>> {
         loop {
             let Some(Descriptor { addr, len, .. }) = self.socket.received.pop() else {
                 self.nudge();
@@ -131,13 +131,13 @@ impl Device for AfXdp {
             // SAFETY: the kernel hands out a chunk once, and again only after `recycle` has put it into
             // the fill ring.
             if let Some(frame) = unsafe { self.umem.lend(addr, len) } {
-                return Some(Received { frame, arrived: None, checked: false });
+                return Some(ReceivedFrame { frame, arrived: None, checked: false });
             }
         }
     }
 
     #[inline]
-    fn recycle(&mut self, frame: Frame) {
+    fn recycle(&mut self, frame: UmemFrame) {
         let chunk = self.umem.take_back(frame);
         let pushed = self.socket.fill.push(chunk);
         debug_assert!(pushed, "the fill ring has two slots for each receive chunk");

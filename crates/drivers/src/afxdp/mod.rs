@@ -38,7 +38,7 @@ mod umem;
 pub use device::AfXdp;
 pub use program::Claims;
 pub use program_swap::Claimant;
-pub use umem::Frame;
+pub use umem::UmemFrame;
 
 pub use hostbpf::xdp::Mode;
 
@@ -103,7 +103,7 @@ fn fill_slots(chunks: u32) -> u32 {
 
 /// An interface with our program.
 #[derive(Debug)]
-pub struct Opened {
+pub struct OpenedInterface {
     /// The interface.
     pub interface: Interface,
     /// XDP mode of the program.
@@ -116,7 +116,7 @@ pub struct Opened {
     pub claimant: Claimant,
 }
 
-impl Opened {
+impl OpenedInterface {
     /// Summary in one line: `native XDP, copied frames, 4 queues`.
     #[must_use]
     pub fn summary(&self) -> String {
@@ -153,7 +153,7 @@ impl Drop for Steering {
 /// # Panics
 /// `options.frames` or `options.held` is outside its range, or `claims` holds more than its program
 /// supports.
-pub fn open(name: &str, options: &Options, claims: &Claims) -> Result<Opened, InterfaceError> {
+pub fn open(name: &str, options: &Options, claims: &Claims) -> Result<OpenedInterface, InterfaceError> {
     let frames = options.frames;
     assert!(frames.is_power_of_two() && (64..=32_768).contains(&frames), "{frames} frames are not a ring");
     assert!(options.held <= 65_536, "{} frames held are outside 0..=65536", options.held);
@@ -214,7 +214,7 @@ pub fn open(name: &str, options: &Options, claims: &Claims) -> Result<Opened, In
     });
     let devices = devices.collect::<Result<_, InterfaceError>>()?;
     let claimant = Claimant::new(name, &steering);
-    Ok(Opened { interface, mode, zerocopy, devices, claimant })
+    Ok(OpenedInterface { interface, mode, zerocopy, devices, claimant })
 }
 
 /// Size of the chunk that holds the interface's longest frame with the kernel's headroom.

@@ -1,7 +1,7 @@
 //! Frame memory (UMEM), and frames as handles into it.
 //!
 //! Chunks have one size and one owner at a time: the kernel (fill, transmit and receive rings), the
-//! device, or the holder of a [`Frame`].
+//! device, or the holder of a [`UmemFrame`].
 
 use std::io;
 use std::ptr::NonNull;
@@ -27,14 +27,14 @@ unsafe impl Send for Umem {}
 ///
 /// Return it with `recycle`; the chunk of a dropped frame is lost until the device is closed.
 #[derive(Debug)]
-pub struct Frame {
+pub struct UmemFrame {
     bytes: NonNull<[u8]>,
 }
 
 // SAFETY: a frame is the only owner of its chunk, and the chunk's memory stays while frames are lent.
-unsafe impl Send for Frame {}
+unsafe impl Send for UmemFrame {}
 
-impl AsRef<[u8]> for Frame {
+impl AsRef<[u8]> for UmemFrame {
     #[inline]
     fn as_ref(&self) -> &[u8] {
         // SAFETY: initialised memory, owned by this frame until it is recycled; the mapping stays while
@@ -75,7 +75,7 @@ impl Umem {
     /// # Safety
     /// The kernel has handed out the chunk, and it was not lent since.
     #[inline]
-    pub(super) unsafe fn lend(&mut self, address: u64, len: u32) -> Option<Frame> {
+    pub(super) unsafe fn lend(&mut self, address: u64, len: u32) -> Option<UmemFrame> {
         let (at, len) = (usize::try_from(address).ok()?, len as usize);
         let room = self.chunk - (at & (self.chunk - 1));
         if at >= self.len || len > room {
@@ -84,7 +84,7 @@ impl Umem {
         self.lent += 1;
         // SAFETY: `at` is within the mapping.
         let start = unsafe { self.start.add(at) };
-        Some(Frame { bytes: NonNull::slice_from_raw_parts(start, len) })
+        Some(UmemFrame { bytes: NonNull::slice_from_raw_parts(start, len) })
     }
 
     /// Takes a frame back: the address of its chunk.
@@ -92,7 +92,7 @@ impl Umem {
     /// # Panics
     /// The frame is of another device.
     #[inline]
-    pub(super) fn take_back(&mut self, frame: Frame) -> u64 {
+    pub(super) fn take_back(&mut self, frame: UmemFrame) -> u64 {
         let at = (frame.bytes.cast::<u8>().as_ptr() as usize).wrapping_sub(self.start.as_ptr() as usize);
         assert!(at < self.len && self.lent > 0, "a frame goes back to the device it came from");
         self.lent -= 1;

@@ -5,7 +5,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use net::Device;
-use net::device::{Full, Offloads, Received};
+use net::device::{Full, Offloads, ReceivedFrame};
 use queueing::{Span, Time};
 
 use super::burst::{BURST, Burst};
@@ -125,7 +125,7 @@ impl Device for Dpdk {
     type Frame = Frame;
 
     #[inline]
-    fn receive(&mut self, _now: Time) -> Option<Received<Frame>> {
+    fn receive(&mut self, _now: Time) -> Option<ReceivedFrame<Frame>> {
         loop {
             let Some(raw) = self.received.next() else {
                 if self.refill() {
@@ -144,7 +144,7 @@ impl Device for Dpdk {
             let (Some(mbuf), Some(data)) = (NonNull::new(raw.mbuf), NonNull::new(raw.data)) else { continue };
             let bytes = NonNull::slice_from_raw_parts(data, raw.len.into());
             let checked = raw.note & CHECKED != 0;
-            return Some(Received { frame: Frame { mbuf, bytes }, arrived: None, checked });
+            return Some(ReceivedFrame { frame: Frame { mbuf, bytes }, arrived: None, checked });
         }
     }
 

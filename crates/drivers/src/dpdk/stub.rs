@@ -1,7 +1,7 @@
 //! Stub of DPDK for builds without it: opening always fails, so callers need no conditional code.
 
 use net::Device;
-use net::device::{Full, Received};
+use net::device::{Full, ReceivedFrame};
 use queueing::Time;
 
 use super::{DpdkError, Opened, Options};
@@ -31,7 +31,7 @@ pub fn open(_device: &str, _options: &Options) -> Result<Opened, DpdkError> {
 impl Device for Dpdk {
     type Frame = Frame;
 
-    fn receive(&mut self, _now: Time) -> Option<Received<Frame>> {
+    fn receive(&mut self, _now: Time) -> Option<ReceivedFrame<Frame>> {
         match *self {}
     }
 

@@ -26,7 +26,7 @@ use libc::{
     TP_STATUS_SEND_REQUEST, TP_STATUS_USER, tpacket2_hdr,
 };
 use net::Device;
-use net::device::{Full, Offloads, Received, Waker};
+use net::device::{Full, Offloads, ReceivedFrame, Waker};
 use queueing::{Span, Time};
 use rustix::event::PollFlags;
 
@@ -39,7 +39,7 @@ mod filter;
 mod raw_socket;
 mod ring;
 
-pub use crate::frame_pool::Frame;
+pub use crate::frame_pool::PooledFrame;
 pub(crate) use raw_socket::RawSocket;
 use ring::{Ring, TAG_LEN};
 
@@ -72,7 +72,7 @@ impl Default for Options {
 
 /// A packet socket with its rings.
 #[derive(Debug)]
-pub struct Packet {
+pub struct PacketSocket {
     fd: OwnedFd,
     /// Socket for frames that fit no slot: a socket with a ring sends from the ring only.
     long: RawSocket,
@@ -97,12 +97,12 @@ pub struct Packet {
 ///
 /// # Panics
 /// An option is outside its range.
-pub fn open(name: &str, options: &Options) -> Result<(Interface, Vec<Packet>), InterfaceError> {
+pub fn open(name: &str, options: &Options) -> Result<(Interface, Vec<PacketSocket>), InterfaceError> {
     assert!((1..=256).contains(&options.sockets), "{} sockets are outside 1..=256", options.sockets);
     assert!((64..=65_536).contains(&options.frames), "{} frames are outside 64..=65536", options.frames);
     let interface = Interface::find(name)?;
     let mut group = None;
-    let devices = (0..options.sockets).map(|_| Packet::open(&interface, options, &[], &mut group));
+    let devices = (0..options.sockets).map(|_| PacketSocket::open(&interface, options, &[], &mut group));
     let devices = devices.collect::<Result<_, _>>()?;
     Ok((interface, devices))
 }
@@ -113,11 +113,16 @@ pub fn open(name: &str, options: &Options) -> Result<(Interface, Vec<Packet>), I
 ///
 /// # Errors
 /// As [`open`].
-pub fn open_copy(interface: &Interface) -> Result<Packet, InterfaceError> {
-    Packet::open(interface, &Options { frames: 64, ..Options::default() }, &filter::CONCERNS_ALL, &mut None)
+pub fn open_copy(interface: &Interface) -> Result<PacketSocket, InterfaceError> {
+    PacketSocket::open(
+        interface,
+        &Options { frames: 64, ..Options::default() },
+        &filter::CONCERNS_ALL,
+        &mut None,
+    )
 }
 
-impl Packet {
+impl PacketSocket {
     /// Ends [`wait`](Device::wait) also while `fd` is readable, from now on.
     pub fn watch(&mut self, fd: OwnedFd) {
         self.bell.watch(fd);
@@ -209,7 +214,7 @@ impl Packet {
     }
 
     /// Copies the frame out of the current slot; `None` if it was truncated.
-    fn copy(&mut self, status: u32) -> Option<Received<Frame>> {
+    fn copy(&mut self, status: u32) -> Option<ReceivedFrame<PooledFrame>> {
         let tag = self.receiving.tag(status);
         if status & TP_STATUS_COPY != 0 {
             return self.fetch(tag);
@@ -233,13 +238,13 @@ impl Packet {
     fn take(
         &mut self,
         header: &virtio_net_hdr::Header,
-        frame: Frame,
+        frame: PooledFrame,
         checked: bool,
-    ) -> Option<Received<Frame>> {
+    ) -> Option<ReceivedFrame<PooledFrame>> {
         match virtio_net_hdr::GsoSegments::of(header, frame) {
             Err(frame) => {
                 let checked = checked || virtio_net_hdr::is_checked(header);
-                Some(Received { frame, arrived: None, checked })
+                Some(ReceivedFrame { frame, arrived: None, checked })
             }
             Ok(uncut) => {
                 self.uncut = Some(uncut);
@@ -250,19 +255,19 @@ impl Packet {
 
     /// The next part of a frame that is being split.
     #[cold]
-    fn cut(&mut self) -> Option<Received<Frame>> {
+    fn cut(&mut self) -> Option<ReceivedFrame<PooledFrame>> {
         let uncut = self.uncut.as_mut()?;
         if let Some(len) = uncut.next_len() {
             let mut buffer = self.pool.of_len(len);
             uncut.next(&mut buffer[..len]);
-            return Some(Received { frame: Pool::frame(buffer, len), arrived: None, checked: true });
+            return Some(ReceivedFrame { frame: Pool::frame(buffer, len), arrived: None, checked: true });
         }
         self.uncut.take().into_iter().for_each(|uncut| self.pool.take_back(uncut.into_frame()));
         None
     }
 
     /// Fetches a frame that fits no slot.
-    fn fetch(&mut self, tag: Option<[u8; TAG_LEN]>) -> Option<Received<Frame>> {
+    fn fetch(&mut self, tag: Option<[u8; TAG_LEN]>) -> Option<ReceivedFrame<PooledFrame>> {
         let mut vnet = [0; virtio_net_hdr::HEADER_LEN];
         let mut buffer = self.pool.large();
         let mut parts = [
@@ -291,10 +296,10 @@ impl Packet {
     }
 }
 
-impl Device for Packet {
-    type Frame = Frame;
+impl Device for PacketSocket {
+    type Frame = PooledFrame;
 
-    fn receive(&mut self, _now: Time) -> Option<Received<Frame>> {
+    fn receive(&mut self, _now: Time) -> Option<ReceivedFrame<PooledFrame>> {
         if self.uncut.is_some()
             && let Some(received) = self.cut()
         {
@@ -316,7 +321,7 @@ impl Device for Packet {
         }
     }
 
-    fn recycle(&mut self, frame: Frame) {
+    fn recycle(&mut self, frame: PooledFrame) {
         self.pool.take_back(frame);
     }
 
@@ -378,11 +383,11 @@ impl Device for Packet {
 
 /// The frame of `len` bytes in `buffer` with its VLAN tag restored, as it was on the wire, since it is
 /// not a frame without one. A frame without space for the tag counts as truncated.
-fn tagged(mut buffer: Box<[u8]>, len: usize, tag: [u8; TAG_LEN]) -> Option<Received<Frame>> {
+fn tagged(mut buffer: Box<[u8]>, len: usize, tag: [u8; TAG_LEN]) -> Option<ReceivedFrame<PooledFrame>> {
     let len = len.min(buffer.len() - TAG_LEN);
     buffer.copy_within(TAG_AT..len, TAG_AT + TAG_LEN);
     buffer[TAG_AT..TAG_AT + TAG_LEN].copy_from_slice(&tag);
-    Some(Received { frame: Pool::frame(buffer, len + TAG_LEN), arrived: None, checked: false })
+    Some(ReceivedFrame { frame: Pool::frame(buffer, len + TAG_LEN), arrived: None, checked: false })
 }
 
 /// Offset of a frame's tag: behind both addresses.

@@ -12,7 +12,7 @@ use std::io::{IoSliceMut, Read};
 use std::net::IpAddr;
 use std::os::unix::fs::OpenOptionsExt;
 
-use net::device::{Full, Offloads, Received, Waker};
+use net::device::{Full, Offloads, ReceivedFrame, Waker};
 use queueing::{Span, Time};
 use rustix::event::PollFlags;
 
@@ -24,7 +24,7 @@ use host::wait;
 mod error;
 mod ioctl;
 
-pub use crate::frame_pool::Frame;
+pub use crate::frame_pool::PooledFrame;
 pub use error::TapError;
 
 /// Bytes of an Ethernet header.
@@ -143,9 +143,9 @@ impl Tap {
 }
 
 impl net::Device for Tap {
-    type Frame = Frame;
+    type Frame = PooledFrame;
 
-    fn receive(&mut self, _now: Time) -> Option<Received<Frame>> {
+    fn receive(&mut self, _now: Time) -> Option<ReceivedFrame<PooledFrame>> {
         let mut header = [0; virtio_net_hdr::HEADER_LEN];
         let mut small = self.pool.small();
         let parts =
@@ -168,10 +168,10 @@ impl net::Device for Tap {
                 Pool::frame(large, len)
             }
         };
-        Some(Received { frame, arrived: None, checked: virtio_net_hdr::is_checked(&header) })
+        Some(ReceivedFrame { frame, arrived: None, checked: virtio_net_hdr::is_checked(&header) })
     }
 
-    fn recycle(&mut self, frame: Frame) {
+    fn recycle(&mut self, frame: PooledFrame) {
         self.pool.take_back(frame);
     }
 

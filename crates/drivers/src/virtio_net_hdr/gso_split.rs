@@ -9,7 +9,7 @@
 use wire::checksum;
 
 use super::{ETHERNET, Header, IPV6_LEN, start_of};
-use crate::frame_pool::Frame;
+use crate::frame_pool::PooledFrame;
 
 /// GSO type of such a frame, over either version of IP.
 const DATAGRAMS: u8 = 5;
@@ -22,7 +22,7 @@ const UDP_LEN: usize = 8;
 /// Iterator over the datagrams of a GSO frame.
 #[derive(Debug)]
 pub(crate) struct GsoSegments {
-    frame: Frame,
+    frame: PooledFrame,
     /// Offset of its UDP header.
     start: usize,
     /// Bytes of each datagram; the last may be shorter.
@@ -37,7 +37,7 @@ impl GsoSegments {
     /// # Errors
     /// The frame, if it is not.
     #[inline]
-    pub(crate) fn of(header: &Header, frame: Frame) -> Result<Self, Frame> {
+    pub(crate) fn of(header: &Header, frame: PooledFrame) -> Result<Self, PooledFrame> {
         if header[1] & !ECN != DATAGRAMS {
             return Err(frame);
         }
@@ -79,7 +79,7 @@ impl GsoSegments {
     }
 
     /// The original frame.
-    pub(crate) fn into_frame(self) -> Frame {
+    pub(crate) fn into_frame(self) -> PooledFrame {
         self.frame
     }
 }
@@ -114,7 +114,7 @@ mod tests {
         frame
     }
 
-    fn uncut(header: Header, bytes: &[u8]) -> Result<GsoSegments, Frame> {
+    fn uncut(header: Header, bytes: &[u8]) -> Result<GsoSegments, PooledFrame> {
         GsoSegments::of(&header, Pool::frame(bytes.into(), bytes.len()))
     }
 

@@ -88,7 +88,7 @@ fn start_of(protocol: u8, frame: &[u8]) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use classify::PacketMeta;
-    use net::device::{Full, Offloads, Received};
+    use net::device::{Full, Offloads, ReceivedFrame};
     use net::stack::Config;
     use net::{Device, Stack};
     use queueing::Time;
@@ -169,7 +169,7 @@ mod tests {
     impl Device for Outbox {
         type Frame = Vec<u8>;
 
-        fn receive(&mut self, _now: Time) -> Option<Received<Vec<u8>>> {
+        fn receive(&mut self, _now: Time) -> Option<ReceivedFrame<Vec<u8>>> {
             None
         }
 

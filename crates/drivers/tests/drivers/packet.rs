@@ -5,7 +5,7 @@
 use std::net::{IpAddr, UdpSocket};
 use std::os::fd::AsRawFd;
 
-use drivers::packet::{self, Fanout, Options, Packet};
+use drivers::packet::{self, Fanout, Options, PacketSocket};
 use host::interface::InterfaceError;
 use net::Device;
 use net::device::multi_queue::MultiQueue;
@@ -102,8 +102,8 @@ fn frames_of_a_vlan_come_with_their_tag() {
 
 /// Two packet sockets at the ends of a veth pair, and TCP segments between them.
 struct Ends {
-    near: Packet,
-    far: Packet,
+    near: PacketSocket,
+    far: PacketSocket,
     macs: [[u8; 6]; 2],
     _cable: Cable,
 }
@@ -255,7 +255,7 @@ fn two_stacks_on_an_interface_each_see_every_frame() {
 }
 
 /// The next `count` datagrams to port 9 from any of `devices`, or those that arrived.
-fn datagrams(devices: &mut [Packet], count: usize) -> Vec<Vec<u8>> {
+fn datagrams(devices: &mut [PacketSocket], count: usize) -> Vec<Vec<u8>> {
     let mut came = Vec::new();
     for _ in 0..100 {
         for device in &mut *devices {

@@ -6,7 +6,7 @@ use std::net::UdpSocket;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use drivers::afxdp::{self, AfXdp, Claims, Mode, Opened, Options};
+use drivers::afxdp::{self, AfXdp, Claims, Mode, OpenedInterface, Options};
 use host::interface::InterfaceError;
 use net::Device;
 use net::device::multi_queue::MultiQueue;
@@ -25,7 +25,7 @@ fn options(mode: Mode) -> Options {
 }
 
 impl Cable {
-    fn open(&self, options: &Options) -> Result<Opened, InterfaceError> {
+    fn open(&self, options: &Options) -> Result<OpenedInterface, InterfaceError> {
         self.ours.enter(|| afxdp::open("gw0", options, &ours()))
     }
 

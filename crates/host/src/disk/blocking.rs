@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use storage::{Buffer, Disk, FileId, IoCompletion, Opened, Options, Request};
+use storage::{Buffer, Disk, DiskRequest, FileId, FileOptions, IoCompletion, OpenedFile};
 
 use super::buffers::BufferArena;
 use super::files::Files;
@@ -18,7 +18,7 @@ pub struct BlockingDisk {
     files: Files,
     buffers: Vec<Buffer>,
     depth: usize,
-    begun: VecDeque<(u32, Request, Arc<File>)>,
+    begun: VecDeque<(u32, DiskRequest, Arc<File>)>,
     over: VecDeque<IoCompletion>,
 }
 
@@ -47,7 +47,7 @@ impl Disk for BlockingDisk {
         self.depth
     }
 
-    fn open(&mut self, path: &Path, options: &Options) -> io::Result<Opened> {
+    fn open(&mut self, path: &Path, options: &FileOptions) -> io::Result<OpenedFile> {
         self.files.open(path, options)
     }
 
@@ -55,9 +55,10 @@ impl Disk for BlockingDisk {
         self.files.close(file);
     }
 
-    fn begin(&mut self, number: u32, request: Request) {
+    fn begin(&mut self, number: u32, request: DiskRequest) {
         assert!(self.begun.len() + self.over.len() < self.depth, "at most `depth` requests begin");
-        let (Request::Read { file, .. } | Request::Write { file, .. } | Request::Sync { file }) = &request;
+        let (DiskRequest::Read { file, .. } | DiskRequest::Write { file, .. } | DiskRequest::Sync { file }) =
+            &request;
         let file = self.files.get(*file);
         self.begun.push_back((number, request, file));
     }
@@ -65,13 +66,13 @@ impl Disk for BlockingDisk {
     fn flush(&mut self) -> bool {
         for (number, mut request, file) in self.begun.drain(..) {
             let result = match &mut request {
-                Request::Read { at, len, buffer, .. } => {
+                DiskRequest::Read { at, len, buffer, .. } => {
                     file.read_at(&mut buffer.bytes_mut()[..*len as usize], *at)
                 }
-                Request::Write { at, len, buffer, .. } => {
+                DiskRequest::Write { at, len, buffer, .. } => {
                     file.write_at(&buffer.bytes()[..*len as usize], *at)
                 }
-                Request::Sync { .. } => file.sync_all().map(|()| 0),
+                DiskRequest::Sync { .. } => file.sync_all().map(|()| 0),
             };
             self.over.push_back(IoCompletion { number, result, buffer: request.into_buffer() });
         }

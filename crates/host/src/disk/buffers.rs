@@ -5,7 +5,7 @@ use std::io;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use storage::{Buffer, Memory};
+use storage::{Buffer, BufferMemory};
 
 use super::PAGE;
 use crate::mapping::Mapping;
@@ -61,7 +61,7 @@ impl BufferArena {
     }
 }
 
-impl Memory for Piece {
+impl BufferMemory for Piece {
     fn bytes(&self) -> &[u8] {
         // SAFETY: the mapping has `len` bytes there, all zero or written since, and lives as long as
         // `of`. There is one piece per place, so its owner has the bytes: the kernel writes to them

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use rustix::fs::{AtFlags, StatxFlags, statx};
-use storage::{FileId, Opened, Options};
+use storage::{FileId, FileOptions, OpenedFile};
 
 use super::PAGE;
 
@@ -16,7 +16,7 @@ use super::PAGE;
 pub(super) struct Files(Vec<Option<Arc<File>>>);
 
 impl Files {
-    pub fn open(&mut self, path: &Path, options: &Options) -> io::Result<Opened> {
+    pub fn open(&mut self, path: &Path, options: &FileOptions) -> io::Result<OpenedFile> {
         let flags = if options.direct { libc::O_DIRECT } else { 0 };
         let write = options.write || options.create;
         let opened = OpenOptions::new()
@@ -35,7 +35,7 @@ impl Files {
             self.0.len() - 1
         });
         self.0[place] = Some(Arc::new(opened));
-        Ok(Opened { file: FileId(place as u32), align })
+        Ok(OpenedFile { file: FileId(place as u32), align })
     }
 
     pub fn close(&mut self, FileId(place): FileId) {

@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 use io_uring::types::Fd;
 use io_uring::{IoUring, opcode, squeue};
-use storage::{Buffer, Disk, FileId, IoCompletion, Opened, Options, Request};
+use storage::{Buffer, Disk, DiskRequest, FileId, FileOptions, IoCompletion, OpenedFile};
 
 use super::buffers::BufferArena;
 use super::files::Files;
@@ -92,7 +92,7 @@ pub struct Ring {
 /// A request, with all memory that the kernel may access for it.
 struct Flight {
     number: u32,
-    request: Request,
+    request: DiskRequest,
     file: Arc<File>,
 }
 
@@ -151,17 +151,17 @@ impl Ring {
     fn put(&mut self, at: u32, flight: Flight) {
         let fd = Fd(flight.file.as_raw_fd());
         let entry = match &flight.request {
-            Request::Read { at, len, buffer, .. } => {
+            DiskRequest::Read { at, len, buffer, .. } => {
                 let place = self.pieces.place(buffer);
                 let start = self.pieces.begin_of(place);
                 opcode::ReadFixed::new(fd, start, *len, place as u16).offset(*at).build()
             }
-            Request::Write { at, len, buffer, .. } => {
+            DiskRequest::Write { at, len, buffer, .. } => {
                 let place = self.pieces.place(buffer);
                 let start = self.pieces.begin_of(place);
                 opcode::WriteFixed::new(fd, start, *len, place as u16).offset(*at).build()
             }
-            Request::Sync { .. } => opcode::Fsync::new(fd).build(),
+            DiskRequest::Sync { .. } => opcode::Fsync::new(fd).build(),
         };
         self.flights[at as usize] = Some(flight);
         self.push(&entry.user_data(at.into()));
@@ -209,7 +209,7 @@ impl Disk for Ring {
         self.flights.len()
     }
 
-    fn open(&mut self, path: &Path, options: &Options) -> io::Result<Opened> {
+    fn open(&mut self, path: &Path, options: &FileOptions) -> io::Result<OpenedFile> {
         self.files.open(path, options)
     }
 
@@ -217,9 +217,10 @@ impl Disk for Ring {
         self.files.close(file);
     }
 
-    fn begin(&mut self, number: u32, request: Request) {
-        let (Request::Read { file, .. } | Request::Write { file, .. } | Request::Sync { file }) = &request;
-        if let Request::Read { len, buffer, .. } | Request::Write { len, buffer, .. } = &request {
+    fn begin(&mut self, number: u32, request: DiskRequest) {
+        let (DiskRequest::Read { file, .. } | DiskRequest::Write { file, .. } | DiskRequest::Sync { file }) =
+            &request;
+        if let DiskRequest::Read { len, buffer, .. } | DiskRequest::Write { len, buffer, .. } = &request {
             assert!(*len as usize <= buffer.bytes().len(), "a request stays in its buffer");
         }
         let file = self.files.get(*file);

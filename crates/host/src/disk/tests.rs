@@ -9,14 +9,14 @@ use std::time::{Duration, Instant};
 use proptest::prelude::*;
 use queueing::Rng;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use storage::{Buffer, Disk, FileId, Options, Request};
+use storage::{Buffer, Disk, DiskRequest, FileId, FileOptions};
 
 use super::*;
 use crate::scratch::Scratch;
 
 const LEN: usize = 4 * PAGE;
-const DIRECT: Options = Options { write: true, create: true, direct: true };
-const CACHED: Options = Options { direct: false, ..DIRECT };
+const DIRECT: FileOptions = FileOptions { write: true, create: true, direct: true };
+const CACHED: FileOptions = FileOptions { direct: false, ..DIRECT };
 
 /// Prints a skipped test, past the harness, which captures the output of passing tests.
 fn skipped(test: &str, why: &dyn std::fmt::Display) {
@@ -56,12 +56,12 @@ fn agrees_with_a_model(disk: &mut dyn Disk, file: FileId, align: usize, pieces: 
                     model.resize(model.len().max(at + len), 0);
                     model[at..at + len].copy_from_slice(&bytes.bytes()[..len]);
                 }
-                disk.begin(7, Request::Write { file, at: at as u64, len: len as u32, buffer: bytes });
+                disk.begin(7, DiskRequest::Write { file, at: at as u64, len: len as u32, buffer: bytes });
                 len
             }
             None => {
                 bytes.bytes_mut().fill(0xee);
-                disk.begin(7, Request::Read { file, at: at as u64, len: len as u32, buffer: bytes });
+                disk.begin(7, DiskRequest::Read { file, at: at as u64, len: len as u32, buffer: bytes });
                 model.len().saturating_sub(at).min(len)
             }
         };
@@ -104,11 +104,11 @@ proptest! {
 #[test]
 fn past_the_cache_is_an_error_where_the_file_system_refuses_it() {
     let mut disk = BlockingDisk::new(1, 1, LEN).unwrap();
-    let options = Options { direct: true, ..Options::default() };
+    let options = FileOptions { direct: true, ..FileOptions::default() };
     let error = disk.open(Path::new("/proc/version"), &options).expect_err("no disk is behind it");
     assert_eq!(error.kind(), ErrorKind::Unsupported);
     assert!(error.to_string().starts_with("/proc/version: its file system does not go past"), "{error}");
-    assert!(disk.open(Path::new("/proc/version"), &Options::default()).is_ok());
+    assert!(disk.open(Path::new("/proc/version"), &FileOptions::default()).is_ok());
     let error = disk.open(Path::new("/no/such/file"), &options).expect_err("it is not there");
     assert_eq!(error.kind(), ErrorKind::NotFound);
     assert!(error.to_string().starts_with("/no/such/file: "), "{error}");
@@ -142,7 +142,7 @@ fn many_requests_are_under_way_at_once_and_each_ends_with_its_own() {
     let file = disk.open(&folder.at("file"), &CACHED).unwrap().file;
     for (n, mut buffer) in (0u32..).zip(disk.buffers()) {
         buffer.bytes_mut().fill(n as u8);
-        disk.begin(n, Request::Write { file, at: u64::from(n) * LEN as u64, len: LEN as u32, buffer });
+        disk.begin(n, DiskRequest::Write { file, at: u64::from(n) * LEN as u64, len: LEN as u32, buffer });
     }
     assert!(disk.flush());
     let written: Vec<_> = (0..DEPTH).map(|_| over(&mut disk)).collect();
@@ -151,7 +151,7 @@ fn many_requests_are_under_way_at_once_and_each_ends_with_its_own() {
         let at = u64::from(done.number) * LEN as u64;
         // All lengths differ, so that no completion is taken for another.
         let len = LEN as u32 - done.number;
-        disk.begin(done.number, Request::Read { file, at, len, buffer: done.buffer.unwrap() });
+        disk.begin(done.number, DiskRequest::Read { file, at, len, buffer: done.buffer.unwrap() });
     }
     // It is closed only after its requests.
     disk.close(file);
@@ -176,7 +176,7 @@ fn a_ring_that_is_dropped_ends_what_it_has_begun() {
     let file = disk.open(&path, &CACHED).unwrap().file;
     for (n, mut buffer) in (0u32..).zip(disk.buffers()) {
         buffer.bytes_mut().fill(b'a' + n as u8);
-        disk.begin(n, Request::Write { file, at: u64::from(n) * LEN as u64, len: LEN as u32, buffer });
+        disk.begin(n, DiskRequest::Write { file, at: u64::from(n) * LEN as u64, len: LEN as u32, buffer });
     }
     // Not even submitted.
     drop(disk);
@@ -200,7 +200,7 @@ fn what_is_over_makes_its_descriptor_readable_until_it_is_taken() {
     let folder = Scratch::new("disk-5", 0o755);
     let file = disk.open(&folder.at("file"), &CACHED).unwrap().file;
     assert!(!is_ready(0));
-    disk.begin(0, Request::Sync { file });
+    disk.begin(0, DiskRequest::Sync { file });
     disk.flush();
     assert!(is_ready(20));
     assert!(disk.done().is_some_and(|done| done.result.is_ok()) && !is_ready(0));
@@ -213,7 +213,7 @@ fn a_request_of_a_thread_that_has_ended_is_carried_out() {
     let file = disk.open(&folder.at("file"), &CACHED).unwrap().file;
     let begun = std::thread::spawn(move || {
         for (n, buffer) in (0u32..).zip(disk.buffers()) {
-            disk.begin(2 * n, Request::Write { file, at: 0, len: LEN as u32, buffer });
+            disk.begin(2 * n, DiskRequest::Write { file, at: 0, len: LEN as u32, buffer });
         }
         disk.flush();
         disk

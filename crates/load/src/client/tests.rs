@@ -6,9 +6,9 @@ use net::device::memory::{MemoryDevice, pair};
 use net::stack::{Config, ListenOptions};
 
 use super::*;
-use crate::plan::Class;
+use crate::plan::RequestClass;
 use crate::protocol::Decoded;
-use crate::protocol::synthetic::Request;
+use crate::protocol::synthetic::RequestHeader;
 
 const SERVER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
 const PORT: u16 = 7000;
@@ -20,7 +20,7 @@ fn host(last: u8) -> Config {
 fn plan(connections: u32, arrivals: &str, service: &str) -> Plan {
     let class = |name: &str, share, length| {
         let service = service.parse().expect(service);
-        Class { name: name.into(), share, service, length, kind: 0, priority: 0 }
+        RequestClass { name: name.into(), share, service, length, kind: 0, priority: 0 }
     };
     let classes = vec![class("short", 0.5, 64), class("long", 0.5, 4096)];
     let mut plan = Plan::new(connections, arrivals.parse().expect(arrivals), classes);
@@ -32,7 +32,7 @@ fn plan(connections: u32, arrivals: &str, service: &str) -> Plan {
 struct Server {
     stack: Stack,
     free_at: Time,
-    served: VecDeque<(Time, ConnId, Response)>,
+    served: VecDeque<(Time, ConnId, TimedResponse)>,
     /// Resets the connection instead of sending the `n`th response.
     reset_at: Option<u64>,
     answers: u64,
@@ -76,13 +76,13 @@ impl Server {
     }
 
     fn take(&mut self, now: Time, conn: ConnId) {
-        while let Decoded::Complete { value, len } = Request::decode(self.stack.received(conn)) {
-            let Request { id, kind, priority, service, .. } = value;
+        while let Decoded::Complete { value, len } = RequestHeader::decode(self.stack.received(conn)) {
+            let RequestHeader { id, kind, priority, service, .. } = value;
             let begins = self.free_at.max(now);
             self.free_at = begins + service;
             let event = begins.since(now);
             let (nic, tcp) = (Span::ZERO, Span::ZERO);
-            let response = Response { id, kind, priority, nic, tcp, event, service };
+            let response = TimedResponse { id, kind, priority, nic, tcp, event, service };
             self.served.push_back((self.free_at, conn, response));
             self.stack.consume(now, conn, len);
         }

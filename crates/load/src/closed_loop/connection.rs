@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use net::ConnId;
 use queueing::Time;
 
-use super::spec::{Answer, Kind};
+use super::spec::{ExpectedResponse, RequestStream};
 use crate::protocol::http::Framer;
 
 /// State of a connection.
@@ -45,9 +45,9 @@ impl ClientConnection {
 
     /// Number of responses that end in `bytes`, the next part of the stream; `None` if they are
     /// not what `kind` specifies.
-    pub fn answers(&mut self, kind: &Kind, bytes: &[u8]) -> Option<u64> {
+    pub fn answers(&mut self, kind: &RequestStream, bytes: &[u8]) -> Option<u64> {
         match kind.answer {
-            Answer::Echo => {
+            ExpectedResponse::Echo => {
                 let whole = kind.request.len();
                 let mut left = bytes;
                 while !left.is_empty() {
@@ -61,11 +61,11 @@ impl ClientConnection {
                 }
                 Some(self.whole(whole as u64))
             }
-            Answer::Bytes(whole) => {
+            ExpectedResponse::Bytes(whole) => {
                 self.received += bytes.len() as u64;
                 Some(self.whole(whole))
             }
-            Answer::Http => {
+            ExpectedResponse::Http => {
                 let (mut answers, mut fine) = (0, true);
                 let framed = self.framer.push(bytes, |response| {
                     answers += 1;
@@ -73,7 +73,7 @@ impl ClientConnection {
                 });
                 (framed.is_ok() && fine).then_some(answers)
             }
-            Answer::Nothing => Some(0),
+            ExpectedResponse::Nothing => Some(0),
         }
     }
 

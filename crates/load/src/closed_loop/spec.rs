@@ -6,7 +6,7 @@ use queueing::{Arrivals, Histogram, Span};
 #[derive(Clone, Debug)]
 pub struct Exchange {
     /// Kinds of requests, at least one.
-    pub kinds: Vec<Kind>,
+    pub kinds: Vec<RequestStream>,
     /// Time from the last handshake to the first measured request.
     pub warmup: Span,
     /// Measured time.
@@ -15,20 +15,20 @@ pub struct Exchange {
 
 /// Kind of requests: content, response framing, rate.
 #[derive(Clone, Debug)]
-pub struct Kind {
+pub struct RequestStream {
     /// Number of connections, at least one; requests use them round-robin.
     pub connections: u32,
     /// Bytes of each request, at least one.
     pub request: Vec<u8>,
     /// Expected response.
-    pub answer: Answer,
+    pub answer: ExpectedResponse,
     /// Closed or open loop.
-    pub pace: Pace,
+    pub pace: LoadModel,
 }
 
 /// Expected response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum ExpectedResponse {
     /// The request itself.
     Echo,
     /// An HTTP response.
@@ -41,7 +41,7 @@ pub enum Answer {
 
 /// Closed or open loop.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Pace {
+pub enum LoadModel {
     /// Closed loop: a fixed number of requests in flight per connection.
     Closed {
         /// Requests in flight per connection, at least one.
@@ -56,7 +56,7 @@ pub enum Pace {
     },
 }
 
-impl Pace {
+impl LoadModel {
     /// Open loop with Poisson arrivals.
     #[must_use]
     pub const fn poisson(rate_per_s: f64, seed: u64) -> Self {
@@ -75,17 +75,17 @@ impl Pace {
 
 /// Results of an exchange.
 #[derive(Clone, Debug)]
-pub struct Outcome {
+pub struct ExchangeResults {
     /// Measured time.
     pub span: Span,
     /// Results by kind.
-    pub kinds: Vec<Tally>,
+    pub kinds: Vec<KindResults>,
 }
 
 /// Results of one kind.
 #[derive(Clone, Debug, Default)]
-pub struct Tally {
-    /// Responses received in the measured time; with [`Answer::Nothing`], requests sent.
+pub struct KindResults {
+    /// Responses received in the measured time; with [`ExpectedResponse::Nothing`], requests sent.
     pub answers: u64,
     /// Payload bytes sent and received in the measured time.
     pub bytes: u64,

@@ -38,11 +38,11 @@ fn config(host: u8) -> Config {
 const TICK: Span = Span::from_micros(10);
 
 /// Runs an exchange of one kind; client and server step every 10 µs.
-fn run(kind: Kind, reply: fn(&[u8]) -> (usize, Vec<u8>)) -> Tally {
+fn run(kind: RequestStream, reply: fn(&[u8]) -> (usize, Vec<u8>)) -> KindResults {
     run_all(vec![kind], reply).kinds.remove(0)
 }
 
-fn run_all(kinds: Vec<Kind>, reply: fn(&[u8]) -> (usize, Vec<u8>)) -> Outcome {
+fn run_all(kinds: Vec<RequestStream>, reply: fn(&[u8]) -> (usize, Vec<u8>)) -> ExchangeResults {
     let exchange = Exchange { kinds, warmup: Span::from_millis(1), duration: Span::from_millis(10) };
     let (near, far) = memory::pair(4096, 1514);
     let mut server = Server { stack: Stack::new(config(1)), end: near, reply };
@@ -62,14 +62,17 @@ fn echo(bytes: &[u8]) -> (usize, Vec<u8>) {
     (bytes.len(), bytes.to_vec())
 }
 
-fn exchange(connections: u32, answer: Answer, pace: Pace) -> Kind {
-    Kind { connections, request: (0..64).collect(), answer, pace }
+fn exchange(connections: u32, answer: ExpectedResponse, pace: LoadModel) -> RequestStream {
+    RequestStream { connections, request: (0..64).collect(), answer, pace }
 }
 
 #[test]
 fn each_kind_has_its_own_rate_and_counters() {
-    let long = Kind { request: vec![7; 5000], ..exchange(2, Answer::Echo, Pace::poisson(20_000.0, 1)) };
-    let short = exchange(3, Answer::Echo, Pace::poisson(100_000.0, 2));
+    let long = RequestStream {
+        request: vec![7; 5000],
+        ..exchange(2, ExpectedResponse::Echo, LoadModel::poisson(20_000.0, 1))
+    };
+    let short = exchange(3, ExpectedResponse::Echo, LoadModel::poisson(100_000.0, 2));
     let outcome = run_all(vec![long, short], echo);
     let [long, short] = &outcome.kinds[..] else { panic!("two kinds") };
     assert!((150..250).contains(&long.answers), "{}", long.answers);
@@ -83,7 +86,7 @@ fn each_kind_has_its_own_rate_and_counters() {
 fn a_closed_loop_keeps_its_maximum_in_flight() {
     // The response arrives one tick after the request, so each tick completes one.
     for outstanding in [1, 3] {
-        let outcome = run(exchange(5, Answer::Echo, Pace::Closed { outstanding }), echo);
+        let outcome = run(exchange(5, ExpectedResponse::Echo, LoadModel::Closed { outstanding }), echo);
         assert_eq!(outcome.answers, 5 * u64::from(outstanding) * 1000);
         assert_eq!(outcome.unanswered, 5 * u64::from(outstanding));
         assert_eq!((outcome.broken, outcome.latency.quantile(0.5)), (0, TICK));
@@ -93,7 +96,7 @@ fn a_closed_loop_keeps_its_maximum_in_flight() {
 
 #[test]
 fn an_open_loop_keeps_its_rate() {
-    let outcome = run(exchange(5, Answer::Echo, Pace::poisson(200_000.0, 1)), echo);
+    let outcome = run(exchange(5, ExpectedResponse::Echo, LoadModel::poisson(200_000.0, 1)), echo);
     assert!((1800..2200).contains(&outcome.answers), "{}", outcome.answers);
     assert!(outcome.latency.quantile(0.5) > TICK, "it counts from when a request was due");
 }
@@ -101,7 +104,7 @@ fn an_open_loop_keeps_its_rate() {
 #[test]
 fn in_a_burst_every_connection_sends_one_request() {
     let period = TICK * 100;
-    let outcome = run(exchange(5, Answer::Echo, Pace::periodic(5, Some(period))), echo);
+    let outcome = run(exchange(5, ExpectedResponse::Echo, LoadModel::periodic(5, Some(period))), echo);
     // 1,000 ticks are measured.
     assert_eq!((outcome.answers, outcome.unanswered), (5 * 10, 0));
     assert_eq!(outcome.latency.quantile(0.01), outcome.latency.quantile(1.0), "all of them at once");
@@ -110,7 +113,7 @@ fn in_a_burst_every_connection_sends_one_request() {
 #[test]
 fn a_wrong_response_closes_its_connection() {
     let wrong = |bytes: &[u8]| (bytes.len(), bytes.iter().map(|b| b ^ 1).collect());
-    let outcome = run(exchange(2, Answer::Echo, Pace::Closed { outstanding: 1 }), wrong);
+    let outcome = run(exchange(2, ExpectedResponse::Echo, LoadModel::Closed { outstanding: 1 }), wrong);
     assert_eq!((outcome.answers, outcome.broken), (0, 2));
 }
 
@@ -120,17 +123,17 @@ fn http_responses_end_as_their_headers_specify() {
         let requests = bytes.len() / 64;
         (requests * 64, b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nyes".repeat(requests))
     };
-    let outcome = run(exchange(2, Answer::Http, Pace::Closed { outstanding: 2 }), page);
+    let outcome = run(exchange(2, ExpectedResponse::Http, LoadModel::Closed { outstanding: 2 }), page);
     assert_eq!((outcome.answers, outcome.broken), (4000, 0));
 }
 
 #[test]
 fn a_stream_is_unlimited_in_either_direction() {
-    let mut out = exchange(1, Answer::Nothing, Pace::Closed { outstanding: 1 });
+    let mut out = exchange(1, ExpectedResponse::Nothing, LoadModel::Closed { outstanding: 1 });
     out.request = vec![7; 16 * 1024];
     let outcome = run(out, |bytes| (bytes.len(), Vec::new()));
     assert!(outcome.bytes > 1 << 20, "{}", outcome.bytes);
-    let mut into = exchange(1, Answer::Bytes(10_000), Pace::Closed { outstanding: 4 });
+    let mut into = exchange(1, ExpectedResponse::Bytes(10_000), LoadModel::Closed { outstanding: 4 });
     into.request = vec![1];
     let outcome = run(into, |bytes| (bytes.len(), vec![9; 10_000 * bytes.len()]));
     assert!(outcome.bytes > 1 << 20, "{}", outcome.bytes);
@@ -138,7 +141,7 @@ fn a_stream_is_unlimited_in_either_direction() {
 
 #[test]
 fn connects_are_retried_until_the_server_listens() {
-    let kinds = vec![exchange(3, Answer::Echo, Pace::Closed { outstanding: 1 })];
+    let kinds = vec![exchange(3, ExpectedResponse::Echo, LoadModel::Closed { outstanding: 1 })];
     let exchange = Exchange { kinds, warmup: Span::from_millis(1), duration: Span::from_millis(10) };
     let (near, mut far) = memory::pair(4096, 1514);
     let mut server = Server { stack: Stack::new(config(1)), end: near, reply: echo };
@@ -160,7 +163,7 @@ fn connects_are_retried_until_the_server_listens() {
 
 #[test]
 fn a_paused_client_sends_nothing_until_begin() {
-    let kinds = vec![exchange(3, Answer::Echo, Pace::Closed { outstanding: 1 })];
+    let kinds = vec![exchange(3, ExpectedResponse::Echo, LoadModel::Closed { outstanding: 1 })];
     let exchange = Exchange { kinds, warmup: Span::from_millis(1), duration: Span::from_millis(10) };
     let (near, mut far) = memory::pair(4096, 1514);
     let mut server = Server { stack: Stack::new(config(1)), end: near, reply: echo };

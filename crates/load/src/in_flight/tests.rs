@@ -3,11 +3,11 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::plan::Class;
+use crate::plan::RequestClass;
 
 fn plan(arrivals: &str, connections: u32, requests: u64) -> Plan {
     let service = "1us".parse().expect("law");
-    let class = Class { name: "c".into(), share: 1.0, service, length: 64, kind: 0, priority: 0 };
+    let class = RequestClass { name: "c".into(), share: 1.0, service, length: 64, kind: 0, priority: 0 };
     let mut plan = Plan::new(connections, arrivals.parse().expect(arrivals), vec![class]);
     plan.requests = Some(requests);
     plan

@@ -1,7 +1,7 @@
 //! Parser of response streams, by protocol.
 
-use super::Protocol;
-use crate::protocol::synthetic::{self, Response};
+use super::AppProtocol;
+use crate::protocol::synthetic::{self, TimedResponse};
 use crate::protocol::{http, memcached};
 use crate::record::ServerStages;
 
@@ -24,11 +24,11 @@ pub(super) enum Read {
 }
 
 impl ResponseParser {
-    pub fn new(protocol: &Protocol) -> Self {
+    pub fn new(protocol: &AppProtocol) -> Self {
         match protocol {
-            Protocol::Synthetic | Protocol::Texts { .. } => Self::Synthetic(Vec::new()),
-            Protocol::Http { .. } => Self::Http(http::Framer::default()),
-            Protocol::Memcached { .. } => Self::Memcached(memcached::Framer::default()),
+            AppProtocol::Synthetic | AppProtocol::Texts { .. } => Self::Synthetic(Vec::new()),
+            AppProtocol::Http { .. } => Self::Http(http::Framer::default()),
+            AppProtocol::Memcached { .. } => Self::Memcached(memcached::Framer::default()),
         }
     }
 
@@ -44,7 +44,7 @@ impl ResponseParser {
             Self::Synthetic(partial) => {
                 partial.extend_from_slice(bytes);
                 let (consumed, valid) = synthetic::responses(partial, |response| {
-                    let Response { id, nic, tcp, event, service, .. } = response;
+                    let TimedResponse { id, nic, tcp, event, service, .. } = response;
                     answered(Some(id), ServerStages { nic, tcp, event, service })
                 });
                 partial.drain(..consumed);

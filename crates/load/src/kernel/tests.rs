@@ -5,9 +5,9 @@ use std::net::TcpListener;
 use std::time::Instant;
 
 use super::*;
-use crate::plan::Class;
+use crate::plan::RequestClass;
 use crate::protocol::Decoded;
-use crate::protocol::synthetic::{Request, Response};
+use crate::protocol::synthetic::{RequestHeader, TimedResponse};
 
 struct Wall(Instant);
 
@@ -21,7 +21,7 @@ impl Clock for Wall {
 fn plan(connections: u32, requests: u64) -> Plan {
     let class = |name: &str, share, length| {
         let service = "1us".parse().expect("law");
-        Class { name: name.into(), share, service, length, kind: 0, priority: 0 }
+        RequestClass { name: name.into(), share, service, length, kind: 0, priority: 0 }
     };
     let classes = vec![class("small", 0.5, 32), class("large", 0.5, 5000)];
     let mut plan = Plan::new(connections, "uniform 20000".parse().expect("arrivals"), classes);
@@ -51,11 +51,11 @@ fn answer(stream: &mut std::net::TcpStream, most: usize) {
     let (mut received, mut buffer, mut served) = (Vec::new(), [0; 4096], 0);
     while let Ok(n @ 1..) = stream.read(&mut buffer) {
         received.extend_from_slice(&buffer[..n]);
-        while let Decoded::Complete { value, len } = Request::decode(&received) {
+        while let Decoded::Complete { value, len } = RequestHeader::decode(&received) {
             received.drain(..len);
             let [nic, tcp, event, service] = [1, 2, 3, 4].map(Span::from_nanos);
-            let Request { id, kind, priority, .. } = value;
-            let response = Response { id, kind, priority, nic, tcp, event, service };
+            let RequestHeader { id, kind, priority, .. } = value;
+            let response = TimedResponse { id, kind, priority, nic, tcp, event, service };
             if served == most || stream.write_all(&response.encode()).is_err() {
                 return;
             }
@@ -64,7 +64,7 @@ fn answer(stream: &mut std::net::TcpStream, most: usize) {
     }
 }
 
-fn load(plan: &Plan, target: SocketAddr, protocol: &Protocol) -> Result<Report, KernelError> {
+fn load(plan: &Plan, target: SocketAddr, protocol: &AppProtocol) -> Result<Report, KernelError> {
     let clock = Wall(Instant::now());
     run(plan, target, protocol, &clock, &mut |_| {}, &AtomicBool::new(false))
 }
@@ -75,9 +75,15 @@ fn every_request_is_answered_over_the_kernels_sockets() {
     let target = server(8, serve_synthetic);
     let mut last = Progress::default();
     let clock = Wall(Instant::now());
-    let report =
-        run(&plan(8, 400), target, &Protocol::Synthetic, &clock, &mut |p| last = p, &AtomicBool::new(false))
-            .expect("it runs");
+    let report = run(
+        &plan(8, 400),
+        target,
+        &AppProtocol::Synthetic,
+        &clock,
+        &mut |p| last = p,
+        &AtomicBool::new(false),
+    )
+    .expect("it runs");
     assert_eq!((report.requests(), report.answered(), report.reconnects), (400, 400, 0));
     assert_eq!(last, Progress { open: 8, connections: 8, due: 400, settled: 400, tail: last.tail });
     let small = report.class("small").expect("planned");
@@ -90,7 +96,7 @@ fn a_broken_connection_is_reopened_and_its_requests_are_lost() {
     let target = server(64, |mut stream| answer(&mut stream, 10));
     let mut plan = plan(1, 40);
     plan.arrivals = "uniform 2000".parse().expect("arrivals");
-    let report = load(&plan, target, &Protocol::Synthetic).expect("it runs");
+    let report = load(&plan, target, &AppProtocol::Synthetic).expect("it runs");
     assert!(report.reconnects >= 1);
     let unanswered: u64 = report.classes.iter().map(|c| c.unanswered).sum();
     assert!(unanswered >= 1, "requests in flight are lost");
@@ -111,7 +117,7 @@ fn http_responses_are_matched_in_order() {
             }
         }
     });
-    let report = load(&plan(4, 200), target, &Protocol::Http { path: "/x".into() }).expect("it runs");
+    let report = load(&plan(4, 200), target, &AppProtocol::Http { path: "/x".into() }).expect("it runs");
     assert_eq!((report.answered(), report.garbled), (200, 0));
 }
 
@@ -135,7 +141,7 @@ fn memcached_gets_are_matched_in_order() {
     });
     let mut plan = plan(4, 200);
     plan.classes[1].kind = memcached::SET;
-    let report = load(&plan, target, &Protocol::Memcached { keys: 100 }).expect("it runs");
+    let report = load(&plan, target, &AppProtocol::Memcached { keys: 100 }).expect("it runs");
     assert_eq!((report.answered(), report.garbled), (200, 0));
 }
 
@@ -146,18 +152,18 @@ fn request_bodies_come_from_the_configured_text() {
         let (mut received, mut buffer) = (Vec::new(), [0; 4096]);
         while let Ok(n @ 1..) = stream.read(&mut buffer) {
             received.extend_from_slice(&buffer[..n]);
-            while let Decoded::Complete { value, len } = Request::decode(&received) {
+            while let Decoded::Complete { value, len } = RequestHeader::decode(&received) {
                 let body: Vec<u8> = received.drain(..len).skip(32).collect();
                 assert!(body.iter().zip(b"abcabc".iter().cycle()).all(|(have, want)| have == want));
-                let Request { id, kind, priority, .. } = value;
+                let RequestHeader { id, kind, priority, .. } = value;
                 let [nic, tcp, event, service] = [Span::ZERO; 4];
-                let answer = Response { id, kind, priority, nic, tcp, event, service };
+                let answer = TimedResponse { id, kind, priority, nic, tcp, event, service };
                 let _ = stream.write_all(&answer.header(body.len())).and_then(|()| stream.write_all(&body));
             }
         }
     });
     let text = b"abc".to_vec();
-    let report = load(&plan(2, 200), target, &Protocol::Texts { text }).expect("it runs");
+    let report = load(&plan(2, 200), target, &AppProtocol::Texts { text }).expect("it runs");
     assert_eq!((report.answered(), report.garbled), (200, 0));
 }
 
@@ -169,7 +175,7 @@ fn a_stopped_run_counts_requests_in_flight() {
     });
     let (plan, stop, clock) = (plan(2, 100_000), AtomicBool::new(false), Wall(Instant::now()));
     let mut stopper = |p: Progress| stop.store(p.due > 0, Ordering::Relaxed);
-    let report = run(&plan, target, &Protocol::Synthetic, &clock, &mut stopper, &stop).expect("it runs");
+    let report = run(&plan, target, &AppProtocol::Synthetic, &clock, &mut stopper, &stop).expect("it runs");
     assert!(report.requests() < 100_000 && report.answered() == 0);
 }
 
@@ -179,7 +185,7 @@ fn an_invalid_run_fails_with_the_reason() {
     let refused = |plan: &Plan, protocol| load(plan, target, &protocol).expect_err("refused").to_string();
     let mut none = plan(1, 1);
     none.connections = 0;
-    assert_eq!(refused(&none, Protocol::Synthetic), "connections 0 is outside 1..=1000000");
-    let path = Protocol::Http { path: "no slash".into() };
+    assert_eq!(refused(&none, AppProtocol::Synthetic), "connections 0 is outside 1..=1000000");
+    let path = AppProtocol::Http { path: "no slash".into() };
     assert_eq!(refused(&plan(1, 1), path), "path \"no slash\" does not begin with / or has a space in it");
 }

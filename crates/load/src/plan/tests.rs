@@ -2,9 +2,9 @@
 
 use super::*;
 
-fn class(name: &str, share: f64, service: &str) -> Class {
+fn class(name: &str, share: f64, service: &str) -> RequestClass {
     let service = service.parse().expect(service);
-    Class { name: name.into(), share, service, length: 64, kind: 0, priority: 0 }
+    RequestClass { name: name.into(), share, service, length: 64, kind: 0, priority: 0 }
 }
 
 fn plan() -> Plan {

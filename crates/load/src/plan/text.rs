@@ -8,7 +8,7 @@ use std::str::FromStr;
 use queueing::{Arrivals, Distribution, Span};
 use serde::de::{Deserialize, Deserializer, Error};
 
-use super::{Class, Plan, Spread};
+use super::{Plan, RequestClass, Spread};
 
 /// Value parsed from a string.
 struct Text<T>(T);
@@ -61,7 +61,7 @@ const fn least_urgent() -> u8 {
 impl<'de> Deserialize<'de> for Plan {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let text = PlanText::deserialize(from)?;
-        let class = |c: ClassText| Class {
+        let class = |c: ClassText| RequestClass {
             name: c.name,
             share: c.share,
             service: c.service.0,

@@ -50,7 +50,7 @@ fn write_for(key: u64, kind: u8, into: &mut Vec<u8>) {
 
 /// Error: the bytes are not a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ParseError;
+pub struct ResponseError;
 
 /// Framer of a stream of responses, however it is segmented.
 #[derive(Debug, Default)]
@@ -64,8 +64,8 @@ impl Framer {
     /// Parses `bytes`; calls `done` for each response that ends in them.
     ///
     /// # Errors
-    /// [`ParseError`] for error responses and malformed bytes.
-    pub fn push(&mut self, mut bytes: &[u8], mut done: impl FnMut()) -> Result<(), ParseError> {
+    /// [`ResponseError`] for error responses and malformed bytes.
+    pub fn push(&mut self, mut bytes: &[u8], mut done: impl FnMut()) -> Result<(), ResponseError> {
         while !bytes.is_empty() {
             if self.value > 0 {
                 let n = self.value.min(bytes.len());
@@ -78,7 +78,7 @@ impl Framer {
             self.line.extend_from_slice(&bytes[..n]);
             bytes = &bytes[n..];
             if self.line.len() > LINE_MAX {
-                return Err(ParseError);
+                return Err(ResponseError);
             }
             if end.is_some() {
                 match value_len(self.line.trim_ascii_end())? {
@@ -93,14 +93,14 @@ impl Framer {
 }
 
 /// Length of the value that follows a line; `None` if the line ends a response.
-fn value_len(line: &[u8]) -> Result<Option<usize>, ParseError> {
+fn value_len(line: &[u8]) -> Result<Option<usize>, ResponseError> {
     if matches!(line, b"END" | b"STORED") {
         return Ok(None);
     }
-    let text = std::str::from_utf8(line).map_err(|_| ParseError)?;
+    let text = std::str::from_utf8(line).map_err(|_| ResponseError)?;
     let mut words = text.split(' ');
     let length = (words.next() == Some("VALUE")).then(|| words.nth(2)?.parse().ok()).flatten();
-    length.filter(|&length| length <= VALUE_MAX).map(Some).ok_or(ParseError)
+    length.filter(|&length| length <= VALUE_MAX).map(Some).ok_or(ResponseError)
 }
 
 //~ load: memcached requests follow the USR mix and are matched in order
@@ -151,9 +151,9 @@ mod tests {
         for text in
             ["ERROR\r\n", "SERVER_ERROR out of memory\r\n", "VALUE k 0\r\n", "VALUE k 0 2000000\r\n", "\r\n"]
         {
-            assert_eq!(Framer::default().push(text.as_bytes(), || ()), Err(ParseError), "{text:?}");
+            assert_eq!(Framer::default().push(text.as_bytes(), || ()), Err(ResponseError), "{text:?}");
         }
-        assert_eq!(Framer::default().push(&[b'x'; 600], || ()), Err(ParseError), "a line without an end");
+        assert_eq!(Framer::default().push(&[b'x'; 600], || ()), Err(ResponseError), "a line without an end");
     }
 
     proptest! {

@@ -51,7 +51,7 @@ pub const RESPONSE_LEN_MAX: usize = RESPONSE_LEN + 64 * 1024;
 
 /// Header of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Request {
+pub struct RequestHeader {
     /// Id, repeated in the response.
     pub id: u64,
     /// Request type, for the server's policies.
@@ -64,7 +64,7 @@ pub struct Request {
     pub service: Span,
 }
 
-impl Request {
+impl RequestHeader {
     /// Encoded header; zeros follow up to `length`.
     #[must_use]
     pub fn header(&self) -> [u8; REQUEST_LEN_MIN] {
@@ -125,7 +125,7 @@ impl Request {
 
 /// Response with the time per stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Response {
+pub struct TimedResponse {
     /// Id of the request.
     pub id: u64,
     /// Type of the request.
@@ -142,7 +142,7 @@ pub struct Response {
     pub service: Span,
 }
 
-impl Response {
+impl TimedResponse {
     /// Encoded response without a body.
     #[must_use]
     pub fn encode(&self) -> [u8; RESPONSE_LEN] {
@@ -196,10 +196,10 @@ impl Response {
 
 /// Decodes complete responses at the start of `bytes` and calls `answered` for each. Returns
 /// their total length, and `false` if other bytes follow or `answered` returned `false`.
-pub fn responses(bytes: &[u8], mut answered: impl FnMut(Response) -> bool) -> (usize, bool) {
+pub fn responses(bytes: &[u8], mut answered: impl FnMut(TimedResponse) -> bool) -> (usize, bool) {
     let mut consumed = 0;
     loop {
-        match Response::decode(&bytes[consumed..]) {
+        match TimedResponse::decode(&bytes[consumed..]) {
             Decoded::Incomplete => return (consumed, true),
             Decoded::Invalid => return (consumed, false),
             Decoded::Complete { value, len } => {
@@ -235,9 +235,9 @@ mod tests {
 
     use super::*;
 
-    fn requests() -> impl Strategy<Value = Request> {
+    fn requests() -> impl Strategy<Value = RequestHeader> {
         (any::<u64>(), any::<u8>(), 0u8..8, 32u32..5000, any::<u64>()).prop_map(
-            |(id, kind, level, length, ns)| Request {
+            |(id, kind, level, length, ns)| RequestHeader {
                 id,
                 kind,
                 priority: Priority::new(level).unwrap(),
@@ -257,24 +257,24 @@ mod tests {
             request.encode(&mut bytes);
             let len = request.length as usize;
             prop_assert_eq!(bytes.len(), len);
-            prop_assert_eq!(Request::decode(&bytes), Decoded::Complete { value: request, len });
+            prop_assert_eq!(RequestHeader::decode(&bytes), Decoded::Complete { value: request, len });
             let cut = (len as f64 * cut) as usize;
-            prop_assert_eq!(Request::decode(&bytes[..cut]), Decoded::Incomplete);
+            prop_assert_eq!(RequestHeader::decode(&bytes[..cut]), Decoded::Incomplete);
         }
 
         #[test]
         fn a_response_round_trips(id: u64, kind: u8, level in 0u8..8, ns: [u32; 4], cut in 0usize..64) {
             let [nic, tcp, event, service] = ns.map(|n| Span::from_nanos(n.into()));
             let priority = Priority::new(level).unwrap();
-            let response = Response { id, kind, priority, nic, tcp, event, service };
+            let response = TimedResponse { id, kind, priority, nic, tcp, event, service };
             let bytes = response.encode();
-            prop_assert_eq!(Response::decode(&bytes), Decoded::Complete { value: response, len: 64 });
-            prop_assert_eq!(Response::decode(&bytes[..cut]), Decoded::Incomplete);
+            prop_assert_eq!(TimedResponse::decode(&bytes), Decoded::Complete { value: response, len: 64 });
+            prop_assert_eq!(TimedResponse::decode(&bytes[..cut]), Decoded::Incomplete);
             let mut bytes = response.header(cut).to_vec();
             bytes.resize(64 + cut, 1);
-            prop_assert_eq!(Response::decode(&bytes), Decoded::Complete { value: response, len: 64 + cut });
+            prop_assert_eq!(TimedResponse::decode(&bytes), Decoded::Complete { value: response, len: 64 + cut });
             bytes.pop();
-            prop_assert_eq!(Response::decode(&bytes), Decoded::Incomplete);
+            prop_assert_eq!(TimedResponse::decode(&bytes), Decoded::Incomplete);
         }
 
         //~ input: random bytes cause no panic in packet views, policies, HTTP and the synthetic protocol
@@ -284,15 +284,15 @@ mod tests {
             if magic {
                 bytes.splice(..0, [b'G', b'W', kind]);
             }
-            let _ = Request::decode(&bytes);
-            let _ = Response::decode(&bytes);
+            let _ = RequestHeader::decode(&bytes);
+            let _ = TimedResponse::decode(&bytes);
         }
     }
 
     #[test]
     fn responses_are_decoded_one_by_one() {
         let span = Span::from_nanos(1);
-        let of = |id| Response {
+        let of = |id| TimedResponse {
             id,
             kind: 0,
             priority: Priority::HIGHEST,
@@ -318,12 +318,17 @@ mod tests {
 
     #[test]
     fn an_invalid_byte_is_refused_at_once() {
-        let request =
-            Request { id: 1, kind: 0, priority: Priority::HIGHEST, length: 32, service: Span::from_nanos(1) };
+        let request = RequestHeader {
+            id: 1,
+            kind: 0,
+            priority: Priority::HIGHEST,
+            length: 32,
+            service: Span::from_nanos(1),
+        };
         let refused = |at: usize, byte: u8| {
             let mut bytes = request.header();
             bytes[at] = byte;
-            Request::decode(&bytes[..12]) == Decoded::Invalid
+            RequestHeader::decode(&bytes[..12]) == Decoded::Invalid
         };
         assert!(refused(0, b'H') && refused(TYPE_AT, TYPE_RESPONSE), "not a request");
         assert!(refused(LEVEL_AT, 8), "no such priority");

@@ -9,7 +9,7 @@ use super::outcome::Slice;
 
 /// Arrival process.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Pace {
+pub enum ArrivalModel {
     /// Open loop: Poisson arrivals, independent of the server.
     Open {
         /// Requests per second outside of bursts.
@@ -78,7 +78,7 @@ impl LoadBurst {
 
 /// Iterator over due times.
 pub(super) struct ScheduledArrivals {
-    pace: Pace,
+    pace: ArrivalModel,
     rng: Rng,
     start: Time,
     /// Open loop: time since the start, in ns.
@@ -89,7 +89,7 @@ pub(super) struct ScheduledArrivals {
 }
 
 impl ScheduledArrivals {
-    pub(super) fn new(pace: Pace, seed: u64) -> Self {
+    pub(super) fn new(pace: ArrivalModel, seed: u64) -> Self {
         let (rng, waiting) = (Rng::seeded(seed), BinaryHeap::new());
         Self { pace, rng, start: Time::ZERO, offset_ns: 0.0, next: None, waiting }
     }
@@ -98,20 +98,20 @@ impl ScheduledArrivals {
     pub(super) fn start(&mut self, now: Time) {
         self.start = now;
         match self.pace {
-            Pace::Open { .. } => self.advance(),
-            Pace::Closed { clients, .. } => (0..clients).for_each(|_| self.on_settled(now)),
+            ArrivalModel::Open { .. } => self.advance(),
+            ArrivalModel::Closed { clients, .. } => (0..clients).for_each(|_| self.on_settled(now)),
         }
     }
 
     /// Due time of the next request that is due at `now`.
     pub(super) fn next(&mut self, now: Time) -> Option<Time> {
         match self.pace {
-            Pace::Open { .. } => {
+            ArrivalModel::Open { .. } => {
                 let due = self.next.filter(|due| *due <= now)?;
                 self.advance();
                 Some(due)
             }
-            Pace::Closed { .. } => {
+            ArrivalModel::Closed { .. } => {
                 self.waiting.peek().filter(|due| due.0 <= now)?;
                 self.waiting.pop().map(|due| due.0)
             }
@@ -120,7 +120,7 @@ impl ScheduledArrivals {
 
     /// Records that a request was settled.
     pub(super) fn on_settled(&mut self, now: Time) {
-        if let Pace::Closed { think, .. } = self.pace {
+        if let ArrivalModel::Closed { think, .. } = self.pace {
             let think_ns = self.rng.exponential() * think.as_nanos() as f64;
             self.waiting.push(Reverse(now + Span::from_nanos(think_ns as u64)));
         }
@@ -129,7 +129,7 @@ impl ScheduledArrivals {
     /// True if `due` is in a burst.
     pub(super) fn is_burst(&self, due: Time) -> bool {
         match self.pace {
-            Pace::Open { burst: Some(burst), .. } => burst.at(due.since(self.start)).0,
+            ArrivalModel::Open { burst: Some(burst), .. } => burst.at(due.since(self.start)).0,
             _ => false,
         }
     }
@@ -137,7 +137,7 @@ impl ScheduledArrivals {
     /// Draws the next arrival. If the rate changes before it, draws again from the change: the
     /// exponential distribution is memoryless.
     fn advance(&mut self) {
-        let Pace::Open { rate_per_s, burst } = self.pace else { return };
+        let ArrivalModel::Open { rate_per_s, burst } = self.pace else { return };
         if rate_per_s <= 0.0 {
             self.next = None;
             return;
@@ -162,7 +162,7 @@ impl ScheduledArrivals {
 mod tests {
     use super::*;
 
-    fn arrivals(pace: Pace, until: Span) -> Vec<Time> {
+    fn arrivals(pace: ArrivalModel, until: Span) -> Vec<Time> {
         let mut arrivals = ScheduledArrivals::new(pace, 7);
         arrivals.start(Time::ZERO);
         std::iter::from_fn(|| arrivals.next(Time::ZERO + until))
@@ -173,7 +173,8 @@ mod tests {
     #[test]
     fn a_burst_multiplies_the_arrival_rate() {
         let burst = LoadBurst { times: 9.0, length: Span::from_millis(500), period: Span::from_secs(2) };
-        let all = arrivals(Pace::Open { rate_per_s: 1000.0, burst: Some(burst) }, Span::from_secs(20));
+        let all =
+            arrivals(ArrivalModel::Open { rate_per_s: 1000.0, burst: Some(burst) }, Span::from_secs(20));
         let within = all.iter().filter(|due| burst.at(due.since(Time::ZERO)).0).count() as f64;
         let beside = all.len() as f64 - within;
         // 10 bursts of half a second; sixteen standard deviations would be 3 %.
@@ -206,7 +207,7 @@ mod tests {
 
     #[test]
     fn a_closed_loop_client_reconnects_only_after_its_request_ends() {
-        let mut arrivals = ScheduledArrivals::new(Pace::Closed { clients: 3, think: Span::ZERO }, 1);
+        let mut arrivals = ScheduledArrivals::new(ArrivalModel::Closed { clients: 3, think: Span::ZERO }, 1);
         arrivals.start(Time::ZERO);
         let now = Time::ZERO + Span::from_secs(1);
         assert_eq!(std::iter::from_fn(|| arrivals.next(now)).count(), 3);

@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, SocketAddr};
 
 use classify::PacketMeta;
-use net::device::{Full, Offloads, Received};
+use net::device::{Full, Offloads, ReceivedFrame};
 use net::stack::Config;
 use net::{ConnId, Device, Event, Stack};
 use queueing::{Span, Time};
@@ -77,7 +77,9 @@ impl SourcePool {
     /// Receives up to `max` frames; `true` if there was one.
     pub fn receive<D: Device>(&mut self, now: Time, device: &mut D, max: usize) -> bool {
         for received in 0..max {
-            let Some(Received { frame, arrived, checked }) = device.receive(now) else { return received > 0 };
+            let Some(ReceivedFrame { frame, arrived, checked }) = device.receive(now) else {
+                return received > 0;
+            };
             let bytes = frame.as_ref();
             if let Some(at) = self.target(bytes) {
                 let meta = PacketMeta { checked, ..PacketMeta::new(arrived.unwrap_or(now), bytes.len()) };
@@ -163,7 +165,7 @@ struct Batched<'a, D>(&'a mut D);
 impl<D: Device> Device for Batched<'_, D> {
     type Frame = D::Frame;
 
-    fn receive(&mut self, now: Time) -> Option<Received<D::Frame>> {
+    fn receive(&mut self, now: Time) -> Option<ReceivedFrame<D::Frame>> {
         self.0.receive(now)
     }
 

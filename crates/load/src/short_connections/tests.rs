@@ -52,7 +52,7 @@ fn config(host: u8) -> Config {
     Config::new([2, 0, 0, 0, 0, u8::from(host > 1)], Ipv4Addr::new(10, 0, 0, host), 24, [host; 16])
 }
 
-fn workload(pace: Pace) -> ShortConnections {
+fn workload(pace: ArrivalModel) -> ShortConnections {
     let ms = Span::from_millis;
     let request = b"GET / HTTP/1.1\r\n\r\n".to_vec();
     ShortConnections {
@@ -67,12 +67,17 @@ fn workload(pace: Pace) -> ShortConnections {
 }
 
 fn open(rate_per_s: f64) -> ShortConnections {
-    workload(Pace::Open { rate_per_s, burst: None })
+    workload(ArrivalModel::Open { rate_per_s, burst: None })
 }
 
 /// Outcome of requests to a server that needs `ticks` per response; without a listener if
 /// `listens` is false.
-fn run(workload: ShortConnections, ticks: u32, answer: &'static str, listens: bool) -> Outcome {
+fn run(
+    workload: ShortConnections,
+    ticks: u32,
+    answer: &'static str,
+    listens: bool,
+) -> ShortConnectionResults {
     let (near, mut far) = memory::pair(4096, 1514);
     let stack = Stack::new(config(1));
     let mut server = Server { stack, end: near, waiting: VecDeque::new(), answer, ticks, tick: 0 };
@@ -132,7 +137,7 @@ fn an_unexpected_status_is_a_bad_response() {
 #[test]
 fn a_closed_loops_rate_is_the_service_rate() {
     // Ten ticks, 200 µs, per response: 5,000 per second, 1,000 in total.
-    let outcome = run(workload(Pace::Closed { clients: 8, think: Span::ZERO }), 10, OK, true);
+    let outcome = run(workload(ArrivalModel::Closed { clients: 8, think: Span::ZERO }), 10, OK, true);
     let answers: u64 = outcome.slices.iter().map(|slice| slice.answers).sum();
     assert!((950..=1000).contains(&answers), "{answers} answers");
     assert_eq!(outcome.all.count(RequestOutcome::Ok), outcome.all.total());

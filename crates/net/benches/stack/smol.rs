@@ -4,7 +4,7 @@
 use std::cell::RefCell;
 
 use net::Device as _;
-use net::device::Received;
+use net::device::ReceivedFrame;
 use net::device::memory::{self, MemoryDevice, MemoryFrame};
 use queueing::Time;
 use smoltcp::iface::{Config, Interface, PollIngressSingleResult, SocketHandle, SocketSet};
@@ -41,7 +41,7 @@ impl Device for End {
     type TxToken<'a> = Tx<'a>;
 
     fn receive(&mut self, _: Instant) -> Option<(Rx<'_>, Tx<'_>)> {
-        let Received { frame, .. } = self.0.borrow_mut().receive(Time::ZERO)?;
+        let ReceivedFrame { frame, .. } = self.0.borrow_mut().receive(Time::ZERO)?;
         Some((Rx(self, frame), Tx(self)))
     }
 

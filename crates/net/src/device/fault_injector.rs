@@ -24,13 +24,13 @@ use std::collections::BinaryHeap;
 
 use queueing::{Rng, Span, Time};
 
-use super::{Device, Full, Offloads, Received, Waker};
+use super::{Device, Full, Offloads, ReceivedFrame, Waker};
 
 mod decision;
 mod rates;
 
 pub use decision::{Counters, FaultAction, FaultModel};
-pub use rates::{BadRates, Burst, Rates};
+pub use rates::{BadRates, BurstLoss, Rates};
 
 /// Most frames held in one direction; further ones are dropped.
 pub const HELD_MAX: usize = 16_384;
@@ -61,20 +61,20 @@ struct Held {
     due: Time,
     number: u64,
     bytes: Vec<u8>,
-    /// As [`Received::checked`]; unused for sent frames.
+    /// As [`ReceivedFrame::checked`]; unused for sent frames.
     checked: bool,
 }
 
 /// A received frame: the device's own, or a copy that was held or corrupted.
 #[derive(Debug)]
-pub enum Frame<F> {
+pub enum InjectedFrame<F> {
     /// Frame of the device.
     Device(F),
     /// Copy of a frame.
     Copy(Vec<u8>),
 }
 
-impl<F: AsRef<[u8]>> AsRef<[u8]> for Frame<F> {
+impl<F: AsRef<[u8]>> AsRef<[u8]> for InjectedFrame<F> {
     fn as_ref(&self) -> &[u8] {
         match self {
             Self::Device(frame) => frame.as_ref(),
@@ -164,15 +164,15 @@ impl<D: Device> FaultInjector<D> {
     }
 
     /// Receives frames from the device until one passes unchanged; the others are held.
-    fn receive_through(&mut self, now: Time) -> Option<Received<Frame<D::Frame>>> {
+    fn receive_through(&mut self, now: Time) -> Option<ReceivedFrame<InjectedFrame<D::Frame>>> {
         while let Some(received) = self.device.receive(now) {
             let bytes = received.frame.as_ref();
             let entered = received.arrived.unwrap_or(now);
             match self.receiving.faults.decide(entered, bytes.len()) {
                 FaultAction::Lost => {}
                 FaultAction::Arrives { at, flipped: None, again: None } if at <= entered => {
-                    let Received { frame, arrived, checked } = received;
-                    return Some(Received { frame: Frame::Device(frame), arrived, checked });
+                    let ReceivedFrame { frame, arrived, checked } = received;
+                    return Some(ReceivedFrame { frame: InjectedFrame::Device(frame), arrived, checked });
                 }
                 FaultAction::Arrives { at, flipped, again } => {
                     let mut copy = self.spare.pop().unwrap_or_default();
@@ -216,16 +216,16 @@ impl<D: Device> FaultInjector<D> {
 }
 
 impl<D: Device> Device for FaultInjector<D> {
-    type Frame = Frame<D::Frame>;
+    type Frame = InjectedFrame<D::Frame>;
 
-    fn receive(&mut self, now: Time) -> Option<Received<Self::Frame>> {
+    fn receive(&mut self, now: Time) -> Option<ReceivedFrame<Self::Frame>> {
         self.advance(now);
         let through = self.receive_through(now);
         if through.is_some() && self.receiving.next().is_none_or(|due| due > now) {
             return through;
         }
         // Held frames come first; the one just received is queued behind them.
-        if let Some(Received { frame: Frame::Device(frame), arrived, checked }) = through {
+        if let Some(ReceivedFrame { frame: InjectedFrame::Device(frame), arrived, checked }) = through {
             let mut copy = self.spare.pop().unwrap_or_default();
             copy.clear();
             copy.extend_from_slice(frame.as_ref());
@@ -233,13 +233,13 @@ impl<D: Device> Device for FaultInjector<D> {
             self.hold_copies(arrived.unwrap_or(now), None, copy, checked, |faulty| &mut faulty.receiving);
         }
         let Held { due, bytes, checked, .. } = self.receiving.due(now)?;
-        Some(Received { frame: Frame::Copy(bytes), arrived: Some(due), checked })
+        Some(ReceivedFrame { frame: InjectedFrame::Copy(bytes), arrived: Some(due), checked })
     }
 
     fn recycle(&mut self, frame: Self::Frame) {
         match frame {
-            Frame::Device(frame) => self.device.recycle(frame),
-            Frame::Copy(bytes) => self.give(bytes),
+            InjectedFrame::Device(frame) => self.device.recycle(frame),
+            InjectedFrame::Copy(bytes) => self.give(bytes),
         }
     }
 

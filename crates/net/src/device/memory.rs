@@ -8,7 +8,7 @@
 use queueing::Time;
 use rtrb::{Consumer, Producer, RingBuffer};
 
-use super::{Device, Full, Received};
+use super::{Device, Full, ReceivedFrame};
 
 /// One end of an in-memory link.
 pub struct MemoryDevice {
@@ -118,9 +118,9 @@ impl MemoryDevice {
 impl Device for MemoryDevice {
     type Frame = MemoryFrame;
 
-    fn receive(&mut self, _now: Time) -> Option<Received<MemoryFrame>> {
+    fn receive(&mut self, _now: Time) -> Option<ReceivedFrame<MemoryFrame>> {
         let Sent { frame, at, checked } = self.received.pop().ok()?;
-        Some(Received { frame, arrived: Some(at), checked })
+        Some(ReceivedFrame { frame, arrived: Some(at), checked })
     }
 
     fn recycle(&mut self, frame: MemoryFrame) {

@@ -14,7 +14,7 @@ pub mod pcap;
 
 /// A received frame and its arrival time.
 #[derive(Debug)]
-pub struct Received<F> {
+pub struct ReceivedFrame<F> {
     /// The frame; return it with [`Device::recycle`].
     pub frame: F,
     /// Arrival time stamped by the device (hardware timestamp, link model), if available.
@@ -24,11 +24,11 @@ pub struct Received<F> {
     pub checked: bool,
 }
 
-impl<F> Received<F> {
+impl<F> ReceivedFrame<F> {
     /// The same frame converted to another type.
     #[inline]
-    pub fn map<T>(self, wrap: impl FnOnce(F) -> T) -> Received<T> {
-        Received { frame: wrap(self.frame), arrived: self.arrived, checked: self.checked }
+    pub fn map<T>(self, wrap: impl FnOnce(F) -> T) -> ReceivedFrame<T> {
+        ReceivedFrame { frame: wrap(self.frame), arrived: self.arrived, checked: self.checked }
     }
 }
 
@@ -56,7 +56,7 @@ pub trait Device {
     type Frame: AsRef<[u8]>;
 
     /// The next received frame, if any. Never blocks.
-    fn receive(&mut self, now: Time) -> Option<Received<Self::Frame>>;
+    fn receive(&mut self, now: Time) -> Option<ReceivedFrame<Self::Frame>>;
 
     /// Returns a frame's buffer.
     fn recycle(&mut self, frame: Self::Frame);

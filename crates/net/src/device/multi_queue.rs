@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use queueing::{Span, Time};
 
-use super::{Device, Full, Offloads, Received, Waker};
+use super::{Device, Full, Offloads, ReceivedFrame, Waker};
 
 /// Several devices as one.
 #[derive(Debug)]
@@ -63,15 +63,15 @@ impl<D: Device> MultiQueue<D> {
 impl<D: Device> Device for MultiQueue<D> {
     type Frame = MergedFrame<D::Frame>;
 
-    fn receive(&mut self, now: Time) -> Option<Received<Self::Frame>> {
+    fn receive(&mut self, now: Time) -> Option<ReceivedFrame<Self::Frame>> {
         for _ in 0..self.devices.len() {
             if self.left == 0 {
                 self.pass_on();
             }
-            if let Some(Received { frame, arrived, checked }) = self.devices[self.next].receive(now) {
+            if let Some(ReceivedFrame { frame, arrived, checked }) = self.devices[self.next].receive(now) {
                 self.left -= 1;
                 let frame = MergedFrame { frame, from: self.next };
-                return Some(Received { frame, arrived, checked });
+                return Some(ReceivedFrame { frame, arrived, checked });
             }
             self.pass_on();
         }
@@ -117,7 +117,11 @@ impl<D: Device> Device for MultiQueue<D> {
     /// received frames.
     fn wait(&mut self, span: Span) {
         let devices = self.devices.len() as u64;
-        let part = if devices == 1 { span } else { Span::from_nanos(span.min(GLANCE).as_nanos() / devices) };
+        let part = if devices == 1 {
+            span
+        } else {
+            Span::from_nanos(span.min(POLL_INTERVAL_MAX).as_nanos() / devices)
+        };
         self.devices[self.next].wait(part);
         self.pass_on();
     }
@@ -130,7 +134,7 @@ impl<D: Device> Device for MultiQueue<D> {
 }
 
 /// Longest time for sleeping on all of several devices.
-const GLANCE: Span = Span::from_millis(1);
+const POLL_INTERVAL_MAX: Span = Span::from_millis(1);
 
 #[cfg(test)]
 mod tests {

@@ -11,11 +11,11 @@ use std::io::{self, Write};
 
 use queueing::{Span, Time};
 
-use super::{Device, Full, Offloads, Received, Waker};
+use super::{Device, Full, Offloads, ReceivedFrame, Waker};
 
 mod replay;
 
-pub use replay::{CaptureError, Counters, Pace, Replay};
+pub use replay::{CaptureError, Counters, Replay, ReplayPace};
 
 /// A device that records the frames of another.
 pub struct PcapTap<D, W> {
@@ -54,7 +54,7 @@ impl<D: Device, W: Write> PcapTap<D, W> {
 impl<D: Device, W: Write> Device for PcapTap<D, W> {
     type Frame = D::Frame;
 
-    fn receive(&mut self, now: Time) -> Option<Received<D::Frame>> {
+    fn receive(&mut self, now: Time) -> Option<ReceivedFrame<D::Frame>> {
         let received = self.device.receive(now)?;
         self.log.record(received.arrived.unwrap_or(now), received.frame.as_ref());
         Some(received)

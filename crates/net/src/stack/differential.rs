@@ -10,7 +10,7 @@ use queueing::{Label, Priority, Span, Time};
 use wire::ip::Protocol;
 use wire::{checksum, ipv4, tcp};
 
-use crate::device::{Full, Offloads, Received};
+use crate::device::{Full, Offloads, ReceivedFrame};
 use crate::stack::{Config, Counters, ListenOptions, TransmitOrder};
 use crate::tcp::congestion::Congestion;
 use crate::tcp::{Connection, Ecn};
@@ -29,7 +29,7 @@ pub(crate) struct Wire {
 impl Device for Wire {
     type Frame = Vec<u8>;
 
-    fn receive(&mut self, _: Time) -> Option<Received<Vec<u8>>> {
+    fn receive(&mut self, _: Time) -> Option<ReceivedFrame<Vec<u8>>> {
         None
     }
 
@@ -235,7 +235,7 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// Hosts of `kind`, whose devices segment large frames if `segments`.
+    /// Two connected hosts of the given `kind`; with `segments` their devices do segmentation offload.
     pub(crate) fn new(kind: u8, segments: bool) -> Self {
         let hosts = [1, 2].map(|n| {
             let mut config = Config::new([2, 0, 0, 0, 0, n], [10, 0, 0, n].into(), 24, [n; 16]);

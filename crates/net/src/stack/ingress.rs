@@ -15,7 +15,7 @@ use super::ip::interface::Interface;
 use super::ip::is_group;
 use super::listener::{Listener, fast_open_ends};
 use super::{CloseReason, Config, HASH_FLOW, Stack, connection_table, update_timers};
-use crate::device::{Device, Received};
+use crate::device::{Device, ReceivedFrame};
 use crate::driver::FramePriority;
 use crate::tcp::{Connection, SegmentOutcome, State, Verdicts};
 
@@ -32,7 +32,7 @@ impl Stack {
     /// Processes the next frame that `device` has received, without a receive buffer and a driver
     /// classifier; `false` if there is none.
     pub fn ingress_from<D: Device>(&mut self, now: Time, device: &mut D) -> bool {
-        let Some(Received { frame, arrived, checked }) = device.receive(now) else { return false };
+        let Some(ReceivedFrame { frame, arrived, checked }) = device.receive(now) else { return false };
         let bytes = frame.as_ref();
         let meta = PacketMeta { checked, ..PacketMeta::new(arrived.unwrap_or(now), bytes.len()) };
         self.ingress(now, bytes, &meta);

@@ -97,7 +97,7 @@ pub use event::{
 pub use ip::Lease;
 pub use tx_scheduler::TransmitOrder;
 pub(crate) use tx_scheduler::TxLinks;
-pub use udp::{Datagram, SendOptions, UdpOptions, UdpPath};
+pub use udp::{SendOptions, UdpDatagram, UdpOptions, UdpPath};
 
 use connection_table::ConnectionTable;
 use egress::Reply;

@@ -44,7 +44,7 @@ pub struct UdpOptions {
 
 /// A received datagram.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Datagram {
+pub struct UdpDatagram {
     /// Sender.
     pub remote: SocketAddr,
     /// Local address that received it.
@@ -59,7 +59,7 @@ pub struct Datagram {
     pub received: Time,
 }
 
-impl Entry for Datagram {
+impl Entry for UdpDatagram {
     fn label(&self) -> Label {
         self.label
     }
@@ -71,7 +71,7 @@ impl Entry for Datagram {
 
 struct Socket {
     options: UdpOptions,
-    queue: Strict<Fifo<Datagram>>,
+    queue: Strict<Fifo<UdpDatagram>>,
     /// Highest priority that was reported to the owner or is queued to be.
     announced: Option<Priority>,
     private: Private,
@@ -137,7 +137,7 @@ impl Stack {
     }
 
     /// Removes and returns the most urgent datagram of `id`.
-    pub fn receive_from(&mut self, now: Time, id: UdpId) -> Option<Datagram> {
+    pub fn receive_from(&mut self, now: Time, id: UdpId) -> Option<UdpDatagram> {
         let socket = self.udp.sockets.get_mut(&id.0)?;
         let datagram = socket.queue.pop(now);
         socket.announced = socket.announced.filter(|_| datagram.is_some());
@@ -185,7 +185,7 @@ impl Stack {
         let mut payload = self.pool.take(datagram.payload.len());
         payload.extend_from_slice(datagram.payload);
         let remote = SocketAddr::new(source, datagram.source_port);
-        let entry = Datagram { remote, local: target, marks, payload, label, received: meta.received };
+        let entry = UdpDatagram { remote, local: target, marks, payload, label, received: meta.received };
         self.counters.udp_received += 1;
         match socket.queue.push(now, entry) {
             PushResult::Queued => {}

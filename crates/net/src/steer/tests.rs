@@ -72,10 +72,10 @@ proptest! {
         local_port in any::<u16>(), remote_port in any::<u16>(), shards in 1u16..=128,
     ) {
         for hash in KINDS {
-            let steering = Steering::new(shards, hash);
+            let steering = FlowSteering::new(shards, hash);
             let (us, peer, router) = (local.into(), remote.into(), Ipv4Addr::new(10, 9, 8, 7));
             let tuple = FourTuple { local: IpAddr::V4(us), local_port, remote: IpAddr::V4(peer), remote_port };
-            let owner = Owner::One(steering.of_flow(&tuple));
+            let owner = FrameOwner::One(steering.of_flow(&tuple));
             let segment = ipv4(peer, us, 6, 0x4000, &ports(remote_port, local_port));
             prop_assert_eq!(steering.owner(&frame(IPV4, &segment)), owner);
             // An error about a segment of this host, from a router on the path.
@@ -85,7 +85,7 @@ proptest! {
 
             let (us, peer, router): (_, _, Ipv6Addr) = (local6.into(), remote6.into(), Ipv6Addr::LOCALHOST);
             let tuple = FourTuple { local: IpAddr::V6(us), local_port, remote: IpAddr::V6(peer), remote_port };
-            let owner = Owner::One(steering.of_flow(&tuple));
+            let owner = FrameOwner::One(steering.of_flow(&tuple));
             let segment = ports(remote_port, local_port);
             prop_assert_eq!(steering.owner(&frame(IPV6, &ipv6(peer, us, 6, &segment))), owner);
             let behind_options = [&[6, 1][..], &[0; 14], &segment].concat();
@@ -100,9 +100,9 @@ proptest! {
     fn any_bytes_map_to_a_shard(bytes in prop::collection::vec(any::<u8>(), 0..120), kind in 0usize..3) {
         let kind = [IPV4, IPV6, [8, 6]][kind];
         for frame in [bytes.clone(), frame(kind, &bytes)] {
-            match Steering::new(4, FlowHash::Toeplitz).owner(&frame) {
-                Owner::One(shard) => prop_assert!(shard < 4),
-                Owner::All => prop_assert!(frame.len() >= 14),
+            match FlowSteering::new(4, FlowHash::Toeplitz).owner(&frame) {
+                FrameOwner::One(shard) => prop_assert!(shard < 4),
+                FrameOwner::All => prop_assert!(frame.len() >= 14),
             }
         }
     }
@@ -110,7 +110,7 @@ proptest! {
 
 #[test]
 fn fragments_of_a_packet_map_to_one_shard() {
-    let steering = Steering::new(16, FlowHash::Keyed([3; 16]));
+    let steering = FlowSteering::new(16, FlowHash::Keyed([3; 16]));
     let (us, peer) = (Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(10, 0, 0, 2));
     let first = steering.owner(&frame(IPV4, &ipv4(peer, us, 17, 0x2000, &ports(7, 9))));
     let last = steering.owner(&frame(IPV4, &ipv4(peer, us, 17, 0x00b9, b"whatever bytes")));
@@ -126,14 +126,14 @@ fn fragments_of_a_packet_map_to_one_shard() {
 
 #[test]
 fn address_resolution_goes_to_all_shards() {
-    let steering = Steering::new(2, FlowHash::Toeplitz);
-    assert_eq!(steering.owner(&frame([8, 6], &[0; 28])), Owner::All);
+    let steering = FlowSteering::new(2, FlowHash::Toeplitz);
+    assert_eq!(steering.owner(&frame([8, 6], &[0; 28])), FrameOwner::All);
     let (us, peer) = (Ipv6Addr::LOCALHOST, Ipv6Addr::from_bits(77));
     for kind in [133, 134, 135, 136, 137] {
-        assert_eq!(steering.owner(&frame(IPV6, &ipv6(peer, us, 58, &[kind; 24]))), Owner::All);
+        assert_eq!(steering.owner(&frame(IPV6, &ipv6(peer, us, 58, &[kind; 24]))), FrameOwner::All);
     }
     let (us4, server) = (Ipv4Addr::BROADCAST, Ipv4Addr::new(10, 0, 0, 9));
-    assert_eq!(steering.owner(&frame(IPV4, &ipv4(server, us4, 17, 0, &ports(67, 68)))), Owner::All);
+    assert_eq!(steering.owner(&frame(IPV4, &ipv4(server, us4, 17, 0, &ports(67, 68)))), FrameOwner::All);
     let ping = |ident: u8| steering.owner(&frame(IPV6, &ipv6(peer, us, 58, &[128, 0, 0, 0, 0, ident, 0, 1])));
     assert_eq!(ping(1), ping(2), "echo goes by address");
 }
@@ -143,7 +143,7 @@ fn address_resolution_goes_to_all_shards() {
 #[test]
 fn shards_get_equal_shares_of_flows() {
     for (hash, shards) in KINDS.into_iter().flat_map(|hash| [2, 3, 4, 8].map(|shards| (hash, shards))) {
-        let steering = Steering::new(shards, hash);
+        let steering = FlowSteering::new(shards, hash);
         let mut flows = vec![0u32; usize::from(shards)];
         for client in 0..4u8 {
             for port in 0..4096 {
@@ -163,13 +163,13 @@ fn shards_get_equal_shares_of_flows() {
 
 #[test]
 fn multicast_listener_queries_go_to_all_shards_and_a_vlan_tag_is_skipped() {
-    let steering = Steering::new(16, FlowHash::Keyed([3; 16]));
+    let steering = FlowSteering::new(16, FlowHash::Keyed([3; 16]));
     let (us, router) =
         (Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1), Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 7));
     // A query follows a router alert option (RFC 3810 §5.1).
     let alert = [58, 0, 5, 2, 0, 0, 1, 0];
     let query = ipv6(router, us, 0, &[&alert[..], &[130, 0, 0, 0], &[0; 20]].concat());
-    assert_eq!(steering.owner(&frame(IPV6, &query)), Owner::All);
+    assert_eq!(steering.owner(&frame(IPV6, &query)), FrameOwner::All);
     let (us, peer) = (Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(10, 0, 0, 2));
     for port in 1..50 {
         let segment = ipv4(peer, us, 6, 0x4000, &ports(port, 80));
@@ -177,5 +177,5 @@ fn multicast_listener_queries_go_to_all_shards_and_a_vlan_tag_is_skipped() {
         assert_eq!(steering.owner(&tagged), steering.owner(&frame(IPV4, &segment)));
     }
     let arp = [&[0x20, 5, 8, 6][..], &[0; 28]].concat();
-    assert_eq!(steering.owner(&frame([0x81, 0], &arp)), Owner::All);
+    assert_eq!(steering.owner(&frame([0x81, 0], &arp)), FrameOwner::All);
 }

@@ -13,8 +13,8 @@ use queueing::Time;
 /// ACKs sent in the current half second.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct AckRateLimit {
-    /// Number of the half second, modulo 2¹⁶ (nine hours). If two coincide, the later one starts
-    /// with the count of the earlier.
+    /// Index of the current half second, modulo 2¹⁶. After exactly nine hours of silence the index
+    /// repeats and the old count is used once more.
     span: u16,
     sent: u8,
 }

@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 use std::num::NonZeroU16;
 
-use classify::{AppMemory, FlowState, Memory, Private, TransportClassifier};
+use classify::{AppMemory, ConnectionState, FlowState, Private, TransportClassifier};
 use queueing::{Bytes, Label, Time, TimerKey};
 use wire::FourTuple;
 use wire::tcp::{Options, Seq};
@@ -95,7 +95,7 @@ pub(crate) struct RareState {
     /// Application state for the classifier.
     pub app: Option<AppMemory>,
     /// State that the classifier keeps for the connection.
-    pub memory: Option<Box<dyn Memory>>,
+    pub memory: Option<Box<dyn ConnectionState>>,
     /// ICMP error received since the last acknowledgement.
     pub unreachable: Option<Unreachable>,
 }

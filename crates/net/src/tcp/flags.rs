@@ -52,7 +52,7 @@ pub(crate) struct Flags {
     pub(crate) detached: bool,
 }
 
-/// Reasons to hold back segments smaller than the MSS, a bit each: a connection has no byte to spare.
+/// Reasons to hold back segments smaller than the MSS, as a bit set that keeps the connection small.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Hold(u8);
 

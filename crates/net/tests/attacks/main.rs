@@ -10,9 +10,9 @@ mod peer;
 #[path = "../tcp/world.rs"]
 mod world;
 
+mod ack_storms;
 mod blind;
 mod flood;
 mod garbage;
-mod hoards;
-mod storms;
+mod memory_exhaustion;
 mod wire;

@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 use std::net::Ipv4Addr;
 
-use net::device::{Device, Full, Received};
+use net::device::{Device, Full, ReceivedFrame};
 use net::stack::Config;
 use net::{ConnId, EventKind, Stack};
 use queueing::{Span, Time};
@@ -64,7 +64,7 @@ struct Nic<'a> {
 impl Device for Nic<'_> {
     type Frame = Vec<u8>;
 
-    fn receive(&mut self, _now: Time) -> Option<Received<Vec<u8>>> {
+    fn receive(&mut self, _now: Time) -> Option<ReceivedFrame<Vec<u8>>> {
         None
     }
 

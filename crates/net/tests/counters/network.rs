@@ -5,8 +5,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use classify::PacketMeta;
 use net::stack::{Config, Counters, InterfaceId, Ipv6, UdpOptions};
 use queueing::Span;
-use wire::dhcp::{Kind, Message as Dhcp};
-use wire::icmp::{Cause, Error};
+use wire::dhcp::{Message as Dhcp, MessageType};
+use wire::icmp::{Cause, IcmpError};
 use wire::ip::Protocol;
 use wire::ndp::{Message, NeighborAdvertisement, RouterAdvertisement};
 use wire::tcp::{Flags, Options};
@@ -180,7 +180,7 @@ fn leases() -> Counters {
     let unspecified = Ipv4Addr::UNSPECIFIED;
     let mut host = Host::new(Config { dhcp: true, addr: unspecified, prefix: 0, ipv6: None, ..config(1) });
     host.stack.handle_timeout(host.now);
-    for kind in [Kind::Offer, Kind::Ack] {
+    for kind in [MessageType::Offer, MessageType::Ack] {
         let message = host.receive().remove(0);
         let requested = udp::Datagram::parse(&message.payload, message.source, message.target, true).unwrap();
         let requested = Dhcp::parse(requested.payload).unwrap();
@@ -207,7 +207,7 @@ fn leases() -> Counters {
 /// Sends the stack an ICMP error about `quoted`.
 fn complain(host: &mut Host, cause: Cause, quoted: &[u8]) {
     let mut bytes = Vec::new();
-    Error { cause, quoted }.emit(&mut bytes);
+    IcmpError { cause, quoted }.emit(&mut bytes);
     host.send(PAIRS[0].1, PAIRS[0].0, Protocol::Icmp, &bytes);
 }
 

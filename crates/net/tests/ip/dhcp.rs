@@ -5,9 +5,9 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use net::stack::{Config, ConnectError};
-use net::steer::{FlowHash, ShardIndex, Steering};
+use net::steer::{FlowHash, FlowSteering, ShardIndex};
 use queueing::Span;
-use wire::dhcp::{Kind, Message};
+use wire::dhcp::{Message, MessageType};
 use wire::ip::Protocol;
 use wire::{arp, udp};
 
@@ -35,7 +35,7 @@ fn received(sent: &[Sent]) -> Vec<(Message, IpAddr)> {
 }
 
 /// Server message that answers `message`.
-fn answer(host: &mut Host, kind: Kind, message: &Message, change: impl FnOnce(&mut Message)) {
+fn answer(host: &mut Host, kind: MessageType, message: &Message, change: impl FnOnce(&mut Message)) {
     let mut message = Message {
         yours: STACK4,
         server: Some(PEER4),
@@ -59,9 +59,9 @@ fn answer(host: &mut Host, kind: Kind, message: &Message, change: impl FnOnce(&m
 fn bound() -> Host {
     let mut host = host();
     let (discover, _) = received(&host.receive()).remove(0);
-    answer(&mut host, Kind::Offer, &discover, |_| {});
+    answer(&mut host, MessageType::Offer, &discover, |_| {});
     let (request, _) = received(&host.receive()).remove(0);
-    answer(&mut host, Kind::Ack, &request, |_| {});
+    answer(&mut host, MessageType::Ack, &request, |_| {});
     host
 }
 
@@ -82,7 +82,7 @@ fn packets_for_the_host_are_left_to_it_until_an_address_is_leased() {
 //~ devices: addresses from DHCP and SLAAC are found, used and shared by shards on every device
 #[test]
 fn shards_share_the_address_that_one_of_them_leases() {
-    let steering = Steering::new(2, FlowHash::Toeplitz);
+    let steering = FlowSteering::new(2, FlowHash::Toeplitz);
     let shard = |shard| {
         let place = Some(ShardIndex { steering, shard });
         let config =
@@ -93,11 +93,11 @@ fn shards_share_the_address_that_one_of_them_leases() {
     };
     let [mut requests, mut listens] = [0, 1].map(shard);
     assert_eq!(received(&listens.receive()).len(), 0);
-    for kind in [Kind::Offer, Kind::Ack] {
+    for kind in [MessageType::Offer, MessageType::Ack] {
         let (message, _) = received(&requests.receive()).remove(0);
         for host in [&mut listens, &mut requests] {
             let foreign = Message { transaction: message.transaction ^ 1, ..message };
-            answer(host, Kind::Ack, &foreign, |_| {});
+            answer(host, MessageType::Ack, &foreign, |_| {});
             assert_eq!(host.stack.lease(), None, "a stranger's transaction");
             answer(host, kind, &message, |_| {});
         }
@@ -114,12 +114,18 @@ fn an_address_is_discovered_requested_and_used() {
     let remote = (PEER4, 80).into();
     assert_eq!(host.stack.connect(host.now, remote, None), Err(ConnectError::NoRoute));
     let (discover, to) = received(&host.receive()).remove(0);
-    assert_eq!((discover.kind, discover.broadcast, to), (Kind::Discover, true, Ipv4Addr::BROADCAST.into()));
-    answer(&mut host, Kind::Offer, &discover, |_| {});
+    assert_eq!(
+        (discover.kind, discover.broadcast, to),
+        (MessageType::Discover, true, Ipv4Addr::BROADCAST.into())
+    );
+    answer(&mut host, MessageType::Offer, &discover, |_| {});
     let (request, to) = received(&host.receive()).remove(0);
-    assert_eq!((request.kind, request.requested, request.server), (Kind::Request, Some(STACK4), Some(PEER4)));
+    assert_eq!(
+        (request.kind, request.requested, request.server),
+        (MessageType::Request, Some(STACK4), Some(PEER4))
+    );
     assert_eq!(to, IpAddr::V4(Ipv4Addr::BROADCAST));
-    answer(&mut host, Kind::Ack, &request, |_| {});
+    answer(&mut host, MessageType::Ack, &request, |_| {});
     let lease = *host.stack.lease().expect("a lease");
     assert_eq!((lease.addr, lease.prefix, lease.router, lease.server), (STACK4, 24, Some(ROUTER), PEER4));
     assert_eq!(host.stack.addrs().collect::<Vec<_>>(), [IpAddr::V4(STACK4)]);
@@ -140,12 +146,12 @@ fn requests_are_repeated_with_backoff() {
 fn replies_to_others_and_invalid_replies_are_ignored() {
     let mut host = host();
     let (discover, _) = received(&host.receive()).remove(0);
-    answer(&mut host, Kind::Offer, &discover, |m| m.transaction ^= 1);
-    answer(&mut host, Kind::Offer, &discover, |m| m.mac = MAC);
-    answer(&mut host, Kind::Offer, &discover, |m| m.server = None);
-    answer(&mut host, Kind::Offer, &discover, |m| m.yours = Ipv4Addr::BROADCAST);
-    answer(&mut host, Kind::Ack, &discover, |_| {});
-    answer(&mut host, Kind::Nak, &discover, |_| {});
+    answer(&mut host, MessageType::Offer, &discover, |m| m.transaction ^= 1);
+    answer(&mut host, MessageType::Offer, &discover, |m| m.mac = MAC);
+    answer(&mut host, MessageType::Offer, &discover, |m| m.server = None);
+    answer(&mut host, MessageType::Offer, &discover, |m| m.yours = Ipv4Addr::BROADCAST);
+    answer(&mut host, MessageType::Ack, &discover, |_| {});
+    answer(&mut host, MessageType::Nak, &discover, |_| {});
     assert!(host.frames().is_empty() && host.stack.lease().is_none());
 }
 
@@ -157,8 +163,11 @@ fn the_lease_is_renewed_at_half_time_and_rebound_at_seven_eighths() {
     host.pass(Span::from_secs(2));
     host.arp(arp::Operation::Reply, PEER4, MAC, STACK4);
     let (renew, to) = received(&host.receive()).remove(0);
-    assert_eq!((renew.kind, renew.client, renew.requested, to), (Kind::Request, STACK4, None, PEER4.into()));
-    answer(&mut host, Kind::Ack, &renew, |m| m.server = None);
+    assert_eq!(
+        (renew.kind, renew.client, renew.requested, to),
+        (MessageType::Request, STACK4, None, PEER4.into())
+    );
+    answer(&mut host, MessageType::Ack, &renew, |m| m.server = None);
     assert_eq!(host.stack.counters().leases, 2);
     // No more answers: renewal at the server until T2, then by broadcast, then expiry.
     let mut broadcast = 0;
@@ -170,7 +179,7 @@ fn the_lease_is_renewed_at_half_time_and_rebound_at_seven_eighths() {
     }
     assert!(broadcast >= 1 && host.stack.lease().is_some());
     let last = received(&host.pass(Span::from_secs(5)));
-    assert_eq!(last.last().map(|(m, _)| m.kind), Some(Kind::Discover));
+    assert_eq!(last.last().map(|(m, _)| m.kind), Some(MessageType::Discover));
     assert_eq!((host.stack.lease(), host.stack.addrs().count()), (None, 0));
 }
 
@@ -178,11 +187,11 @@ fn the_lease_is_renewed_at_half_time_and_rebound_at_seven_eighths() {
 fn a_nak_restarts_discovery() {
     let mut host = host();
     let (discover, _) = received(&host.receive()).remove(0);
-    answer(&mut host, Kind::Offer, &discover, |_| {});
+    answer(&mut host, MessageType::Offer, &discover, |_| {});
     let (request, _) = received(&host.receive()).remove(0);
-    answer(&mut host, Kind::Nak, &request, |_| {});
+    answer(&mut host, MessageType::Nak, &request, |_| {});
     let (again, _) = received(&host.receive()).remove(0);
-    assert_eq!(again.kind, Kind::Discover);
+    assert_eq!(again.kind, MessageType::Discover);
     assert_ne!(again.transaction, discover.transaction);
 }
 
@@ -197,7 +206,11 @@ fn a_lease_of_no_time_does_not_cause_endless_requests() {
                 let message = received(&host.receive());
                 requested += message.len();
                 for (message, _) in message {
-                    let kind = if message.kind == Kind::Discover { Kind::Offer } else { Kind::Ack };
+                    let kind = if message.kind == MessageType::Discover {
+                        MessageType::Offer
+                    } else {
+                        MessageType::Ack
+                    };
                     answer(&mut host, kind, &message, |m| (m.lease_s, m.renew_s) = (Some(lease_s), renew_s));
                 }
             }

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use net::EventKind;
 use net::stack::{CloseReason, Config, Unreachable};
 use queueing::Span;
-use wire::icmp::{Cause, Echo, Error, Message};
+use wire::icmp::{Cause, EchoMessage, IcmpError, Message};
 use wire::ip::Protocol;
 use wire::{icmpv6, udp};
 
@@ -17,7 +17,7 @@ use crate::world::config;
 /// Sends the stack an ICMP error about `quoted`.
 pub fn complain(host: &mut Host, (stack, peer): (IpAddr, IpAddr), cause: Cause, quoted: &[u8]) {
     let mut bytes = Vec::new();
-    let error = Error { cause, quoted };
+    let error = IcmpError { cause, quoted };
     let protocol = match (peer, stack) {
         (IpAddr::V6(source), IpAddr::V6(target)) => {
             icmpv6::emit_error(&error, source, target, &mut bytes);
@@ -52,7 +52,7 @@ fn error(sent: &Sent) -> Option<(Cause, Vec<u8>)> {
 fn a_ping_is_answered_in_both_families() {
     for (stack, peer) in PAIRS {
         let mut host = Host::introduced(config(1));
-        let echo = Echo { reply: false, ident: 7, sequence: 9, payload: &[5; 3000] };
+        let echo = EchoMessage { reply: false, ident: 7, sequence: 9, payload: &[5; 3000] };
         let mut bytes = vec![0; echo.len()];
         let protocol = match (peer, stack) {
             (IpAddr::V6(source), IpAddr::V6(target)) => {

@@ -10,7 +10,7 @@ use net::stack::{CloseReason, Config, ConnectError, InterfaceId, Ipv6, Unreachab
 use queueing::Span;
 use wire::ip::Protocol;
 use wire::ipv6;
-use wire::ndp::{Message, NeighborAdvertisement, Prefix, RouterAdvertisement};
+use wire::ndp::{Message, NeighborAdvertisement, PrefixInformation, RouterAdvertisement};
 
 use crate::host::{Host, MAC};
 use crate::world::config;
@@ -28,8 +28,14 @@ fn automatic() -> Config {
 
 fn advertise(host: &mut Host) {
     let mut options = Vec::new();
-    let prefix =
-        Prefix { addr: NET, len: 64, on_link: true, autonomous: true, valid_s: 9000, preferred_s: 9000 };
+    let prefix = PrefixInformation {
+        addr: NET,
+        len: 64,
+        on_link: true,
+        autonomous: true,
+        valid_s: 9000,
+        preferred_s: 9000,
+    };
     prefix.emit(&mut options);
     let message = RouterAdvertisement {
         hops: 64,

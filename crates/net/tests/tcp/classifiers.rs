@@ -4,7 +4,7 @@ use std::any::Any;
 use std::sync::{Arc, Mutex};
 
 use classify::scenarios::{self, SpanAt, span};
-use classify::{FlowContext, FlowState, Memory, Policy, TransportClassifier, Verdict};
+use classify::{ConnectionState, FlowContext, FlowState, Policy, TransportClassifier, Verdict};
 use net::stack::{Config, Event, ListenOptions};
 use net::{EventKind, Stack};
 use proptest::prelude::*;
@@ -137,7 +137,7 @@ fn classifier_memory_is_notified_of_responses() {
 /// Memory that panics on an application write.
 struct Puppet;
 
-impl Memory for Puppet {
+impl ConnectionState for Puppet {
     fn on_answer(&mut self, _: Time) {
         panic!("a classifier's own panic");
     }

@@ -216,7 +216,8 @@ fn packets_are_never_fragmented_and_have_no_identification() {
     }
 }
 
-const ECHO: icmp::Echo<'static> = icmp::Echo { reply: false, ident: 7, sequence: 9, payload: b"hello" };
+const ECHO: icmp::EchoMessage<'static> =
+    icmp::EchoMessage { reply: false, ident: 7, sequence: 9, payload: b"hello" };
 
 /// Frame of an echo request.
 fn echo() -> Vec<u8> {
@@ -244,7 +245,7 @@ fn ping_is_answered() {
     let answers = sent(&mut peer.stack, peer.now);
     let packet = ipv4::Packet::parse(&answers[0][ethernet::HEADER_LEN..]).unwrap();
     assert_eq!(packet.target, config(2).addr);
-    assert_eq!(icmp::Echo::parse(packet.payload), Ok(icmp::Echo { reply: true, ..ECHO }));
+    assert_eq!(icmp::EchoMessage::parse(packet.payload), Ok(icmp::EchoMessage { reply: true, ..ECHO }));
 }
 
 //~ input: replies to garbage are bounded

@@ -1,23 +1,23 @@
 //! Tests of TCP as peers and applications observe it, under virtual time.
 
 mod backlog;
+mod buffer_autotuning;
 mod classifiers;
 mod closing;
+mod ecn_and_pacing;
 mod fast_open;
 mod flags;
 mod garbage;
-mod growth;
 mod handshake;
 mod hops;
 mod loss;
-mod manners;
+mod loss_recovery;
 mod neighbors;
 mod peer;
-mod repair;
 mod shards;
 mod streams;
+mod timers;
 mod transmit;
 mod undo;
-mod waiting;
 mod window;
 mod world;

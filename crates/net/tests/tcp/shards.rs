@@ -4,7 +4,7 @@
 
 use net::Stack;
 use net::stack::{Config, ConnectError};
-use net::steer::{FlowHash, ShardIndex, Steering};
+use net::steer::{FlowHash, FlowSteering, ShardIndex};
 use queueing::Time;
 use wire::{arp, ethernet};
 
@@ -13,7 +13,7 @@ use crate::world::{config, meta, sent};
 const SHARDS: u16 = 4;
 
 fn shard(shard: u16) -> Stack {
-    let steering = Steering::new(SHARDS, FlowHash::Keyed([9; 16]));
+    let steering = FlowSteering::new(SHARDS, FlowHash::Keyed([9; 16]));
     Stack::new(Config { place: Some(ShardIndex { steering, shard }), ..config(1) })
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::net::Ipv6Addr;
 
 use classify::PacketMeta;
-use net::device::{Device, Full, Received};
+use net::device::{Device, Full, ReceivedFrame};
 use net::stack::{Config, Event, Ipv6};
 use net::{ConnId, Stack};
 use queueing::{Span, Time};
@@ -20,7 +20,7 @@ pub struct Outbox {
 impl Device for Outbox {
     type Frame = Vec<u8>;
 
-    fn receive(&mut self, _now: Time) -> Option<Received<Vec<u8>>> {
+    fn receive(&mut self, _now: Time) -> Option<ReceivedFrame<Vec<u8>>> {
         None
     }
 

@@ -33,14 +33,14 @@ pub fn sojourn_mean(rate_per_s: f64, service: &Distribution) -> Option<Span> {
 
 /// Class of requests.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Class {
+pub struct Mg1Class {
     /// Arrivals per second.
     pub rate_per_s: f64,
     /// Service time.
     pub service: Distribution,
 }
 
-impl Class {
+impl Mg1Class {
     fn load(&self) -> f64 {
         load(self.rate_per_s, self.service.mean())
     }
@@ -61,13 +61,13 @@ impl Class {
 /// # Panics
 /// If `index` is outside `classes`.
 #[must_use]
-pub fn wait_mean_nonpreemptive(classes: &[Class], index: usize) -> Option<Span> {
+pub fn wait_mean_nonpreemptive(classes: &[Mg1Class], index: usize) -> Option<Span> {
     let spare = Spare::of(classes, index)?;
-    let total: f64 = classes.iter().map(Class::load).sum();
+    let total: f64 = classes.iter().map(Mg1Class::load).sum();
     if total >= 1.0 {
         return None;
     }
-    let residue_s: f64 = classes.iter().map(Class::residue_s).sum();
+    let residue_s: f64 = classes.iter().map(Mg1Class::residue_s).sum();
     Some(Span::from_secs_f64(residue_s / (spare.above * spare.with)))
 }
 
@@ -77,9 +77,9 @@ pub fn wait_mean_nonpreemptive(classes: &[Class], index: usize) -> Option<Span> 
 /// # Panics
 /// If `index` is outside `classes`.
 #[must_use]
-pub fn sojourn_mean_preemptive(classes: &[Class], index: usize) -> Option<Span> {
+pub fn sojourn_mean_preemptive(classes: &[Mg1Class], index: usize) -> Option<Span> {
     let spare = Spare::of(classes, index)?;
-    let residue_s: f64 = classes[..=index].iter().map(Class::residue_s).sum();
+    let residue_s: f64 = classes[..=index].iter().map(Mg1Class::residue_s).sum();
     let service_s = classes[index].service.mean().as_secs_f64();
     Some(Span::from_secs_f64(service_s / spare.above + residue_s / (spare.above * spare.with)))
 }
@@ -90,7 +90,7 @@ pub fn sojourn_mean_preemptive(classes: &[Class], index: usize) -> Option<Span> 
 /// # Panics
 /// If `index` is outside `classes`.
 #[must_use]
-pub fn wait_mean_preemptive(classes: &[Class], index: usize) -> Option<Span> {
+pub fn wait_mean_preemptive(classes: &[Mg1Class], index: usize) -> Option<Span> {
     Some(sojourn_mean_preemptive(classes, index)? - classes[index].service.mean())
 }
 
@@ -101,8 +101,8 @@ struct Spare {
 }
 
 impl Spare {
-    fn of(classes: &[Class], index: usize) -> Option<Self> {
-        let above = 1.0 - classes[..index].iter().map(Class::load).sum::<f64>();
+    fn of(classes: &[Mg1Class], index: usize) -> Option<Self> {
+        let above = 1.0 - classes[..index].iter().map(Mg1Class::load).sum::<f64>();
         let with = above - classes[index].load();
         (with > 0.0).then_some(Self { above, with })
     }

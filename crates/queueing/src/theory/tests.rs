@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use super::mg1::Class;
+use super::mg1::Mg1Class;
 use super::*;
 use crate::{Distribution, Rng};
 
@@ -45,7 +45,7 @@ fn fcfs(servers: usize, capacity: usize, rate_per_s: f64, service: &Distribution
 }
 
 /// Mean sojourn minus service of each class at one server, most urgent first.
-fn priorities(classes: &[Class], preemptive: bool) -> Vec<f64> {
+fn priorities(classes: &[Mg1Class], preemptive: bool) -> Vec<f64> {
     let mut rng = Rng::seeded(43);
     let mut arrivals: Vec<f64> = classes.iter().map(|class| rng.exponential() / class.rate_per_s).collect();
     // Requests present per class: arrival, service, remaining service.
@@ -160,8 +160,8 @@ fn mg1_agrees_with_simulation() {
     }
 }
 
-fn three_classes() -> [Class; 3] {
-    let class = |rate_per_s, service: &str| Class { rate_per_s, service: service.parse().expect(service) };
+fn three_classes() -> [Mg1Class; 3] {
+    let class = |rate_per_s, service: &str| Mg1Class { rate_per_s, service: service.parse().expect(service) };
     [class(100_000.0, "2us"), class(20_000.0, "exp 10us"), class(4_000.0, "uniform 20us 120us")]
 }
 
@@ -188,7 +188,7 @@ fn a_full_server_has_no_steady_state() {
     assert_eq!(mm1::wait_mean(100_000.0, SERVICE), None);
     assert_eq!(mmc::wait_mean(2, 200_000.0, SERVICE), None);
     assert_eq!(mg1::wait_mean(100_000.0, &MEMORYLESS), None);
-    let classes = [50_000.0, 60_000.0].map(|rate_per_s| Class { rate_per_s, service: MEMORYLESS });
+    let classes = [50_000.0, 60_000.0].map(|rate_per_s| Mg1Class { rate_per_s, service: MEMORYLESS });
     assert_eq!(mg1::wait_mean_preemptive(&classes, 1), None);
     assert!(
         mg1::wait_mean_preemptive(&classes, 0).is_some(),

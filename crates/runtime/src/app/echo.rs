@@ -1,6 +1,6 @@
 //! Echo server.
 
-use super::{App, Context, Framing, Outcome};
+use super::{App, ConnectionFate, Context, Framing};
 
 /// Application that takes all received bytes as one request and returns them.
 #[derive(Clone, Copy, Debug, Default)]
@@ -15,8 +15,8 @@ impl App for Echo {
         true
     }
 
-    fn serve(&self, request: &[u8], _cx: &mut Context<'_>, response: &mut Vec<u8>) -> Outcome {
+    fn serve(&self, request: &[u8], _cx: &mut Context<'_>, response: &mut Vec<u8>) -> ConnectionFate {
         response.extend_from_slice(request);
-        Outcome::Keep
+        ConnectionFate::Keep
     }
 }

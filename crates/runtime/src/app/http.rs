@@ -14,7 +14,7 @@ use queueing::Span;
 use sched::dispatch::RequestType;
 
 use super::trace_attributes::path;
-use super::{App, Body, Context, Framing, Outcome, RequestAttributes};
+use super::{App, Body, ConnectionFate, Context, Framing, RequestAttributes};
 
 /// HTTP application; see the module.
 #[derive(Clone, Copy, Debug, Default)]
@@ -72,7 +72,7 @@ impl App for Http {
         )
     }
 
-    fn serve(&self, request: &[u8], cx: &mut Context<'_>, response: &mut Vec<u8>) -> Outcome {
+    fn serve(&self, request: &[u8], cx: &mut Context<'_>, response: &mut Vec<u8>) -> ConnectionFate {
         let head = match parse(request) {
             Ok(Some(head)) => head,
             Ok(None) => return refuse(&Refusal::new(400, "the request is not complete"), response),
@@ -86,7 +86,7 @@ impl App for Http {
             Content::Filler(n) if n > WHOLE_BYTES_MAX => *cx.body = Some(Box::new(Filler(n))),
             content => content.write(response),
         }
-        if head.keep { Outcome::Keep } else { Outcome::Close }
+        if head.keep { ConnectionFate::Keep } else { ConnectionFate::Close }
     }
 }
 
@@ -255,11 +255,11 @@ fn answer<'a>(head: &Head<'_>, body: &'a [u8]) -> (u16, Content<'a>) {
     }
 }
 
-fn refuse(refusal: &Refusal, response: &mut Vec<u8>) -> Outcome {
+fn refuse(refusal: &Refusal, response: &mut Vec<u8>) -> ConnectionFate {
     let text = Content::Text(format!("{}\n", refusal.why));
     write_head(response, refusal.status, text.len(), false);
     text.write(response);
-    Outcome::Close
+    ConnectionFate::Close
 }
 
 fn write_head(response: &mut Vec<u8>, status: u16, len: usize, keep: bool) {

@@ -31,7 +31,7 @@ pub enum Framing {
 
 /// Fate of the connection after a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum ConnectionFate {
     /// Keep it open.
     Keep,
     /// Close it once the response is sent.
@@ -99,5 +99,5 @@ pub trait App: Send + Sync + 'static {
     /// memory. When memory is full, the connection whose response has made no progress for the
     /// longest time is reset. Use [`Context::body`] for a long response: only as much as fits is
     /// ever in memory.
-    fn serve(&self, request: &[u8], cx: &mut Context<'_>, response: &mut Vec<u8>) -> Outcome;
+    fn serve(&self, request: &[u8], cx: &mut Context<'_>, response: &mut Vec<u8>) -> ConnectionFate;
 }

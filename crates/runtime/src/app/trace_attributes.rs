@@ -1,6 +1,6 @@
 //! Attributes of a request, recorded for tracing.
 
-use classify::l7::Request;
+use classify::l7::RequestHead;
 use httparse::Header;
 
 /// Attributes of a request.
@@ -35,14 +35,14 @@ impl RequestAttributes {
 
     /// Attributes of `request`; of a command only the verb, as keys may be secrets.
     #[must_use]
-    pub fn of(request: &Request<'_>) -> Self {
+    pub fn of(request: &RequestHead<'_>) -> Self {
         match request {
-            Request::Http { method, path, headers } => Self::of_http(method, path, headers),
-            Request::Command { verb, .. } => {
+            RequestHead::Http { method, path, headers } => Self::of_http(method, path, headers),
+            RequestHead::Command { verb, .. } => {
                 let method = shown(&String::from_utf8_lossy(verb), VERB_MAX).to_ascii_uppercase();
                 Self { method, ..Self::default() }
             }
-            Request::Tls { .. } | Request::Message { .. } => Self::default(),
+            RequestHead::Tls { .. } | RequestHead::Message { .. } => Self::default(),
         }
     }
 }

@@ -24,7 +24,7 @@ use wire::tcp::Flags;
 use super::time_share::TimeShare;
 
 /// Guard of a shard: policy, period and response to shed SYNs.
-pub struct Guard {
+pub struct ShardGuard {
     /// Policy that sets the limit.
     pub policy: Box<dyn Policy>,
     /// Time between two evaluations.
@@ -45,7 +45,7 @@ pub enum Refusal {
     Reset,
 }
 
-impl Guard {
+impl ShardGuard {
     /// Guard with the policy `name` and `params`, which drops silently.
     ///
     /// # Errors
@@ -124,7 +124,7 @@ pub(crate) struct AdmissionResult {
 
 /// Running guard of a pipeline.
 pub(crate) struct DriverAdmission {
-    guard: Guard,
+    guard: ShardGuard,
     /// Limit of frames in the receive buffer for a SYN of the first class.
     frames_max: u64,
     controller: AdmissionController,
@@ -137,7 +137,7 @@ pub(crate) struct DriverAdmission {
 
 impl DriverAdmission {
     /// Guard in front of a receive buffer of `rx_frames_max` frames.
-    pub(crate) fn new(guard: Guard, rx_frames_max: usize) -> Self {
+    pub(crate) fn new(guard: ShardGuard, rx_frames_max: usize) -> Self {
         let frames_max = match guard.policy.never_sheds() {
             true => u64::MAX,
             false => (rx_frames_max - rx_frames_max / KEPT) as u64,

@@ -26,14 +26,14 @@ mod time_share;
 mod work_budget;
 
 use classify::{DriverClassifier, IpView, PacketMeta, PacketView};
-use net::device::Received;
+use net::device::ReceivedFrame;
 use net::driver::{Admission, DriverCounters, FramePriority, RxBuffer, RxOrder, classify};
 use net::{Device, Stack};
 use queueing::{Priority, Span, Time};
 use wire::tcp::Flags;
 
 pub(crate) use admission::DriverAdmission;
-pub use admission::{Guard, Refusal, Shed};
+pub use admission::{Refusal, ShardGuard, Shed};
 pub(crate) use time_share::{TimeShare, Work};
 pub use work_budget::WorkBudget;
 
@@ -57,7 +57,7 @@ pub(crate) struct Setup {
     pub rx_order: RxOrder,
     pub rx_frames_max: usize,
     pub classifier: Option<DriverClassifier>,
-    pub guard: Option<Guard>,
+    pub guard: Option<ShardGuard>,
     pub budget: WorkBudget,
 }
 
@@ -134,7 +134,7 @@ impl<F: AsRef<[u8]>> Pipeline<F> {
         self.classifier = classifier;
     }
 
-    pub fn set_guard(&mut self, guard: Option<Guard>) {
+    pub fn set_guard(&mut self, guard: Option<ShardGuard>) {
         self.admission = guard.map(|guard| DriverAdmission::new(guard, self.rx_frames_max));
     }
 
@@ -239,7 +239,7 @@ impl<F: AsRef<[u8]>> Pipeline<F> {
         present: u64,
         counted: DriverCountersMut<'_>,
     ) -> Option<DriverResult> {
-        let Received { frame, arrived, checked } = device.receive(now)?;
+        let ReceivedFrame { frame, arrived, checked } = device.receive(now)?;
         let DriverCountersMut { driver, guard } = counted;
         let mut driven = DriverResult { classified: self.classifier.is_some(), shed: false };
         match classify(self.classifier.as_ref(), frame.as_ref(), arrived.unwrap_or(now), driver) {

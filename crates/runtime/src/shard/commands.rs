@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use classify::DriverClassifier;
 use net::buffer_pool::PoolStats;
 use net::{Device, Stack};
 use queueing::{Priority, PrioritySet};
@@ -16,11 +15,6 @@ impl<D: Device, A: App> Shard<D, A> {
     /// The stack, to listen, connect and read flows.
     pub fn stack(&mut self) -> &mut Stack {
         &mut self.stack
-    }
-
-    /// Replaces `pri_filter` from the next frame on.
-    pub fn set_driver_classifier(&mut self, classifier: Option<DriverClassifier>) {
-        self.front.set_classifier(classifier);
     }
 
     /// Replaces both classifiers from the next frame and segment on. A listener's or connection's
@@ -72,11 +66,6 @@ impl<D: Device, A: App> Shard<D, A> {
     #[must_use]
     pub fn budget(&self) -> WorkBudget {
         self.front.budget
-    }
-
-    /// Clears the statistics, e.g. after a warm-up.
-    pub fn clear_stats(&mut self) {
-        self.stats.clear();
     }
 
     /// Memory of connections in bytes, without TCP's and without requests in flight.

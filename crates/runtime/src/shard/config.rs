@@ -6,8 +6,8 @@ use queueing::Priority;
 use sched::dispatch::{Dispatch, WorkerSet};
 
 use super::slow_requests::SlowRequestLimits;
-use crate::mode::Policy;
-use crate::pipeline::{Guard, WorkBudget};
+use crate::mode::ModeSettings;
+use crate::pipeline::{ShardGuard, WorkBudget};
 
 /// Configuration of a shard.
 pub struct Config {
@@ -28,7 +28,7 @@ pub struct Config {
     /// Maximum of each kind of work in a round.
     pub budget: WorkBudget,
     /// Admission control; `None` admits every SYN.
-    pub guard: Option<Guard>,
+    pub guard: Option<ShardGuard>,
     /// Limits of the slow-request log ([`Stats::slow`](super::Stats::slow)); by default it is off.
     pub slow: SlowRequestLimits,
 }
@@ -37,7 +37,7 @@ impl Config {
     /// A shard of `workers` workers under `policy`, whose transport classifier becomes the stack's
     /// default; a receive buffer of 16,384 frames.
     #[must_use]
-    pub fn new(mut stack: net::stack::Config, policy: Policy, workers: usize) -> Self {
+    pub fn new(mut stack: net::stack::Config, policy: ModeSettings, workers: usize) -> Self {
         if policy.transport.is_some() {
             stack.classifier = policy.transport;
         }

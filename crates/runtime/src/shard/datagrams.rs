@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use net::Device;
-use net::stack::{Datagram, UdpId, UdpPath};
+use net::stack::{UdpDatagram, UdpId, UdpPath};
 use queueing::{Label, Priority, Span, Time};
 use sched::dispatch::{Task, WorkerId};
 
@@ -17,7 +17,7 @@ use super::connections::{SegmentMark, aged};
 use super::job::{Job, Origin};
 use super::slow_requests::RequestEnd;
 use super::{Shard, Step};
-use crate::app::{App, Outcome, Stages};
+use crate::app::{App, ConnectionFate, Stages};
 
 /// Maximum of datagrams in the event queue or in service.
 const DATAGRAMS_MAX: usize = 4096;
@@ -112,8 +112,8 @@ impl<D: Device, A: App> Shard<D, A> {
         }
     }
 
-    fn on_datagram(&mut self, now: Time, id: UdpId, datagram: Datagram) {
-        let Datagram { remote, local, payload, label, received, .. } = datagram;
+    fn on_datagram(&mut self, now: Time, id: UdpId, datagram: UdpDatagram) {
+        let UdpDatagram { remote, local, payload, label, received, .. } = datagram;
         self.stats.counters.datagrams += 1;
         let kind = self.needs_kind.then(|| self.kind_of(&payload)).flatten();
         let mark = SegmentMark { end: 0, label, kind, received, popped: self.front.popped(), pushed: now };
@@ -179,7 +179,7 @@ impl<D: Device, A: App> Shard<D, A> {
             private: [0; 64],
             registration: None,
             service: Span::ZERO,
-            outcome: Outcome::Keep,
+            outcome: ConnectionFate::Keep,
             panicked: false,
         })
     }
@@ -195,7 +195,7 @@ impl<D: Device, A: App> Shard<D, A> {
         }
         let counters = &mut self.stats.counters;
         counters.panics += u64::from(panicked);
-        let silent = panicked || response.is_empty() && outcome == Outcome::Close;
+        let silent = panicked || response.is_empty() && outcome == ConnectionFate::Close;
         if let (Some(Waiting { path, .. }), false) = (self.datagrams.take(slot), silent) {
             let label = Label { deadline: None, ..label };
             match self.stack.answer(&path, &label.into(), &response) {

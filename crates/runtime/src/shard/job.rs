@@ -8,7 +8,7 @@ use net::stack::ConnId;
 use queueing::{Clock, Label, Span};
 use sched::dispatch::{RequestType, WorkerId};
 
-use crate::app::{App, Context, Outcome, Registration, Rest, Stages};
+use crate::app::{App, ConnectionFate, Context, Registration, Rest, Stages};
 
 /// Origin of a request and destination of its response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +45,7 @@ pub struct Job {
     /// Set by the worker: service time.
     pub service: Span,
     /// Set by the worker: fate of the connection.
-    pub outcome: Outcome,
+    pub outcome: ConnectionFate,
     /// Set by the worker: true if the application panicked.
     pub panicked: bool,
 }
@@ -68,7 +68,7 @@ impl Job {
         }));
         self.registration = (!registration.is_empty()).then(|| Box::new(registration));
         self.panicked = served.is_err();
-        self.outcome = served.unwrap_or(Outcome::Close);
+        self.outcome = served.unwrap_or(ConnectionFate::Close);
         self.service = clock.now().since(start);
     }
 

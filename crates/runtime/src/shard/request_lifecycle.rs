@@ -15,7 +15,7 @@ use super::job::Origin;
 use super::response::Response;
 use super::slow_requests::{RequestEnd, ServedRequest};
 use super::{Job, Shard, Step};
-use crate::app::{App, Framing, Outcome, Stages};
+use crate::app::{App, ConnectionFate, Framing, Stages};
 
 impl<D: Device, A: App> Shard<D, A> {
     /// Handles the events of TCP and UDP.
@@ -215,7 +215,7 @@ impl<D: Device, A: App> Shard<D, A> {
             private,
             registration: None,
             service: queueing::Span::ZERO,
-            outcome: Outcome::Keep,
+            outcome: ConnectionFate::Keep,
             panicked: false,
         }
     }
@@ -258,7 +258,7 @@ impl<D: Device, A: App> Shard<D, A> {
             self.abort(now, id);
             return Some(RequestEnd::Failed);
         }
-        conn.close = job.outcome == Outcome::Close;
+        conn.close = job.outcome == ConnectionFate::Close;
         conn.response = Response::new(std::mem::take(&mut job.response), job.take_rest());
         conn.state = State::Flushing;
         job.settle(&mut self.stack, id, &given);

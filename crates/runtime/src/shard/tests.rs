@@ -11,7 +11,7 @@ use sched::dispatch::{Params, RequestType, Steering, fcfs, strict};
 
 use super::*;
 use crate::app::Framing;
-use crate::app::{Context, Outcome};
+use crate::app::{ConnectionFate, Context};
 use crate::mode::{Classifiers, Mode};
 
 mod datagrams;
@@ -46,7 +46,7 @@ impl App for Lines {
         (request[0] == b'D').then(|| Span::from_micros(50))
     }
 
-    fn serve(&self, request: &[u8], cx: &mut Context<'_>, response: &mut Vec<u8>) -> Outcome {
+    fn serve(&self, request: &[u8], cx: &mut Context<'_>, response: &mut Vec<u8>) -> ConnectionFate {
         cx.clock.compute(Span::from_micros(if request[0] == b'7' { 100 } else { 1 }));
         match request[0] {
             b'P' => panic!("the application's own bug"),
@@ -68,7 +68,7 @@ impl App for Lines {
             _ => {}
         }
         response.extend_from_slice(request);
-        if request[0] == b'C' { Outcome::Close } else { Outcome::Keep }
+        if request[0] == b'C' { ConnectionFate::Close } else { ConnectionFate::Keep }
     }
 }
 

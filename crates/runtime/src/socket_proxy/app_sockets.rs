@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use classify::private::APPLICATION;
 use classify::{FlowState, Private, TransportClassifier};
-use net::stack::{CloseReason, ConnId, Datagram, HopLimits, Info, KeepAlive, Unreachable};
+use net::stack::{CloseReason, ConnId, HopLimits, Info, KeepAlive, UdpDatagram, Unreachable};
 use queueing::{Priority, Span};
 use wire::ip::TrafficClass;
 
@@ -114,7 +114,7 @@ pub trait AppSockets {
     /// Delivers a datagram to a program's socket on its address and `port`. If `segment` is not 0,
     /// it holds datagrams of this length, the last possibly shorter; only for a port that
     /// [merges](Self::merges).
-    fn deliver(&mut self, _port: u16, _datagram: &Datagram, _segment: usize) -> DeliveryResult {
+    fn deliver(&mut self, _port: u16, _datagram: &UdpDatagram, _segment: usize) -> DeliveryResult {
         DeliveryResult::NoSocket
     }
     /// True if a program's socket on `port` receives several datagrams at once (UDP_GRO).

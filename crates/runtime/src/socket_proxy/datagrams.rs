@@ -14,7 +14,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use net::Device;
-use net::stack::{Datagram, SendError, SendOptions, UdpId, UdpOptions, UdpPath, Unreachable};
+use net::stack::{SendError, SendOptions, UdpDatagram, UdpId, UdpOptions, UdpPath, Unreachable};
 use queueing::{Label, Priority, Time};
 
 use super::flow::QueueEntry;
@@ -57,20 +57,20 @@ struct Sender {
 
 /// Datagrams delivered at once: each of the first one's length, the last possibly shorter.
 struct Run {
-    all: Datagram,
+    all: UdpDatagram,
     segment: usize,
     count: usize,
 }
 
 impl Run {
-    fn of(datagram: Datagram) -> Self {
+    fn of(datagram: UdpDatagram) -> Self {
         Self { segment: datagram.payload.len(), all: datagram, count: 1 }
     }
 
     /// True if `next` can be appended.
-    fn takes(&self, next: &Datagram) -> bool {
+    fn takes(&self, next: &UdpDatagram) -> bool {
         let Self { all, segment, count } = self;
-        let same = |of: &Datagram| (of.remote, of.local, of.marks, of.label.priority);
+        let same = |of: &UdpDatagram| (of.remote, of.local, of.marks, of.label.priority);
         let len = next.payload.len();
         same(all) == same(next)
             && all.payload.len() == segment * count

@@ -34,8 +34,8 @@ use net::stack::{ConnId, HopLimits, KeepAlive, ListenOptions};
 use net::{Device, Stack};
 use queueing::{Label, Priority, PrioritySet, Span, Time};
 
-use crate::mode::{Classifiers, Policy};
-use crate::pipeline::{DriverCountersMut, Guard, Pipeline, ServerLoad, Setup, Work, WorkBudget};
+use crate::mode::{Classifiers, ModeSettings};
+use crate::pipeline::{DriverCountersMut, Pipeline, ServerLoad, Setup, ShardGuard, Work, WorkBudget};
 use crate::shard::SlowRequestLimits;
 use accept_wait::UnacceptedConnections;
 pub use app_sockets::{
@@ -104,7 +104,7 @@ impl<D: Device, P: AppSockets> SocketProxy<D, P> {
     /// A proxy without listeners under `policy`, whose dispatch policy it does not use.
     /// `frames_max`: capacity of the receive buffer in frames.
     #[must_use]
-    pub fn new(mut stack: net::stack::Config, policy: Policy, frames_max: usize, programs: P) -> Self {
+    pub fn new(mut stack: net::stack::Config, policy: ModeSettings, frames_max: usize, programs: P) -> Self {
         if policy.transport.is_some() {
             stack.classifier = policy.transport;
         }
@@ -147,7 +147,7 @@ impl<D: Device, P: AppSockets> SocketProxy<D, P> {
     /// policy gets neither budgets nor latencies. A connection waits from the delivery of its first
     /// bytes until its program has read them ([`WaitEnd::Accept`]) or written its first bytes; in
     /// the latter case others may be answered before the oldest.
-    pub fn set_guard(&mut self, guard: Option<Guard>, until: WaitEnd) {
+    pub fn set_guard(&mut self, guard: Option<ShardGuard>, until: WaitEnd) {
         self.accept_waits = UnacceptedConnections::new(until);
         self.front.set_guard(guard);
     }

@@ -12,7 +12,7 @@ mod server;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use classify::l7::{Notes, Protocol, StreamParser};
+use classify::l7::{L7Protocol, Notes, StreamParser};
 use classify::rules::PortProtocols;
 use queueing::{Priority, Time};
 
@@ -50,7 +50,7 @@ impl TrackerState {
 
     fn parser(&self, port: u16) -> ParserState {
         match self.spoken.on(port) {
-            Some(message @ Protocol::Message(_)) => {
+            Some(message @ L7Protocol::Message(_)) => {
                 ParserState::Of(StreamParser::new(message.clone(), Arc::clone(&self.notes), 0))
             }
             _ => ParserState::NoBytes,
@@ -136,7 +136,7 @@ impl ParserState {
     /// Parser of `part`, which begins at `place` of the stream.
     fn reader(&mut self, place: u64, part: &[u8], tracker_state: &TrackerState) -> Option<&mut StreamParser> {
         if let Self::NoBytes = self {
-            *self = Protocol::of_first(part).map_or(Self::Nothing, |protocol| {
+            *self = L7Protocol::of_first(part).map_or(Self::Nothing, |protocol| {
                 Self::Of(StreamParser::new(protocol, Arc::clone(&tracker_state.notes), place))
             });
         }

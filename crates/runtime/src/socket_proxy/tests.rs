@@ -574,7 +574,7 @@ proptest! {
 #[test]
 fn a_guard_sheds_connections_before_programs() {
     let mut world = World::new(1000);
-    let guard = Some(crate::shard::Guard {
+    let guard = Some(crate::shard::ShardGuard {
         policy: Box::new(crate::pipeline::tests::Says(guard::Limit::Concurrency { max: 1 })),
         period: Span::from_micros(1),
         refusal: crate::shard::Refusal::Reset,
@@ -612,7 +612,7 @@ impl Heard {
         let (mut world, signals) = (World::new(1000), std::sync::Arc::default());
         let policy = Box::new(Hears(std::sync::Arc::clone(&signals)));
         let (period, refusal) = (Span::from_micros(1), crate::shard::Refusal::Reset);
-        let guard = crate::shard::Guard { policy, period, refusal, watches: false };
+        let guard = crate::shard::ShardGuard { policy, period, refusal, watches: false };
         world.proxy.set_guard(Some(guard), until);
         world.connect();
         Self { world, signals }

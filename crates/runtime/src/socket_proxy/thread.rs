@@ -9,7 +9,7 @@ use super::{AppSockets, ProxySnapshot, SocketProxy};
 use crate::idle::{AdaptiveSpin, IdleAction};
 use crate::mode::Classifiers;
 use crate::snapshot_exchange::SnapshotExchange;
-use crate::threads::Threads;
+use crate::threads::ThreadSettings;
 
 /// Longest sleep, which bounds the delay of a stop.
 const SLEEP_MAX: Span = Span::from_millis(20);
@@ -24,7 +24,7 @@ pub struct SnapshotEndpoints<'a> {
 }
 
 /// Runs `proxy` until `stop` is set. A thread without work polls for `spin`, at most
-/// [`Threads::SPIN_MAX`], where work usually arrives sooner. Then it sleeps on `device`, which
+/// [`ThreadSettings::SPIN_MAX`], where work usually arrives sooner. Then it sleeps on `device`, which
 /// events of the application side must also end. Between two rounds it serves `exchanges`; while
 /// levels differ it yields its core to programs that share it ([`YieldPolicy`]).
 pub fn serve<D: Device, P: AppSockets>(
@@ -35,7 +35,7 @@ pub fn serve<D: Device, P: AppSockets>(
     spin: Span,
     exchanges: SnapshotEndpoints<'_>,
 ) {
-    let mut idle = AdaptiveSpin::new(spin.min(Threads::SPIN_MAX), SLEEP_MAX);
+    let mut idle = AdaptiveSpin::new(spin.min(ThreadSettings::SPIN_MAX), SLEEP_MAX);
     let mut yielding = YieldPolicy::new();
     while !stop.load(Ordering::Relaxed) {
         if let Some(exchange) = exchanges.seen {

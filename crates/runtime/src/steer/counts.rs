@@ -14,16 +14,16 @@ pub(super) struct Counters {
     pub forwarded: AtomicU64,
 }
 
-/// Numbers of a shard's frames.
+/// Frame counters of a shard.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FrameCounts {
-    /// Received by its own queue for itself.
+    /// Frames received by this shard's queue for itself.
     pub own: u64,
-    /// Received by its own queue for other shards, including copies for all of them.
+    /// Frames received by this shard's queue for other shards, broadcast copies included.
     pub passed: u64,
     /// Frames among these dropped because the link was full.
     pub dropped: u64,
-    /// Received by other shards' queues for it.
+    /// Frames received by other shards' queues for this shard.
     pub from_others: u64,
     /// Other shards' frames transmitted by its device.
     pub forwarded: u64,

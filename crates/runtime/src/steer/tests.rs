@@ -16,7 +16,7 @@ use super::*;
 use crate::app::Echo;
 use crate::mode::{Classifiers, Mode};
 use crate::shard::{Config, Shard, Stats, Step};
-use crate::threads::{self, SharedClock, Threads};
+use crate::threads::{self, SharedClock, ThreadSettings};
 
 const SHARDS: u16 = 4;
 const CLIENTS: usize = 200;
@@ -30,8 +30,8 @@ fn stack_config(host: u8) -> net::stack::Config {
     net::stack::Config::new([2, 0, 0, 0, 0, host], [10, 0, 0, host].into(), 24, [host; 16])
 }
 
-fn steering() -> Steering {
-    Steering::new(SHARDS, FlowHash::Keyed([5; 16]))
+fn steering() -> FlowSteering {
+    FlowSteering::new(SHARDS, FlowHash::Keyed([5; 16]))
 }
 
 type Steer = Steered<MemoryDevice>;
@@ -66,7 +66,7 @@ struct Spread<'a> {
 impl Device for Spread<'_> {
     type Frame = MemoryFrame;
 
-    fn receive(&mut self, _now: Time) -> Option<Received<MemoryFrame>> {
+    fn receive(&mut self, _now: Time) -> Option<ReceivedFrame<MemoryFrame>> {
         None
     }
 
@@ -227,7 +227,7 @@ fn check_on_threads(queues: usize) {
     let stop = Arc::new(AtomicBool::new(false));
     let serving = std::thread::spawn({
         let (clock, stop) = (clock.clone(), stop.clone());
-        move || threads::serve(shards, clock, stop, Threads::new(threads::Workers::Inline))
+        move || threads::serve(shards, clock, stop, ThreadSettings::new(threads::WorkerThreads::Inline))
     });
     let (mut client, mut queue) = (Client::new(wires, clock.now()), 0);
     let done = (0..TURNS_MAX).any(|_| {
@@ -263,7 +263,7 @@ fn shards_on_threads_behind_queues_serve_their_own_connections() {
 #[test]
 fn a_full_link_drops_and_counts_and_never_blocks() {
     let (near, mut far) = pair(64, 1514);
-    let mut devices = over_one(near, Steering::new(2, FlowHash::Toeplitz), 8);
+    let mut devices = over_one(near, FlowSteering::new(2, FlowHash::Toeplitz), 8);
     let arp = [&[0xff; 6][..], &[2; 6], &[8, 6], &[0; 28]].concat();
     for _ in 0..20 {
         far.transmit(Time::ZERO, arp.len(), &mut |buf| buf.copy_from_slice(&arp)).unwrap();
@@ -281,7 +281,7 @@ fn a_full_link_drops_and_counts_and_never_blocks() {
 #[test]
 fn a_shard_without_a_device_sends_through_the_first_and_waits_while_that_is_full() {
     let (near, mut far) = pair(2, 1514);
-    let mut devices = over_one(near, Steering::new(2, FlowHash::Toeplitz), 4);
+    let mut devices = over_one(near, FlowSteering::new(2, FlowHash::Toeplitz), 4);
     let (first, guest) = devices.split_at_mut(1);
     let sent = (0..6u8).map(|n| guest[0].transmit(Time::ZERO, 1, &mut |buf| buf[0] = n));
     assert_eq!(sent.filter(Result::is_ok).count(), 4, "the link holds four frames");

@@ -6,8 +6,8 @@ use queueing::{Priority, Span};
 use sched::dispatch::{Dispatch, Params, by_name};
 use storage::Disk;
 
-use crate::mode::Policy;
-use crate::pipeline::{Guard, WorkBudget};
+use crate::mode::ModeSettings;
+use crate::pipeline::{ShardGuard, WorkBudget};
 
 /// Configuration of a task shard.
 pub struct Config {
@@ -27,7 +27,7 @@ pub struct Config {
     pub budget: WorkBudget,
     /// Admission control; `None` admits every SYN. A connection counts as served once a task reads
     /// it for the first time.
-    pub guard: Option<Guard>,
+    pub guard: Option<ShardGuard>,
     /// Disk for the tasks' files; `None`: no files.
     pub disk: Option<Box<dyn Disk>>,
 }
@@ -39,7 +39,7 @@ pub const TASKS_MAX: usize = 1 << 17;
 impl Config {
     /// A shard under `policy`, whose transport classifier becomes the stack's default.
     #[must_use]
-    pub fn new(mut stack: net::stack::Config, policy: Policy) -> Self {
+    pub fn new(mut stack: net::stack::Config, policy: ModeSettings) -> Self {
         if policy.transport.is_some() {
             stack.classifier = policy.transport;
         }

@@ -2,7 +2,7 @@
 //!
 //! A task's request waits in the shard's [`IoScheduler`] at the task's level. The shard submits
 //! requests to the disk once per round; completions wake tasks in the order of labels. Bytes are in
-//! [`Buffer`]s of the disk, which may be registered with the kernel. The number of buffers is
+//! [`FileBuffer`]s of the disk, which may be registered with the kernel. The number of buffers is
 //! fixed; a task waits for a free one. A request whose future is dropped goes on: its buffer is
 //! free again once the disk has finished. Any thread may make requests; without a task's label they
 //! are the least urgent.
@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll};
 
 use queueing::Priority;
-use storage::{Answer, FileId, IoRequest, IoScheduler, Opened, Options, REQUESTS_MAX, Ticket};
+use storage::{Completion, FileId, FileOptions, IoRequest, IoScheduler, OpenedFile, REQUESTS_MAX, Ticket};
 
 use super::control_block::level;
 use super::handle::{Shared, lock};
@@ -32,7 +32,7 @@ pub struct File {
 }
 
 /// I/O buffer of the disk, with bytes from or for a file; freed on drop.
-pub struct Buffer {
+pub struct FileBuffer {
     home: Arc<Shared>,
     /// `None` only while the buffer is dropped.
     memory: Option<storage::Buffer>,
@@ -47,7 +47,7 @@ impl File {
     ///
     /// # Panics
     /// If called outside a task.
-    pub fn open(path: impl AsRef<Path>, options: &Options) -> io::Result<Self> {
+    pub fn open(path: impl AsRef<Path>, options: &FileOptions) -> io::Result<Self> {
         Handle::current().open_file(path, options)
     }
 
@@ -64,11 +64,11 @@ impl File {
     /// The disk's; [`io::ErrorKind::InvalidInput`] if `at` or `len` is no multiple of
     /// [`File::align`], or a buffer is shorter than `len`; [`io::ErrorKind::QuotaExceeded`] if
     /// [`REQUESTS_MAX`] are unfinished.
-    pub async fn read_at(&self, at: u64, len: usize) -> io::Result<Buffer> {
+    pub async fn read_at(&self, at: u64, len: usize) -> io::Result<FileBuffer> {
         self.check(at, len)?;
         let request = IoRequest::Read { file: self.file, at, len: len as u32 };
         let (read, memory) = FileRequest::new(&self.home, request).await?;
-        let mut buffer = Buffer { home: self.home.clone(), memory, len: 0 };
+        let mut buffer = FileBuffer { home: self.home.clone(), memory, len: 0 };
         buffer.len = read?;
         Ok(buffer)
     }
@@ -78,7 +78,7 @@ impl File {
     /// # Errors
     /// As [`File::read_at`]; [`io::ErrorKind::WriteZero`] if only a part was written;
     /// `InvalidInput` for a buffer of another shard.
-    pub async fn write_at(&self, at: u64, mut buffer: Buffer) -> io::Result<()> {
+    pub async fn write_at(&self, at: u64, mut buffer: FileBuffer) -> io::Result<()> {
         let len = buffer.len;
         self.check(at, len)?;
         if !Arc::ptr_eq(&self.home, &buffer.home) {
@@ -126,7 +126,7 @@ impl Drop for File {
     }
 }
 
-impl Buffer {
+impl FileBuffer {
     /// A buffer of `len` bytes with unspecified content; see [`Handle::buffer`].
     ///
     /// # Errors
@@ -139,7 +139,7 @@ impl Buffer {
     }
 }
 
-impl Deref for Buffer {
+impl Deref for FileBuffer {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
@@ -147,14 +147,14 @@ impl Deref for Buffer {
     }
 }
 
-impl DerefMut for Buffer {
+impl DerefMut for FileBuffer {
     fn deref_mut(&mut self) -> &mut [u8] {
         let len = self.len;
         self.memory.as_mut().map_or(&mut [], |memory| &mut memory.bytes_mut()[..len])
     }
 }
 
-impl Drop for Buffer {
+impl Drop for FileBuffer {
     fn drop(&mut self) {
         if let (Some(memory), Some(files)) = (self.memory.take(), &self.home.files) {
             lock(files).release(memory);
@@ -169,10 +169,10 @@ impl Handle {
     ///
     /// # Errors
     /// The disk's: among them [`io::ErrorKind::Unsupported`] if the file system does not support
-    /// [`Options::direct`], or the shard has no disk.
-    pub fn open_file(&self, path: impl AsRef<Path>, options: &Options) -> io::Result<File> {
+    /// [`FileOptions::direct`], or the shard has no disk.
+    pub fn open_file(&self, path: impl AsRef<Path>, options: &FileOptions) -> io::Result<File> {
         let mut scheduler = scheduler(&self.0)?;
-        let Opened { file, align } = scheduler.open(path.as_ref(), options)?;
+        let OpenedFile { file, align } = scheduler.open(path.as_ref(), options)?;
         let buffer_len = scheduler.buffer_len();
         drop(scheduler);
         Ok(File { home: self.0.clone(), file, align, buffer_len })
@@ -183,10 +183,10 @@ impl Handle {
     /// # Errors
     /// [`io::ErrorKind::InvalidInput`] if buffers are shorter; `QuotaExceeded` as for
     /// [`File::read_at`]; `Unsupported` if the shard has no disk.
-    pub async fn buffer(&self, len: usize) -> io::Result<Buffer> {
+    pub async fn buffer(&self, len: usize) -> io::Result<FileBuffer> {
         fits(len, scheduler(&self.0)?.buffer_len())?;
         let (_, memory) = FileRequest::new(&self.0, IoRequest::Buffer).await?;
-        Ok(Buffer { home: self.0.clone(), memory, len })
+        Ok(FileBuffer { home: self.0.clone(), memory, len })
     }
 }
 
@@ -231,7 +231,7 @@ impl<'a> FileRequest<'a> {
 }
 
 impl Future for FileRequest<'_> {
-    type Output = io::Result<Answer>;
+    type Output = io::Result<Completion>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let waiter = Waiter::new(cx);

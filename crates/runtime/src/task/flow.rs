@@ -1,6 +1,6 @@
 //! Handle to a connection's classifier state.
 //!
-//! A stream belongs to one task, and hyper's handlers have none; a [`Flow`] refers to the
+//! A stream belongs to one task, and hyper's handlers have none; a [`FlowHandle`] refers to the
 //! connection and can be cloned and stored. It reads and writes the state that application and
 //! classifier share, not the connection's bytes.
 //! Source: ADPS M3 to M5.
@@ -16,7 +16,7 @@ use super::handle::{Shared, lock};
 /// Handle to a connection's classifier state; see the module. It does not keep the connection open:
 /// afterwards queries return `None` and changes have no effect.
 #[derive(Clone)]
-pub struct Flow {
+pub struct FlowHandle {
     home: Arc<Shared>,
     id: ConnId,
 }
@@ -24,12 +24,12 @@ pub struct Flow {
 impl TcpStream {
     /// Handle to the connection's classifier state.
     #[must_use]
-    pub fn flow(&self) -> Flow {
-        Flow { home: self.home.clone(), id: self.id() }
+    pub fn flow(&self) -> FlowHandle {
+        FlowHandle { home: self.home.clone(), id: self.id() }
     }
 }
 
-impl Flow {
+impl FlowHandle {
     /// Sets the connection's own classifier from its next segment on (M3); `None` restores its
     /// listener's or the stack's.
     pub fn set_classifier(&self, classifier: Option<TransportClassifier>) {

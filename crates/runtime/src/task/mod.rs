@@ -64,23 +64,23 @@ use std::future::Future;
 use queueing::Label;
 
 pub use config::{Config, TASKS_MAX};
-pub use file::{Buffer, File};
-pub use flow::Flow;
+pub use file::{File, FileBuffer};
+pub use flow::FlowHandle;
 pub use handle::Handle;
 #[cfg(feature = "hyper")]
 pub use hyper::{TaskExecutor, TaskTimer, serve, serve_each};
 pub use join::{JoinError, JoinHandle};
 pub use shard::TaskShard;
-pub use stats::{Counters, Next, Oldest, Step};
+pub use stats::{Counters, Next, Oldest, TaskStep};
 pub use task_poll::{PolledTask, TaskPoll};
 pub use tcp::{TcpListener, TcpStream};
 pub use threads::run;
 pub use time::{Elapsed, Sleep, sleep, sleep_until, timeout, yield_now};
-pub use udp::{Received, UdpSocket};
+pub use udp::{DatagramInfo, UdpSocket};
 pub use worker_options::{Quantum, WorkerOptions};
 
 /// Disk for the tasks' files, and options for opening them.
-pub use storage::{Disk, Options as FileOptions};
+pub use storage::{Disk, FileOptions};
 
 use super::sync;
 

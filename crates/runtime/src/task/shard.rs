@@ -23,7 +23,7 @@ use super::executor::Executor;
 use super::handle::{Shared, lock};
 use super::join::JoinHandle;
 use super::sockets::Sockets;
-use super::stats::{Counters, Next, Oldest, Step};
+use super::stats::{Counters, Next, Oldest, TaskStep};
 use super::task_poll::{PolledTask, TaskPoll};
 use super::waiter::Woken;
 use super::{Config, Handle};
@@ -160,13 +160,13 @@ impl<D: Device> TaskShard<D> {
     }
 
     /// Does the next piece of work, in the order and within the budgets of one round.
-    pub fn step(&mut self, now: Time, device: &mut D) -> Step {
+    pub fn step(&mut self, now: Time, device: &mut D) -> TaskStep {
         match self.next(now, device) {
             Next::Done(step) => step,
             Next::Poll(poll) => {
                 let priority = poll.priority();
                 self.finish_poll(poll.run());
-                Step::Poll { priority }
+                TaskStep::Poll { priority }
             }
         }
     }
@@ -179,8 +179,8 @@ impl<D: Device> TaskShard<D> {
         self.update_guard(now);
         let next = self.work(now, device);
         self.front.set_work(match next {
-            Next::Done(Step::Drive { .. } | Step::Transport { .. }) => Work::Receive,
-            Next::Done(Step::Idle) => Work::None,
+            Next::Done(TaskStep::Drive { .. } | TaskStep::Transport { .. }) => Work::Receive,
+            Next::Done(TaskStep::Idle) => Work::None,
             Next::Done(_) | Next::Poll(_) => Work::Rest,
         });
         next
@@ -260,7 +260,7 @@ impl<D: Device> TaskShard<D> {
                     None => (None, Round::Complete { left: COMPLETIONS }),
                 },
                 Round::Complete { left } if left > 0 && self.complete(now) => {
-                    (Some(Step::Complete), Round::Complete { left: left - 1 })
+                    (Some(TaskStep::Complete), Round::Complete { left: left - 1 })
                 }
                 Round::Complete { .. } => (None, Round::Poll { left: budget.assign }),
                 Round::Poll { left: 0 } => (None, Round::Submit),
@@ -293,9 +293,9 @@ impl<D: Device> TaskShard<D> {
         }
         // Only coalesced output is left.
         if !self.front.is_coalescing() {
-            return Next::Done(Step::Idle);
+            return Next::Done(TaskStep::Idle);
         }
-        Next::Done(transmitted(self.send(now, device)).unwrap_or(Step::Idle))
+        Next::Done(transmitted(self.send(now, device)).unwrap_or(TaskStep::Idle))
     }
 
     /// Queues the last inject queue entries and transmits TCP's output, as far as the device has space.
@@ -344,16 +344,16 @@ impl<D: Device> TaskShard<D> {
     }
 
     /// Driver stage.
-    fn drive(&mut self, now: Time, device: &mut D) -> Option<Step> {
+    fn drive(&mut self, now: Time, device: &mut D) -> Option<TaskStep> {
         let counted = DriverCountersMut { driver: &mut self.driver, guard: &mut self.guard };
         let driven = self.front.receive_batch(now, device, &mut &self.home.sockets, self.present, counted)?;
-        Some(Step::Drive { classified: driven.classified, shed: driven.shed })
+        Some(TaskStep::Drive { classified: driven.classified, shed: driven.shed })
     }
 
     /// Runs the next frame through TCP.
-    fn transport(&mut self, now: Time, device: &mut D) -> Option<Step> {
+    fn transport(&mut self, now: Time, device: &mut D) -> Option<TaskStep> {
         let payload = self.front.transport(now, device, &mut &self.home.sockets)?;
-        Some(Step::Transport { payload })
+        Some(TaskStep::Transport { payload })
     }
 
     /// Wakes the task of the most urgent completed request on a file.
@@ -365,9 +365,9 @@ impl<D: Device> TaskShard<D> {
     }
 
     /// Submits tasks' requests on files to the disk.
-    fn submit(&self, now: Time) -> Option<Step> {
+    fn submit(&self, now: Time) -> Option<TaskStep> {
         let requests = lock(self.home.files.as_ref()?).submit(now);
-        (requests > 0).then_some(Step::Submit { requests })
+        (requests > 0).then_some(TaskStep::Submit { requests })
     }
 
     fn send(&mut self, now: Time, device: &mut D) -> usize {
@@ -375,8 +375,8 @@ impl<D: Device> TaskShard<D> {
     }
 }
 
-fn transmitted(frames: usize) -> Option<Step> {
-    (frames > 0).then_some(Step::Transmit { frames })
+fn transmitted(frames: usize) -> Option<TaskStep> {
+    (frames > 0).then_some(TaskStep::Transmit { frames })
 }
 
 impl StackAccess for &Mutex<Sockets> {

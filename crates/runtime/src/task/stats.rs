@@ -8,7 +8,7 @@ use crate::pipeline::Shed;
 
 /// Work done in one step, so that the simulator can charge for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum TaskStep {
     /// Moved a frame from the device, classified, into the receive buffer.
     Drive {
         /// True if a classifier was called.
@@ -45,7 +45,7 @@ pub enum Step {
 /// Result of [`TaskShard::next`](super::TaskShard::next).
 pub enum Next {
     /// Work that the shard has done.
-    Done(Step),
+    Done(TaskStep),
     /// A poll for the caller to run and to [give back](super::TaskShard::finish_poll); the shard can
     /// go on meanwhile.
     Poll(TaskPoll),

@@ -24,7 +24,7 @@ use super::handle::{Shared, lock};
 use super::long_poll_detector::{LongPollDetector, PollVerdict};
 use super::signal_publisher::SignalPublisher;
 use super::task_poll::TaskPoll;
-use super::{Counters, Next, Quantum, Step, TaskShard, WorkerOptions};
+use super::{Counters, Next, Quantum, TaskShard, TaskStep, WorkerOptions};
 use crate::idle::{AdaptiveSpin, IdleAction};
 use crate::threads::{SLEEP_MAX, SharedClock, carry_out};
 
@@ -198,7 +198,7 @@ where
                         None => return,
                     }
                 }
-                Next::Done(Step::Idle) => match self.steal(at, now) {
+                Next::Done(TaskStep::Idle) => match self.steal(at, now) {
                     Some(poll) => match self.run_poll(at, me, now, work, poll) {
                         Some(guard) => work = guard,
                         None => return,

@@ -11,7 +11,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use net::stack::{Datagram, ListenError, SendError, UdpId, UdpOptions, UdpPath};
+use net::stack::{ListenError, SendError, UdpDatagram, UdpId, UdpOptions, UdpPath};
 use queueing::Label;
 
 use super::control_block::{UNLABELED, pack, unpack};
@@ -28,7 +28,7 @@ pub struct UdpSocket {
 
 /// A received datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Received {
+pub struct DatagramInfo {
     /// Bytes consumed.
     pub len: usize,
     /// Sender.
@@ -56,7 +56,7 @@ impl UdpSocket {
     }
 
     /// Receives the most urgent datagram into `buf`, truncated to its length.
-    pub async fn recv_from(&mut self, buf: &mut [u8]) -> Received {
+    pub async fn recv_from(&mut self, buf: &mut [u8]) -> DatagramInfo {
         poll_fn(|cx| {
             self.poll_recv_with(cx, |payload| {
                 let len = payload.len().min(buf.len());
@@ -67,13 +67,13 @@ impl UdpSocket {
         .await
     }
 
-    /// Passes the most urgent datagram to `take`, whose result becomes [`Received::len`]. The task
+    /// Passes the most urgent datagram to `take`, whose result becomes [`DatagramInfo::len`]. The task
     /// runs with its label from then on.
     pub fn poll_recv_with(
         &mut self,
         cx: &mut Context<'_>,
         take: impl FnOnce(&[u8]) -> usize,
-    ) -> Poll<Received> {
+    ) -> Poll<DatagramInfo> {
         let now = self.home.now();
         let mut sockets = lock(&self.home.sockets);
         let Some(datagram) = sockets.stack.receive_from(now, self.id) else {
@@ -82,14 +82,14 @@ impl UdpSocket {
             drop(before);
             return Poll::Pending;
         };
-        let Datagram { remote, local, payload, label, .. } = datagram;
+        let UdpDatagram { remote, local, payload, label, .. } = datagram;
         let before = sockets.udp_waiters.remove(&self.id);
         let len = take(&payload);
         sockets.stack.recycle(payload);
         drop(sockets);
         drop(before);
         current::with(|running| running.task.set_label(pack(now, label)));
-        Poll::Ready(Received { len, remote, local })
+        Poll::Ready(DatagramInfo { len, remote, local })
     }
 
     /// Sends `payload` to `remote` at the task's level. Never waits.
@@ -106,7 +106,7 @@ impl UdpSocket {
     ///
     /// # Errors
     /// As [`UdpSocket::send_to`].
-    pub fn answer(&self, received: &Received, payload: &[u8]) -> io::Result<()> {
+    pub fn answer(&self, received: &DatagramInfo, payload: &[u8]) -> io::Result<()> {
         self.send_from(received.local, payload, received.remote)
     }
 

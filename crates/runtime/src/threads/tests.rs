@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use net::Stack;
 use net::device::memory::{MemoryDevice, pair};
-use net::device::{Full, Received};
+use net::device::{Full, ReceivedFrame};
 use net::stack::{ConnId, EventKind, ListenOptions};
 use queueing::Time;
 use sched::dispatch::{Params, Steering};
@@ -74,7 +74,7 @@ impl Client {
 }
 
 /// Checks an echo through each of `shards` served shards, and their stop.
-fn check(workers: Workers, shards: usize) {
+fn check(workers: WorkerThreads, shards: usize) {
     let clock: SharedClock = Arc::new(Real(Instant::now()));
     let mut served = Vec::new();
     let mut clients = Vec::new();
@@ -86,7 +86,7 @@ fn check(workers: Workers, shards: usize) {
     let stop = Arc::new(AtomicBool::new(false));
     let serving = std::thread::spawn({
         let (clock, stop) = (clock.clone(), stop.clone());
-        move || serve(served, clock, stop, Threads::new(workers))
+        move || serve(served, clock, stop, ThreadSettings::new(workers))
     });
     let answered = (0..TURNS_MAX).any(|_| {
         let now = clock.now();
@@ -104,20 +104,20 @@ fn check(workers: Workers, shards: usize) {
 //~ runtime: a shard serves with worker threads or by itself
 #[test]
 fn worker_threads_serve_and_stop() {
-    check(Workers::Threads, 1);
+    check(WorkerThreads::Threads, 1);
 }
 
 //~ runtime: a shard serves with worker threads or by itself
 #[test]
 fn a_shard_serves_its_own_requests() {
-    check(Workers::Inline, 1);
+    check(WorkerThreads::Inline, 1);
 }
 
 //~ mechanisms: M7: an application can pull its events
 #[test]
 fn an_application_may_pull_its_events() {
     check(
-        Workers::Custom(Arc::new(|worker: &mut Worker| {
+        WorkerThreads::Custom(Arc::new(|worker: &mut Worker| {
             while let Some(mut job) = worker.wait(PrioritySet::ALL) {
                 job.serve(&Echo, worker.clock());
                 worker.done(job);
@@ -130,8 +130,8 @@ fn an_application_may_pull_its_events() {
 //~ runtime: several shards serve side by side
 #[test]
 fn several_shards_serve_side_by_side() {
-    check(Workers::Inline, 3);
-    check(Workers::Threads, 2);
+    check(WorkerThreads::Inline, 3);
+    check(WorkerThreads::Threads, 2);
 }
 
 /// A device without input, which panics if `breaks`.
@@ -144,7 +144,7 @@ struct Breaks {
 impl Device for Breaks {
     type Frame = Vec<u8>;
 
-    fn receive(&mut self, _now: Time) -> Option<Received<Vec<u8>>> {
+    fn receive(&mut self, _now: Time) -> Option<ReceivedFrame<Vec<u8>>> {
         assert!(!self.breaks, "this device breaks");
         None
     }
@@ -163,7 +163,7 @@ impl Drop for Breaks {
 }
 
 /// Panic message of `serve` when the last of `shards` panics, and the number of devices left.
-fn broken(workers: Workers, shards: usize) -> (String, usize) {
+fn broken(workers: WorkerThreads, shards: usize) -> (String, usize) {
     let there = Arc::new(AtomicUsize::new(shards));
     let served = (1..=shards).map(|number| {
         let policy = Mode::None.policy(Classifiers::default(), &Params::new(2, 64), Steering::all(2));
@@ -176,7 +176,7 @@ fn broken(workers: Workers, shards: usize) -> (String, usize) {
     let stop = Arc::new(AtomicBool::new(false));
     let serving = std::thread::spawn({
         let stop = stop.clone();
-        move || serve(served, clock, stop, Threads::new(workers))
+        move || serve(served, clock, stop, ThreadSettings::new(workers))
     });
     let is_over = (0..TURNS_MAX).any(|_| {
         std::thread::yield_now();
@@ -193,7 +193,7 @@ fn broken(workers: Workers, shards: usize) -> (String, usize) {
 #[test]
 fn a_shards_panic_ends_the_others_and_drops_its_device() {
     for shards in [1, 3] {
-        for workers in [Workers::Inline, Workers::Threads] {
+        for workers in [WorkerThreads::Inline, WorkerThreads::Threads] {
             assert_eq!(broken(workers, shards), ("this device breaks".to_owned(), 0));
         }
     }
@@ -208,7 +208,14 @@ fn a_worker_that_panics_ends_the_server() {
     let breaks = |worker: &mut Worker| assert!(worker.id().0 == 0, "this worker breaks");
     let serving = std::thread::spawn({
         let stop = stop.clone();
-        move || serve(vec![(shard, near)], clock, stop, Threads::new(Workers::Custom(Arc::new(breaks))))
+        move || {
+            serve(
+                vec![(shard, near)],
+                clock,
+                stop,
+                ThreadSettings::new(WorkerThreads::Custom(Arc::new(breaks))),
+            )
+        }
     });
     let is_over = (0..TURNS_MAX).any(|_| {
         std::thread::yield_now();
@@ -221,7 +228,7 @@ fn a_worker_that_panics_ends_the_server() {
 //~ operations: SIGHUP reloads configuration and policy of `serve` and `run` without dropping a connection
 #[test]
 fn running_shards_take_new_classifiers() {
-    for workers in [Workers::Inline, Workers::Threads] {
+    for workers in [WorkerThreads::Inline, WorkerThreads::Threads] {
         let snapshots: Vec<Arc<SnapshotExchange<Classifiers>>> = vec![Arc::default(), Arc::default()];
         let asked = Arc::new(AtomicBool::new(false));
         let clock: SharedClock = Arc::new(Real(Instant::now()));
@@ -240,7 +247,7 @@ fn running_shards_take_new_classifiers() {
             snapshot.request(Box::new(Classifiers { driver: Some(driver), ..Classifiers::default() }));
         }
         let stop = Arc::new(AtomicBool::new(false));
-        let threads = Threads { classifiers: snapshots.clone(), ..Threads::new(workers) };
+        let threads = ThreadSettings { classifiers: snapshots.clone(), ..ThreadSettings::new(workers) };
         let serving = std::thread::spawn({
             let (clock, stop) = (clock.clone(), stop.clone());
             move || serve(served, clock, stop, threads)

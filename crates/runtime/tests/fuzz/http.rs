@@ -2,7 +2,7 @@
 
 use queueing::{Clock, Label, Span, Time};
 use runtime::App;
-use runtime::app::{Context, Framing, Http, Outcome, Registration, Stages};
+use runtime::app::{ConnectionFate, Context, Framing, Http, Registration, Stages};
 
 struct Still;
 
@@ -51,7 +51,7 @@ fn answers(data: &[u8], piece: usize) -> Vec<u8> {
                     if let Some(mut body) = body {
                         body.write(body.len(), &mut response);
                     }
-                    if outcome == Outcome::Close {
+                    if outcome == ConnectionFate::Close {
                         return response;
                     }
                 }

@@ -7,15 +7,16 @@ use std::sync::{Arc, Mutex};
 use proptest::prelude::*;
 use queueing::{Label, Rng, Span, Time};
 use runtime::task::{
-    Buffer, Config, File, JoinHandle, Oldest, Step, TaskShard, label, sleep, spawn, timeout, yield_now,
+    Config, File, FileBuffer, JoinHandle, Oldest, TaskShard, TaskStep, label, sleep, spawn, timeout,
+    yield_now,
 };
-use storage::Options;
+use storage::FileOptions;
 use storage::memory::MemoryDisk;
 
 use crate::world::{World, level, strict};
 
 const LEN: usize = 64;
-const WRITE: Options = Options { write: true, create: true, direct: false };
+const WRITE: FileOptions = FileOptions { write: true, create: true, direct: false };
 
 /// A world whose server has a disk.
 fn world(depth: usize, buffers: usize) -> (World, MemoryDisk) {
@@ -33,7 +34,7 @@ fn a_task_reads_what_is_in_a_file() {
     let (mut world, disk) = world(4, 4);
     disk.put("greeting", b"good morning");
     let task = world.server.spawn(async {
-        let file = File::open("greeting", &Options::default())?;
+        let file = File::open("greeting", &FileOptions::default())?;
         let bytes = file.read_at(5, 32).await?;
         std::io::Result::Ok(bytes.to_vec())
     });
@@ -50,7 +51,7 @@ fn a_tasks_written_bytes_are_in_the_file() {
     let task = world.server.spawn(async {
         let file = File::open("new", &WRITE)?;
         for (at, word) in [(0, "one "), (4, "two")] {
-            let mut buffer = Buffer::new(word.len()).await?;
+            let mut buffer = FileBuffer::new(word.len()).await?;
             buffer.copy_from_slice(word.as_bytes());
             file.write_at(at, buffer).await?;
         }
@@ -66,7 +67,7 @@ fn readers(world: &mut World, levels: &[u8]) -> Arc<Mutex<Vec<u8>>> {
     for &n in levels {
         let order = order.clone();
         world.server.handle().spawn_with(urgent(n), async move {
-            let file = File::open("file", &Options::default()).expect("it is there");
+            let file = File::open("file", &FileOptions::default()).expect("it is there");
             let read = file.read_at(0, 1).await.expect("no error");
             assert_eq!((read.len(), label().priority.level()), (1, n));
             order.lock().expect("whole").push(n);
@@ -110,7 +111,7 @@ fn without_a_free_buffer_a_task_waits_for_one() {
     disk.put("file", b"x");
     let (keep, kept) = tokio::sync::oneshot::channel::<()>();
     let holds = world.server.spawn(async {
-        let _held = Buffer::new(LEN).await.expect("the only one");
+        let _held = FileBuffer::new(LEN).await.expect("the only one");
         kept.await
     });
     world.settle();
@@ -129,7 +130,7 @@ fn a_dropped_read_returns_its_buffer_once_the_disk_has_finished() {
     let (mut world, disk) = world(8, 1);
     disk.put("file", b"x");
     let task = world.server.spawn(async {
-        let file = File::open("file", &Options::default()).expect("it is there");
+        let file = File::open("file", &FileOptions::default()).expect("it is there");
         timeout(Span::from_millis(1), file.read_at(0, 1)).await.is_err()
     });
     assert!(world.finish(&task), "it takes too long");
@@ -151,7 +152,7 @@ fn an_ending_shard_waits_for_its_unfinished_io() {
     disk.put("file", b"old");
     let task = world.server.spawn(async {
         let file = File::open("file", &WRITE).expect("it is there");
-        let mut buffer = Buffer::new(3).await.expect("a buffer");
+        let mut buffer = FileBuffer::new(3).await.expect("a buffer");
         buffer.copy_from_slice(b"new");
         file.write_at(0, buffer).await
     });
@@ -172,20 +173,20 @@ fn the_age_of_a_completion_is_reported_until_its_task_runs() {
     let at = |us: u64| Time::from_nanos(us * 1000);
     for _ in 0..20 {
         drop(shard.spawn(async {
-            File::open("file", &Options::default()).expect("it is there").read_at(0, 1).await.map(drop)
+            File::open("file", &FileOptions::default()).expect("it is there").read_at(0, 1).await.map(drop)
         }));
     }
-    while shard.step(at(1), &mut device) != Step::Idle {}
+    while shard.step(at(1), &mut device) != TaskStep::Idle {}
     assert_eq!((disk.in_flight(), shard.oldest()), (20, Oldest::default()));
     while disk.finish_one() {}
     // A round wakes some of them before the first one is polled.
     let mut completed = 0;
-    while shard.step(at(5), &mut device) == Step::Complete {
+    while shard.step(at(5), &mut device) == TaskStep::Complete {
         completed += 1;
         assert_eq!(shard.oldest().storage, Some(at(5)));
     }
     assert_eq!(completed, 8);
-    while shard.step(at(9), &mut device) != Step::Idle {}
+    while shard.step(at(9), &mut device) != TaskStep::Idle {}
     assert_eq!((shard.oldest(), shard.tasks()), (Oldest::default(), 0));
 }
 
@@ -199,20 +200,20 @@ fn invalid_requests_get_a_one_line_error() {
             assert!(!text.is_empty() && !text.contains('\n'), "{text}");
             e.kind()
         };
-        let direct = Options { direct: true, ..Options::default() };
-        let file = File::open("file", &Options::default()).expect("it is there");
+        let direct = FileOptions { direct: true, ..FileOptions::default() };
+        let file = File::open("file", &FileOptions::default()).expect("it is there");
         [
-            kind(File::open("no such", &Options::default()).err().expect("it is not there")),
+            kind(File::open("no such", &FileOptions::default()).err().expect("it is not there")),
             kind(File::open("file", &direct).err().expect("there is a cache only")),
             kind(file.read_at(0, LEN + 1).await.err().expect("too long")),
-            kind(Buffer::new(LEN + 1).await.err().expect("too long")),
+            kind(FileBuffer::new(LEN + 1).await.err().expect("too long")),
         ]
     });
     use ErrorKind::{InvalidInput, NotFound, Unsupported};
     assert_eq!(world.finish(&task), [NotFound, Unsupported, InvalidInput, InvalidInput]);
     disk.allow_direct(16);
     let task = world.server.spawn(async {
-        let direct = Options { direct: true, ..Options::default() };
+        let direct = FileOptions { direct: true, ..FileOptions::default() };
         let file = File::open("file", &direct).expect("it is there");
         let refused = [file.read_at(8, 16).await.err(), file.read_at(16, 8).await.err()];
         (file.align(), refused.map(|e| e.map(|e| e.to_string())))
@@ -221,7 +222,8 @@ fn invalid_requests_get_a_one_line_error() {
         Some(format!("{len} bytes at {at} are not multiples of 16, as this file's are past the page cache"))
     };
     assert_eq!(world.finish(&task), (16, [says(16, 8), says(8, 16)]));
-    let lone = world.client.spawn(async { File::open("file", &Options::default()).err().map(|e| e.kind()) });
+    let lone =
+        world.client.spawn(async { File::open("file", &FileOptions::default()).err().map(|e| e.kind()) });
     assert_eq!(world.finish(&lone), Some(Unsupported), "the shard has no disk");
 }
 
@@ -230,7 +232,7 @@ fn a_disk_error_is_returned_to_the_task() {
     let (mut world, disk) = world(2, 1);
     disk.put("file", b"x");
     let task: JoinHandle<_> = world.server.spawn(async {
-        let file = File::open("file", &Options::default()).expect("it is there");
+        let file = File::open("file", &FileOptions::default()).expect("it is there");
         let failed = file.read_at(0, 1).await.err().map(|e| e.kind());
         (failed, file.read_at(0, 1).await.map(|bytes| bytes[0]).ok())
     });
@@ -262,7 +264,7 @@ proptest! {
                     let at = rng.below(PART - LEN as u64);
                     let len = 1 + rng.below(LEN as u64) as usize;
                     if rng.below(2) == 0 {
-                        let mut buffer = Buffer::new(len).await.expect("a buffer");
+                        let mut buffer = FileBuffer::new(len).await.expect("a buffer");
                         buffer.fill_with(|| rng.next_u64() as u8);
                         model.extend((at..).zip(buffer.to_vec()));
                         file.write_at(n * PART + at, buffer).await.expect("it is written");

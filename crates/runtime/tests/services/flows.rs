@@ -8,7 +8,7 @@ use axum::routing::get;
 use axum::{Extension, Router};
 use classify::{AppMemory, TransportClassifier, Verdict};
 use queueing::Priority;
-use runtime::task::{Flow, TcpListener, TcpStream, label, serve_each};
+use runtime::task::{FlowHandle, TcpListener, TcpStream, label, serve_each};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::world::{PORT, World, address, level};
@@ -94,7 +94,7 @@ fn a_flow_of_a_closed_connection_returns_none() {
 fn a_handler_of_axum_knows_the_connection_of_its_request() {
     let mut world = World::new();
     world.server.spawn(async {
-        let joined = |flow: Extension<Flow>| async move {
+        let joined = |flow: Extension<FlowHandle>| async move {
             flow.set_classifier(Some(Arc::new(|_| Verdict::Level(1))));
             "joined"
         };

@@ -5,8 +5,8 @@
 use guard::{Limit, Policy, Signals};
 use net::device::memory;
 use queueing::{Span, Time};
-use runtime::shard::{Guard, Refusal, Shed};
-use runtime::task::{Step, TaskShard, TcpListener, TcpStream, sleep, yield_now};
+use runtime::shard::{Refusal, ShardGuard, Shed};
+use runtime::task::{TaskShard, TaskStep, TcpListener, TcpStream, sleep, yield_now};
 use tokio::io::AsyncReadExt;
 
 use crate::world::{PORT, World, address, strict};
@@ -26,7 +26,7 @@ fn a_guard_sheds_connections_before_tasks_and_open_ones_continue() {
     let mut config = strict(1);
     let policy = Box::new(Says(Limit::Concurrency { max: 1 }));
     config.guard =
-        Some(Guard { policy, period: Span::from_micros(1), refusal: Refusal::Reset, watches: false });
+        Some(ShardGuard { policy, period: Span::from_micros(1), refusal: Refusal::Reset, watches: false });
     let mut world = World::with(config, strict(2));
     let heard = world.server.spawn(async {
         let mut listener = TcpListener::bind(PORT).expect("a free port");
@@ -71,7 +71,7 @@ fn under_a_flood_tasks_get_the_cpu_share_that_receive_processing_leaves() {
             let step = shard.step(now, &mut device);
             now += COST;
             all += COST;
-            if matches!(step, Step::Poll { .. }) {
+            if matches!(step, TaskStep::Poll { .. }) {
                 polled += COST;
             }
         }

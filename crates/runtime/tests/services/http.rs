@@ -19,7 +19,7 @@ use tonic::body::Body;
 use tonic::server::{Grpc, NamedService, UnaryService};
 use tonic::service::Routes;
 
-use crate::text::Text;
+use crate::text::StringCodec;
 use crate::world::{PORT, World, address, level};
 
 /// An application with routes that return the level, count the body, sleep and panic.
@@ -162,7 +162,7 @@ impl tower_service::Service<Request<Body>> for Greeter {
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        Box::pin(async move { Ok(Grpc::new(Text).unary(Greet, request).await) })
+        Box::pin(async move { Ok(Grpc::new(StringCodec).unary(Greet, request).await) })
     }
 }
 
@@ -219,7 +219,7 @@ fn tonic_answers_and_refuses_calls() {
         {
             client.ready().await.expect("a connection");
             let request = tonic::Request::new(name.to_owned());
-            let answer = client.unary(request, path.parse().expect("a path"), Text).await;
+            let answer = client.unary(request, path.parse().expect("a path"), StringCodec).await;
             answers.push(answer.map(tonic::Response::into_inner).map_err(|status| status.code()));
         }
         answers

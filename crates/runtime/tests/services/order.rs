@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use net::device::memory;
 use queueing::{Label, Span, StarvationBound, Time};
 use runtime::task::{
-    Config, Oldest, Step, TaskShard, TcpListener, TcpStream, label, set_label, sleep, spawn, yield_now,
+    Config, Oldest, TaskShard, TaskStep, TcpListener, TcpStream, label, set_label, sleep, spawn, yield_now,
 };
 use sched::dispatch::{Params, by_name};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -142,14 +142,14 @@ fn the_age_of_the_longest_wait_is_reported() {
     shard.handle().spawn_with(urgent(3), async {});
     shard.handle().spawn_with(urgent(5), async {});
     assert_eq!(shard.oldest().tasks, None, "they are not in the run queue yet");
-    assert!(matches!(shard.step(at(10), &mut device), Step::Poll { .. }));
+    assert!(matches!(shard.step(at(10), &mut device), TaskStep::Poll { .. }));
     assert_eq!((shard.oldest().tasks, shard.oldest().frames), (Some(at(10)), None));
     for _ in 0..2 {
         net::Device::transmit(&mut far, at(12), 60, &mut |frame| frame.fill(0)).expect("room");
     }
-    assert!(matches!(shard.step(at(13), &mut device), Step::Drive { .. }));
+    assert!(matches!(shard.step(at(13), &mut device), TaskStep::Drive { .. }));
     assert!(shard.oldest().frames.is_some());
-    while shard.step(at(20), &mut device) != Step::Idle {}
+    while shard.step(at(20), &mut device) != TaskStep::Idle {}
     assert_eq!(shard.oldest(), Oldest::default());
 }
 
@@ -177,7 +177,7 @@ fn the_least_urgent_task_runs_within_the_policys_bound() {
         });
         let (mut now, mut before) = (Time::ZERO, 0);
         while !*ran.lock().expect("whole") {
-            if let Step::Poll { priority } = shard.step(now, &mut device) {
+            if let TaskStep::Poll { priority } = shard.step(now, &mut device) {
                 before += u64::from(priority.level() == 0);
                 now += POLL;
             }

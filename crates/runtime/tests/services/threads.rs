@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use net::Device;
 use net::device::memory::{MemoryDevice, MemoryFrame, pair};
-use net::device::{Full, Received, Waker};
+use net::device::{Full, ReceivedFrame, Waker};
 use queueing::{Clock, CoreId, Span, Time};
 use runtime::task::{Config, Counters, Quantum, TaskShard, WorkerOptions, run, yield_now};
 use sched::cores::worker_signals::{SignalMemory, SignalPage, WorkerSignals};
@@ -52,7 +52,7 @@ struct Sleeper {
 impl Device for Sleeper {
     type Frame = MemoryFrame;
 
-    fn receive(&mut self, now: Time) -> Option<Received<MemoryFrame>> {
+    fn receive(&mut self, now: Time) -> Option<ReceivedFrame<MemoryFrame>> {
         self.wire.receive(now)
     }
     fn recycle(&mut self, frame: MemoryFrame) {

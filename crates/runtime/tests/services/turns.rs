@@ -8,7 +8,7 @@ use std::sync::mpsc;
 
 use net::device::memory;
 use queueing::{Label, Time};
-use runtime::task::{JoinError, Next, Step, TaskPoll, TaskShard, yield_now};
+use runtime::task::{JoinError, Next, TaskPoll, TaskShard, TaskStep, yield_now};
 
 use crate::world::{World, level, strict};
 
@@ -25,7 +25,7 @@ fn turn(world: &mut World) -> TaskPoll {
     loop {
         match world.turn() {
             Next::Poll(poll) => return poll,
-            Next::Done(Step::Idle) => panic!("it has nothing to do"),
+            Next::Done(TaskStep::Idle) => panic!("it has nothing to do"),
             Next::Done(_) => {}
         }
     }
@@ -80,7 +80,7 @@ fn the_stolen_task_is_the_shards_most_urgent() {
         turn.run().return_home();
     }
     assert_eq!(levels, [0, 3, 5, 7]);
-    assert_eq!(shard.step(at(2), &mut device), Step::Idle);
+    assert_eq!(shard.step(at(2), &mut device), TaskStep::Idle);
     let counters = shard.counters();
     assert_eq!((counters.stolen, counters.ended, shard.tasks()), (4, 4, 0));
 }

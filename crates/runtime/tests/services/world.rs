@@ -8,7 +8,7 @@ use net::device::memory::{MemoryDevice, pair};
 use net::stack::Config as Tcp;
 use queueing::{Priority, Span, Time};
 use runtime::mode::{Classifiers, Mode};
-use runtime::task::{Config, JoinHandle, Next, Step, TaskShard};
+use runtime::task::{Config, JoinHandle, Next, TaskShard, TaskStep};
 use sched::dispatch::{Params, Steering};
 
 pub const PORT: u16 = 80;
@@ -68,8 +68,8 @@ impl World {
         let mut turns = Vec::new();
         loop {
             match self.server.step(self.now, &mut self.near) {
-                Step::Idle => return turns,
-                Step::Poll { priority } => turns.push(priority.level()),
+                TaskStep::Idle => return turns,
+                TaskStep::Poll { priority } => turns.push(priority.level()),
                 _ => {}
             }
         }
@@ -83,7 +83,7 @@ impl World {
     /// Steps the client until it is idle; true if it did any work.
     pub fn ask(&mut self) -> bool {
         let mut busy = false;
-        while self.client.step(self.now, &mut self.far) != Step::Idle {
+        while self.client.step(self.now, &mut self.far) != TaskStep::Idle {
             busy = true;
         }
         busy

@@ -2,13 +2,13 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use super::{Finding, Protocol, Routes, Use};
+use super::{BypassingSocket, Routes, SocketProtocol, Use};
 
 /// Report of the watcher.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Event {
+pub enum WatcherEvent {
     /// A kernel socket that should be the stack's.
-    Found(Finding),
+    Found(BypassingSocket),
     /// A process uses io_uring.
     Ring {
         /// Process number.
@@ -32,11 +32,11 @@ pub enum Event {
     },
 }
 
-impl Event {
+impl WatcherEvent {
     /// Encoded line.
     pub(super) fn line(&self) -> String {
         let words = match self {
-            Self::Found(Finding { process, name, protocol, used, addr, why }) => vec![
+            Self::Found(BypassingSocket { process, name, protocol, used, addr, why }) => vec![
                 "found".to_owned(),
                 process.to_string(),
                 plain(name),
@@ -61,12 +61,13 @@ impl Event {
         let process = || words.get(1)?.parse().ok();
         Some(match words[0] {
             "found" => {
-                let protocol =
-                    [Protocol::Tcp, Protocol::Udp].into_iter().find(|it| words.get(3) == Some(&it.name()))?;
+                let protocol = [SocketProtocol::Tcp, SocketProtocol::Udp]
+                    .into_iter()
+                    .find(|it| words.get(3) == Some(&it.name()))?;
                 let used =
                     [Use::Listens, Use::Connects].into_iter().find(|it| words.get(4) == Some(&it.name()))?;
                 let addr = words.get(5)?.parse::<SocketAddr>().ok()?;
-                Self::Found(Finding {
+                Self::Found(BypassingSocket {
                     process: process()?,
                     name: text(2)?,
                     protocol,
@@ -124,26 +125,26 @@ mod tests {
     #[test]
     fn a_line_says_what_was_put_into_it() {
         let events = [
-            Event::Found(Finding {
+            WatcherEvent::Found(BypassingSocket {
                 process: 7,
                 name: "a (b".to_owned(),
-                protocol: Protocol::Udp,
+                protocol: SocketProtocol::Udp,
                 used: Use::Connects,
                 addr: "[2001:db8::1]:53".parse().unwrap(),
                 why: "it is linked statically".to_owned(),
             }),
-            Event::Ring { process: 8, name: "ring".to_owned() },
-            Event::Unseen { process: 9, name: "x".to_owned(), why: "no".to_owned() },
-            Event::Blind { why: "no".to_owned() },
+            WatcherEvent::Ring { process: 8, name: "ring".to_owned() },
+            WatcherEvent::Unseen { process: 9, name: "x".to_owned(), why: "no".to_owned() },
+            WatcherEvent::Blind { why: "no".to_owned() },
         ];
         for event in events {
-            assert_eq!(Event::parse(event.line().trim_end()), Some(event));
+            assert_eq!(WatcherEvent::parse(event.line().trim_end()), Some(event));
         }
-        let odd = Event::Ring { process: 8, name: "a\tb\nc".to_owned() }.line();
+        let odd = WatcherEvent::Ring { process: 8, name: "a\tb\nc".to_owned() }.line();
         assert_eq!(odd, "ring\t8\ta?b?c\n");
         for line in ["", "ring", "ring\tx\ty", "found\t1"] {
             assert!(
-                std::panic::catch_unwind(|| Event::parse(line)).is_ok_and(|event| event.is_none()),
+                std::panic::catch_unwind(|| WatcherEvent::parse(line)).is_ok_and(|event| event.is_none()),
                 "{line}"
             );
         }

@@ -23,7 +23,7 @@ mod sockets;
 mod tests;
 mod watcher;
 
-pub use message::Event;
+pub use message::WatcherEvent;
 pub use watcher::Watcher;
 
 /// A process of the program.
@@ -45,7 +45,7 @@ pub struct Process {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Socket {
     /// TCP or UDP.
-    pub protocol: Protocol,
+    pub protocol: SocketProtocol,
     /// The socket listens.
     pub listens: bool,
     /// Local address.
@@ -60,7 +60,7 @@ pub struct Socket {
 
 /// TCP or UDP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Protocol {
+pub enum SocketProtocol {
     /// Streams.
     Tcp,
     /// Datagrams.
@@ -78,13 +78,13 @@ pub enum Use {
 
 /// A kernel socket that should be the stack's.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finding {
+pub struct BypassingSocket {
     /// Number of a process that has it.
     pub process: u32,
     /// Name of the process.
     pub name: String,
     /// The socket's protocol.
-    pub protocol: Protocol,
+    pub protocol: SocketProtocol,
     /// Use of the socket.
     pub used: Use,
     /// Address that it is bound or connected to.
@@ -141,7 +141,7 @@ impl Detector {
 
     /// New sockets that should be the stack's; `processes` have their sockets.
     #[must_use]
-    pub fn judge(&mut self, sockets: &[Socket], processes: &[Process]) -> Vec<Finding> {
+    pub fn judge(&mut self, sockets: &[Socket], processes: &[Process]) -> Vec<BypassingSocket> {
         let candidates: Vec<_> = self.candidates(sockets).collect();
         let mut findings = Vec::new();
         for (socket, used) in candidates {
@@ -159,7 +159,7 @@ impl Detector {
                 let addr = SocketAddr::new(addr.ip().to_canonical(), addr.port());
                 let (id, name) = (process.id, process.name.clone());
                 let (protocol, why) = (socket.protocol, why.to_owned());
-                findings.push(Finding { process: id, name, protocol, used, addr, why });
+                findings.push(BypassingSocket { process: id, name, protocol, used, addr, why });
             }
             self.known.insert(socket.cookie, known);
         }
@@ -176,7 +176,7 @@ impl Detector {
         is_last: bool,
     ) -> Option<(&'a Process, &'a str)> {
         let without = |process: &&'a Process| Some((*process, process.without.as_deref()?));
-        if used == Use::Listens && socket.protocol == Protocol::Tcp {
+        if used == Use::Listens && socket.protocol == SocketProtocol::Tcp {
             if let Some(found) = owners.iter().find_map(without) {
                 return Some(found);
             }
@@ -210,11 +210,11 @@ impl Detector {
                     // A client of the stack is intended to use the kernel.
                     (_, Some(remote)) if self.place.has(remote) => false,
                     // Accepted: its listener is reported instead.
-                    (Protocol::Tcp, Some(_)) if listening.contains(&local.port()) => false,
+                    (SocketProtocol::Tcp, Some(_)) if listening.contains(&local.port()) => false,
                     (_, Some(remote)) => *leads.entry(remote).or_insert_with(|| self.place.leads_to(remote)),
-                    (Protocol::Tcp, None) => socket.listens && is_for(),
+                    (SocketProtocol::Tcp, None) => socket.listens && is_for(),
                     // A socket with an ephemeral port is a client with unknown peers.
-                    (Protocol::Udp, None) => {
+                    (SocketProtocol::Udp, None) => {
                         is_for() && !(local.ip().is_unspecified() && self.chosen.contains(&local.port()))
                     }
                 };
@@ -225,7 +225,7 @@ impl Detector {
     }
 }
 
-impl Protocol {
+impl SocketProtocol {
     /// Name in metrics and messages.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -247,7 +247,7 @@ impl Use {
     }
 }
 
-impl fmt::Display for Finding {
+impl fmt::Display for BypassingSocket {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { process, name, addr, why, .. } = self;
         let does = match self.used {

@@ -3,7 +3,7 @@
 use std::io;
 use std::ops::RangeInclusive;
 
-use super::{Protocol, Socket};
+use super::{Socket, SocketProtocol};
 use host::sock_diag::{self, CLOSE, CLOSE_WAIT, ESTABLISHED, LISTEN, SYN_SENT, SockDiag};
 
 /// States of connections that may still transfer data.
@@ -14,7 +14,7 @@ const DATAGRAMS: u32 = 1 << ESTABLISHED | 1 << CLOSE;
 /// Sockets of this network namespace: listeners, which are few and cheap to query, or all.
 pub(super) fn sockets(diag: &mut SockDiag, all: bool) -> io::Result<Vec<Socket>> {
     let mut sockets = Vec::new();
-    let mut ask = |protocol: Protocol, number: u8, states: u32| {
+    let mut ask = |protocol: SocketProtocol, number: u8, states: u32| {
         diag.dump(number, 0, states, |answer| {
             let remote = Some(answer.remote()).filter(|remote| remote.port() != 0);
             sockets.push(Socket {
@@ -27,9 +27,9 @@ pub(super) fn sockets(diag: &mut SockDiag, all: bool) -> io::Result<Vec<Socket>>
             });
         })
     };
-    ask(Protocol::Tcp, sock_diag::TCP, 1 << LISTEN | if all { CONNECTED } else { 0 })?;
+    ask(SocketProtocol::Tcp, sock_diag::TCP, 1 << LISTEN | if all { CONNECTED } else { 0 })?;
     if all {
-        ask(Protocol::Udp, sock_diag::UDP, DATAGRAMS)?;
+        ask(SocketProtocol::Udp, sock_diag::UDP, DATAGRAMS)?;
     }
     Ok(sockets)
 }

@@ -92,7 +92,7 @@ impl World {
     }
 }
 
-fn found(findings: &[Finding]) -> Vec<(Protocol, Use, String)> {
+fn found(findings: &[BypassingSocket]) -> Vec<(SocketProtocol, Use, String)> {
     let mut found: Vec<_> = findings.iter().map(|it| (it.protocol, it.used, it.addr.to_string())).collect();
     found.sort();
     found
@@ -109,11 +109,11 @@ fn a_program_without_the_library_is_found_by_what_the_stack_should_have() {
     assert!(Detector::wants_all(&processes) && detector.wants_owners(&sockets));
     let findings = detector.judge(&sockets, &processes);
     let expected = [
-        (Protocol::Tcp, Use::Listens, "0.0.0.0:8080"),
-        (Protocol::Tcp, Use::Listens, "[::]:8084"),
-        (Protocol::Tcp, Use::Connects, "10.7.0.9:9000"),
-        (Protocol::Udp, Use::Listens, "0.0.0.0:5353"),
-        (Protocol::Udp, Use::Connects, "10.7.0.9:9001"),
+        (SocketProtocol::Tcp, Use::Listens, "0.0.0.0:8080"),
+        (SocketProtocol::Tcp, Use::Listens, "[::]:8084"),
+        (SocketProtocol::Tcp, Use::Connects, "10.7.0.9:9000"),
+        (SocketProtocol::Udp, Use::Listens, "0.0.0.0:5353"),
+        (SocketProtocol::Udp, Use::Connects, "10.7.0.9:9001"),
     ];
     assert_eq!(found(&findings), expected.map(|(protocol, used, addr)| (protocol, used, addr.to_owned())));
     let said: Vec<_> = findings.iter().map(ToString::to_string).collect();
@@ -145,7 +145,7 @@ fn the_library_decides_about_all_but_listeners_of_a_program_that_has_it() {
     assert!(sockets.iter().all(|socket| socket.listens));
     assert_eq!(detector.judge(&sockets, &processes), [], "it may be moving to the stack");
     let findings = detector.judge(&sockets, &processes);
-    let listens = |addr: &str| (Protocol::Tcp, Use::Listens, addr.to_owned());
+    let listens = |addr: &str| (SocketProtocol::Tcp, Use::Listens, addr.to_owned());
     assert_eq!(found(&findings), [listens("0.0.0.0:8080"), listens("[::]:8084")]);
     assert!(findings.iter().all(|finding| finding.why == BY_CALLS));
     assert_eq!(detector.judge(&world.sockets(true), &processes), []);

@@ -19,7 +19,7 @@ use rustix::process::{Pid, Signal, getppid, kill_process, set_parent_process_dea
 
 use super::processes::{self, Processes};
 use super::sockets::{chosen_ports, sockets};
-use super::{Detector, Event, Process, Routes, message};
+use super::{Detector, Process, Routes, WatcherEvent, message};
 use host::proc;
 use host::sandbox::{self, Duty};
 use host::sock_diag::SockDiag;
@@ -88,7 +88,7 @@ impl Watcher {
     }
 
     /// Events since the last call.
-    pub fn look(&mut self) -> Vec<Event> {
+    pub fn look(&mut self) -> Vec<WatcherEvent> {
         let mut chunk = [0; 4096];
         while !self.is_over {
             match self.told.read(&mut chunk) {
@@ -101,7 +101,7 @@ impl Watcher {
         }
         let whole = self.bytes.iter().rposition(|&b| b == b'\n').map_or(0, |end| end + 1);
         let lines: Vec<u8> = self.bytes.drain(..whole).collect();
-        String::from_utf8_lossy(&lines).lines().filter_map(Event::parse).collect()
+        String::from_utf8_lossy(&lines).lines().filter_map(WatcherEvent::parse).collect()
     }
 
     /// True if the process has ended; no more events follow.
@@ -141,8 +141,8 @@ fn watch(mut tells: UnixStream, parent: u32, library: &Path, is_confined: bool) 
             Ok(events) => events,
             Err(e) => return blind(&mut tells, &e),
         };
-        let is_new = |event: &Event| match event {
-            Event::Ring { process, .. } | Event::Unseen { process, .. } => {
+        let is_new = |event: &WatcherEvent| match event {
+            WatcherEvent::Ring { process, .. } | WatcherEvent::Unseen { process, .. } => {
                 told.len() < TOLD_MAX && told.insert(*process)
             }
             _ => true,
@@ -191,21 +191,25 @@ fn blind(tells: &mut UnixStream, e: &io::Error) {
     let why = e.to_string();
     let why = why.split(" (os error").next().unwrap_or_default().to_owned();
     // Fails only if the stack's process has ended.
-    let _ = tells.write_all(Event::Blind { why }.line().as_bytes());
+    let _ = tells.write_all(WatcherEvent::Blind { why }.line().as_bytes());
 }
 
-fn look(detector: &mut Detector, processes: &mut Processes, diag: &mut SockDiag) -> io::Result<Vec<Event>> {
+fn look(
+    detector: &mut Detector,
+    processes: &mut Processes,
+    diag: &mut SockDiag,
+) -> io::Result<Vec<WatcherEvent>> {
     processes.look();
     let mut known: Vec<Process> = processes.known().cloned().collect();
     let there = sockets(diag, Detector::wants_all(&known))?;
     let mut events = Vec::new();
     if detector.wants_owners(&there) {
         known.iter_mut().for_each(|process| process.sockets = processes::sockets(process.id));
-        events.extend(detector.judge(&there, &known).into_iter().map(Event::Found));
+        events.extend(detector.judge(&there, &known).into_iter().map(WatcherEvent::Found));
     }
     let of_rings = known.into_iter().filter(|process| process.uses_io_uring);
-    events.extend(of_rings.map(|Process { id, name, .. }| Event::Ring { process: id, name }));
-    events.extend(processes.unseen().map(|(process, why)| Event::Unseen {
+    events.extend(of_rings.map(|Process { id, name, .. }| WatcherEvent::Ring { process: id, name }));
+    events.extend(processes.unseen().map(|(process, why)| WatcherEvent::Unseen {
         process: process.id,
         name: process.name.clone(),
         why: why.to_owned(),

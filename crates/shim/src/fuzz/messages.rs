@@ -5,11 +5,11 @@
 
 use super::super::preload::elf_check;
 use super::super::{
-    Answer, Cmsg, DatagramHeader, DatagramOptions, Interface, KernelSocketInfo, Key, Name, REQUEST_BYTES_MAX,
-    Request, ShimClient, TcpSockopt, datagram_header,
+    AccessKey, Answer, Cmsg, DatagramHeader, DatagramOptions, KernelSocketInfo, Name, REQUEST_BYTES_MAX,
+    Request, ShimClient, StackInterface, TcpSockopt, datagram_header,
 };
 
-const KEY: Key = *b"only they know  ";
+const KEY: AccessKey = *b"only they know  ";
 
 /// The first byte selects the kind of message.
 pub(crate) fn messages(data: &[u8]) {
@@ -32,8 +32,8 @@ pub(crate) fn messages(data: &[u8]) {
             }
         }
         4 => {
-            if let Some(interface) = Interface::decode(bytes) {
-                assert_eq!(Interface::decode(&interface.encode()), Some(interface));
+            if let Some(interface) = StackInterface::decode(bytes) {
+                assert_eq!(StackInterface::decode(&interface.encode()), Some(interface));
             }
         }
         5 => {

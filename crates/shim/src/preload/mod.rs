@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use super::build_id::{BUILD, NOTE_KIND, NOTE_OWNER, OTHER_BUILD};
-use super::protocol::Key;
+use super::protocol::AccessKey;
 use super::{VARIABLE, client};
 
 mod elf;
@@ -196,7 +196,7 @@ impl Library {
         };
         let mut command = Command::new(program);
         // No server has this number: the program sends no request.
-        command.arg(SHOWS[1]).env(VARIABLE, client::variable(0, &Key::default()));
+        command.arg(SHOWS[1]).env(VARIABLE, client::variable(0, &AccessKey::default()));
         let out = self.preload(&mut command).stdin(Stdio::null()).output();
         let not = |said: String| PreloadError::NotLoaded(self.0.clone(), said);
         let out = out.map_err(|e| not(e.to_string()))?;

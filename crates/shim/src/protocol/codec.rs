@@ -9,12 +9,12 @@ use net::stack::HopLimits;
 use super::super::datagram_header::mapped;
 use super::super::udp_sockopt::DatagramOptions;
 use super::super::udp_table::Reuse;
-use super::{ANSWER_BYTES, Answer, ErrorUse, Key, REQUEST_BYTES_MAX, Request};
+use super::{ANSWER_BYTES, AccessKey, Answer, ErrorUse, REQUEST_BYTES_MAX, Request};
 
 impl Request {
     /// Encoded request, with the key first.
     #[must_use]
-    pub fn encode(&self, key: &Key) -> Vec<u8> {
+    pub fn encode(&self, key: &AccessKey) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(REQUEST_BYTES_MAX);
         bytes.extend_from_slice(key);
         match *self {
@@ -101,7 +101,7 @@ impl Request {
 
     /// Decodes a request; `None` if it is malformed or lacks `key`.
     #[must_use]
-    pub fn decode(bytes: &[u8], key: &Key) -> Option<Self> {
+    pub fn decode(bytes: &[u8], key: &AccessKey) -> Option<Self> {
         let rest = bytes.strip_prefix(key)?;
         let (&tag, rest) = rest.split_first()?;
         let mut rest = Rest(rest);
@@ -227,7 +227,7 @@ mod tests {
 
     use super::*;
 
-    const KEY: Key = *b"only they know  ";
+    const KEY: AccessKey = *b"only they know  ";
 
     fn check(request: Request) {
         let bytes = request.encode(&KEY);

@@ -24,11 +24,11 @@ use super::super::ephemeral_ports::EPHEMERAL;
 use super::super::listener_table::Stack;
 use super::super::protocol::Answer;
 use super::super::scm_rights;
-use super::super::socket_name::{BETWEEN, Kind, Name};
+use super::super::socket_name::{BETWEEN, Name, SocketKind};
 use super::super::tcp_sockopt::{self, TcpSockopt};
-use super::ended::End;
+use super::ended::ConnectionEnd;
 use super::reply::{no, refused, say};
-use super::{QUIET, Refusal, SocketEvent, SocketServer};
+use super::{QUIET, RefusalKind, SocketEvent, SocketServer};
 
 /// A program's request for a connection.
 pub(super) struct PendingConnect {
@@ -126,7 +126,7 @@ impl SocketServer {
         };
         match self.place.leads_to(to.ip()) {
             false if port.is_some() => {
-                self.refuse(Refusal::Connect);
+                self.refuse(RefusalKind::Connect);
                 no(&asker.reply, Errno::NETUNREACH)
             }
             false => say(&asker.reply, Answer::NotOurs),
@@ -153,7 +153,7 @@ impl SocketServer {
     /// `remote`. `None` if the program could not receive its end.
     pub fn opening(&mut self, call: u64, id: u64, local: SocketAddr, remote: SocketAddr) -> Option<ConnPair> {
         let asker = self.openings.askers.remove(&call)?;
-        let name = Name { run: self.run, kind: Kind::Opened, six: asker.six, id, local, remote };
+        let name = Name { run: self.run, kind: SocketKind::Opened, six: asker.six, id, local, remote };
         match self.hand_over_opening(&name, &asker) {
             Ok((pipe, theirs)) => {
                 let set = asker.settings.iter().map(|&setting| SocketEvent::Set { id, setting });
@@ -211,7 +211,7 @@ impl SocketServer {
             openings.failed.pop_front();
         }
         openings.failed.push_back((id, why));
-        self.ended(id, End::error(why));
+        self.ended(id, ConnectionEnd::error(why));
     }
 
     /// Connects the requesting program to the listener of `to`, an address of the stack.
@@ -230,9 +230,9 @@ impl SocketServer {
         let (theirs, accepted) =
             socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
         // The name of each end is read at the other end.
-        let name = Name { run, kind: Kind::Opened, six: asker.six, id, local: from, remote: to };
+        let name = Name { run, kind: SocketKind::Opened, six: asker.six, id, local: from, remote: to };
         bind(&accepted, &SocketAddrUnix::new_abstract_name(&name.encode())?)?;
-        let name = Name { kind: Kind::Connection, six: listener.six, local: to, remote: from, ..name };
+        let name = Name { kind: SocketKind::Connection, six: listener.six, local: to, remote: from, ..name };
         let (name, listener) = (name.encode(), listener.id);
         bind(&theirs, &SocketAddrUnix::new_abstract_name(&name)?)?;
         // Unread until accept takes it: a connection that ends in the accept queue is reset.

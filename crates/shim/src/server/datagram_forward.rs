@@ -20,7 +20,7 @@ use super::super::protocol::KernelSocketInfo;
 use super::super::scm_rights;
 use super::super::udp_sockopt::DatagramOptions;
 use super::kernel_socket::kernel_udp::sent;
-use super::{QUIET, Refusal, SocketServer};
+use super::{QUIET, RefusalKind, SocketServer};
 
 /// IP metadata of a datagram received, or sent from one program to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,7 +96,7 @@ impl SocketServer {
         let Arrived { local, remote, class } = arrived;
         let Some(mailbox) = self.mailboxes.taker(local, remote) else { return Delivered::NoSocket };
         // Set before the program can read the datagram.
-        self.shared.board.tell(of_mailbox(mailbox.id), level, &[0; PRIVATE]);
+        self.shared.label_table.tell(of_mailbox(mailbox.id), level, &[0; PRIVATE]);
         let interface = self.place.interface;
         let DatagramOptions { info, told_class, gro, .. } = mailbox.options;
         let segment = if segment == 0 || segment >= payload.len() { payload.len() } else { segment };
@@ -131,7 +131,7 @@ impl SocketServer {
     }
 
     /// Reads the next message of socket `id` into `bytes`. `level` is its priority.
-    pub fn letter(&mut self, id: u64, level: u8, bytes: &mut [u8]) -> QueuedDatagram {
+    pub fn next_datagram(&mut self, id: u64, level: u8, bytes: &mut [u8]) -> QueuedDatagram {
         let Some(mailbox) = self.mailboxes.get(id) else {
             return QueuedDatagram::End { port: 0, last: false };
         };
@@ -172,7 +172,7 @@ impl SocketServer {
                 return QueuedDatagram::Settled(Delivered::NoSocket);
             }
             _ => {
-                self.refuse(Refusal::Malformed);
+                self.refuse(RefusalKind::Malformed);
                 return QueuedDatagram::Settled(Delivered::NoSocket);
             }
         };

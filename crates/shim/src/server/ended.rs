@@ -19,7 +19,7 @@ use crate::socket_name::BETWEEN;
 
 /// End of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct End {
+pub struct ConnectionEnd {
     /// Error not reported yet; `None` after a clean end, or once reported.
     pub error: Option<Errno>,
     /// The peer had closed before: its data is complete, and reads return end of stream without an
@@ -29,7 +29,7 @@ pub struct End {
     pub released: bool,
 }
 
-impl End {
+impl ConnectionEnd {
     /// An abnormal end.
     pub(super) fn error(error: Errno) -> Self {
         Self { error: Some(error), whole: false, released: false }
@@ -39,7 +39,7 @@ impl End {
 /// Ends of connections, by number.
 #[derive(Default)]
 pub(super) struct Ended {
-    ends: BTreeMap<u64, End>,
+    ends: BTreeMap<u64, ConnectionEnd>,
     /// Numbers, oldest first.
     order: VecDeque<u64>,
 }
@@ -48,7 +48,7 @@ pub(super) struct Ended {
 const ENDED_MAX: usize = 1 << 16;
 
 impl Ended {
-    fn insert(&mut self, id: u64, end: End) {
+    fn insert(&mut self, id: u64, end: ConnectionEnd) {
         if self.ends.insert(id, end).is_none() {
             self.order.push_back(id);
         }
@@ -62,7 +62,7 @@ impl Ended {
 
 impl SocketServer {
     /// Records the end of connection `id`; the caller then drops the pair's end.
-    pub fn ended(&mut self, id: u64, end: End) {
+    pub fn ended(&mut self, id: u64, end: ConnectionEnd) {
         self.ports.close(Instant::now(), id);
         self.ended.insert(id, end);
     }
@@ -70,7 +70,7 @@ impl SocketServer {
     /// True if connection `id` is open, or has no TCP: UDP sockets, and connections between
     /// programs.
     fn is_open(&self, id: u64) -> bool {
-        id >> 32 >= MAILBOX_FIRST || id >= BETWEEN || self.shared.board.is_open(id)
+        id >> 32 >= MAILBOX_FIRST || id >= BETWEEN || self.shared.label_table.is_open(id)
     }
 
     /// State of connection `id`: open, handshake pending (`EALREADY`), failed, or ended
@@ -90,7 +90,7 @@ impl SocketServer {
             if self.is_open(id) {
                 return Answer::Done;
             }
-            self.ended.insert(id, End::error(Errno::CONNRESET));
+            self.ended.insert(id, ConnectionEnd::error(Errno::CONNRESET));
         }
         let Some(end) = self.ended.ends.get_mut(&id) else { return Answer::Done };
         let told = match by {
@@ -107,54 +107,64 @@ mod tests {
     use super::ErrorUse::{Poll, Read, Take};
     use super::*;
 
-    const CLEAN: End = End { error: None, whole: true, released: false };
+    const CLEAN: ConnectionEnd = ConnectionEnd { error: None, whole: true, released: false };
 
     //~ programs: a connection that ended in an error reports it once, and never as a complete response
     #[test]
     fn an_error_is_reported_once() {
-        let mut desk = SocketServer::open([9; 16]).expect("descriptors are left");
+        let mut socket_server = SocketServer::open([9; 16]).expect("descriptors are left");
         for by in [Read, Take] {
-            desk.ended(1 << 32, End::error(Errno::TIMEDOUT));
-            assert_eq!(desk.error(1 << 32, Poll), refused(Errno::TIMEDOUT));
-            assert_eq!(desk.error(1 << 32, by), refused(Errno::TIMEDOUT));
-            assert_eq!([Poll, Read, Take].map(|by| desk.error(1 << 32, by)), [Answer::Done; 3]);
+            socket_server.ended(1 << 32, ConnectionEnd::error(Errno::TIMEDOUT));
+            assert_eq!(socket_server.error(1 << 32, Poll), refused(Errno::TIMEDOUT));
+            assert_eq!(socket_server.error(1 << 32, by), refused(Errno::TIMEDOUT));
+            assert_eq!([Poll, Read, Take].map(|by| socket_server.error(1 << 32, by)), [Answer::Done; 3]);
         }
-        desk.ended(2 << 32, CLEAN);
+        socket_server.ended(2 << 32, CLEAN);
         assert_eq!(
-            (desk.error(2 << 32, Read), desk.stands(2 << 32)),
+            (socket_server.error(2 << 32, Read), socket_server.stands(2 << 32)),
             (Answer::Done, refused(Errno::NOTCONN))
         );
-        desk.ended(3 << 32, End { released: true, ..CLEAN });
-        assert_eq!((desk.error(3 << 32, Read), desk.stands(3 << 32)), (Answer::Done, Answer::Done));
+        socket_server.ended(3 << 32, ConnectionEnd { released: true, ..CLEAN });
+        assert_eq!(
+            (socket_server.error(3 << 32, Read), socket_server.stands(3 << 32)),
+            (Answer::Done, Answer::Done)
+        );
     }
 
     #[test]
     fn what_a_peer_sent_before_it_closed_is_whole() {
-        let mut desk = SocketServer::open([11; 16]).expect("descriptors are left");
-        desk.ended(1 << 32, End { error: Some(Errno::PIPE), ..CLEAN });
-        assert_eq!(desk.error(1 << 32, Read), Answer::Done);
-        assert_eq!(desk.error(1 << 32, Poll), refused(Errno::PIPE));
-        assert_eq!([Take, Take].map(|by| desk.error(1 << 32, by)), [refused(Errno::PIPE), Answer::Done]);
+        let mut socket_server = SocketServer::open([11; 16]).expect("descriptors are left");
+        socket_server.ended(1 << 32, ConnectionEnd { error: Some(Errno::PIPE), ..CLEAN });
+        assert_eq!(socket_server.error(1 << 32, Read), Answer::Done);
+        assert_eq!(socket_server.error(1 << 32, Poll), refused(Errno::PIPE));
+        assert_eq!(
+            [Take, Take].map(|by| socket_server.error(1 << 32, by)),
+            [refused(Errno::PIPE), Answer::Done]
+        );
     }
 
     //~ programs: a connection that ended in an error reports it once, and never as a complete response
     #[test]
     fn a_connection_of_which_nothing_is_known_counts_as_reset() {
-        let mut desk = SocketServer::open([10; 16]).expect("descriptors are left");
+        let mut socket_server = SocketServer::open([10; 16]).expect("descriptors are left");
         let id = 3 << 32 | 1;
-        desk.shared.board.begin(id);
-        assert_eq!((desk.error(id, Read), desk.stands(id)), (Answer::Done, Answer::Done), "still open");
-        desk.shared.board.end(id);
+        socket_server.shared.label_table.begin(id);
         assert_eq!(
-            (desk.error(id, Read), desk.stands(id)),
+            (socket_server.error(id, Read), socket_server.stands(id)),
+            (Answer::Done, Answer::Done),
+            "still open"
+        );
+        socket_server.shared.label_table.end(id);
+        assert_eq!(
+            (socket_server.error(id, Read), socket_server.stands(id)),
             (refused(Errno::CONNRESET), refused(Errno::NOTCONN))
         );
-        assert_eq!(desk.error(id, Take), Answer::Done, "reported already");
+        assert_eq!(socket_server.error(id, Take), Answer::Done, "reported already");
         for id in 0..=ENDED_MAX as u64 {
-            desk.ended(id << 13, CLEAN);
+            socket_server.ended(id << 13, CLEAN);
         }
-        assert_eq!(desk.ended.ends.len(), ENDED_MAX);
-        assert_eq!(desk.error(0, Read), refused(Errno::CONNRESET), "the oldest end is dropped");
-        assert_eq!(desk.error(BETWEEN | 7, Read), Answer::Done);
+        assert_eq!(socket_server.ended.ends.len(), ENDED_MAX);
+        assert_eq!(socket_server.error(0, Read), refused(Errno::CONNRESET), "the oldest end is dropped");
+        assert_eq!(socket_server.error(BETWEEN | 7, Read), Answer::Done);
     }
 }

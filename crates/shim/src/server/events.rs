@@ -77,7 +77,7 @@ pub enum SocketEvent {
         last: bool,
     },
     /// A UDP socket has datagrams to send, or is closed: read it by
-    /// [`letter`](super::SocketServer::letter).
+    /// [`next_datagram`](super::SocketServer::next_datagram).
     DatagramReadable(u64),
     /// A socket of this port that was [`Full`](super::Delivered::Full) may have space again.
     DatagramWritable(u16),
@@ -96,7 +96,7 @@ pub enum AcceptError {
 
 /// Kind of refusal, for the summary at exit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Refusal {
+pub enum RefusalKind {
     /// The kernel refused the port of a socket bound to all addresses.
     Half {
         /// Port.

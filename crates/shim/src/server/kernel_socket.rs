@@ -18,10 +18,10 @@ use rustix::io::{Errno, ioctl_fionbio};
 use rustix::net::sockopt::set_socket_linger;
 use rustix::net::{SocketFlags, acceptfrom_with, listen};
 
-use super::{MAILBOX, Refusal, SocketServer};
+use super::{MAILBOX, RefusalKind, SocketServer};
 use crate::protocol::KernelSocketInfo;
 use crate::scm_rights;
-use crate::socket_name::{Kind, Name};
+use crate::socket_name::{Name, SocketKind};
 
 /// Bit in the number of a kernel socket, added to its listener's.
 pub(super) const HALF: u64 = MAILBOX;
@@ -35,7 +35,7 @@ impl SocketServer {
         let port = listener.addr.port();
         if listener.half.is_some() {
             // The first one is in the epoll set, and stays.
-            return self.refuse(Refusal::Malformed);
+            return self.refuse(RefusalKind::Malformed);
         }
         if let Some(half) = self.half(port, &bytes[..message.len], message.fd)
             && let Some(listener) = self.listeners.get_mut(id)
@@ -51,9 +51,9 @@ impl SocketServer {
             (Some(KernelSocketInfo::Here), Some(half)) if ioctl_fionbio(&half, true).is_ok() => {
                 return Some(half);
             }
-            (Some(KernelSocketInfo::None { errno }), None) => self.refuse(Refusal::Half { port, errno }),
+            (Some(KernelSocketInfo::None { errno }), None) => self.refuse(RefusalKind::Half { port, errno }),
             // Not sent by the library.
-            _ => self.refuse(Refusal::Malformed),
+            _ => self.refuse(RefusalKind::Malformed),
         }
         None
     }
@@ -73,7 +73,7 @@ impl SocketServer {
         };
         if let Err(e) = listen(half, backlog).and_then(|()| watched()) {
             let (port, errno) = (listener.addr.port(), e.raw_os_error());
-            self.refuse(Refusal::Half { port, errno });
+            self.refuse(RefusalKind::Half { port, errno });
         }
     }
 
@@ -85,7 +85,7 @@ impl SocketServer {
         {
             // Carries the peer's address to accept(2); the connection itself has no stack name.
             let (run, six, local) = (self.run, listener.six, listener.addr);
-            let name = Name { run, kind: Kind::Connection, six, id: 0, local, remote };
+            let name = Name { run, kind: SocketKind::Connection, six, id: 0, local, remote };
             if self.hand_over(id, name.encode(), connection).is_err() {
                 // There was space, so the program has shut the listener down.
                 return;

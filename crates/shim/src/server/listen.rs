@@ -15,10 +15,10 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, 
 use super::super::conn_pair::{ConnPair, READABLE};
 use super::super::listener_table::{BACKLOG_MAX, Listener, Stack};
 use super::super::protocol::Answer;
-use super::super::socket_name::{Kind, LEN, Name};
+use super::super::socket_name::{LEN, Name, SocketKind};
 use super::super::tcp_sockopt::{self, TcpSockopt};
 use super::reply::{no, refused, say};
-use super::{AcceptError, COOKIES_MAX, LISTENER, MAILBOX, Refusal, SocketEvent, SocketServer};
+use super::{AcceptError, COOKIES_MAX, LISTENER, MAILBOX, RefusalKind, SocketEvent, SocketServer};
 
 impl SocketServer {
     /// Binds the socket whose program's end is paired with `end` to `addr`.
@@ -38,7 +38,7 @@ impl SocketServer {
         let mut listener = Listener::new(id, addr, end);
         change(&mut listener);
         let nobody = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
-        let name = self.name(Kind::Listener, id, listener.six, addr, nobody);
+        let name = self.name(SocketKind::Listener, id, listener.six, addr, nobody);
         if let Err(listener) = self.listeners.add(listener) {
             return no(&listener.end, Errno::ADDRINUSE);
         }
@@ -68,7 +68,7 @@ impl SocketServer {
         if !self.cookies.contains(&cookie) {
             return Answer::Done;
         }
-        self.refuse(Refusal::Cookie);
+        self.refuse(RefusalKind::Cookie);
         refused(Errno::INVAL)
     }
 
@@ -173,7 +173,7 @@ impl SocketServer {
         let stack = Stack { number: self.stack_of(id), of: self.watches.len() };
         let (run, watch) = (self.run, self.watches[stack.number].clone());
         let listener = self.listeners.taker(local, stack).ok_or(AcceptError::NoListener)?;
-        let name = Name { run, kind: Kind::Connection, six: listener.six, id, local, remote };
+        let name = Name { run, kind: SocketKind::Connection, six: listener.six, id, local, remote };
         let (name, listener) = (name.encode(), listener.id);
         let none = |_: Errno| AcceptError::NoDescriptor;
         let (ours, theirs) =

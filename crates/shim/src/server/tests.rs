@@ -14,8 +14,8 @@ use rustix::net::{RecvFlags, Shutdown, recv, send, shutdown, socketpair};
 
 use super::super::ephemeral_ports::EPHEMERAL;
 use super::super::{
-    ANSWER_BYTES, ConnPair, DatagramOptions, KernelSocketInfo, Read, Reply, Reuse, ShimClient, SocketInfo,
-    Wrote, label_table,
+    ANSWER_BYTES, ConnPair, DatagramOptions, KernelSocketInfo, ProgramRead, Reply, Reuse, ShimClient,
+    SocketInfo, Wrote, label_table,
 };
 use super::*;
 use crate::soon::soon;
@@ -23,18 +23,18 @@ use crate::soon::soon;
 const HERE: &str = "10.0.0.1:80";
 
 struct World {
-    desk: SocketServer,
-    seam: ShimClient,
+    socket_server: SocketServer,
+    shim_client: ShimClient,
 }
 
 /// Sends requests from a thread while the server is polled.
 impl World {
     fn new(secret: u8) -> Self {
         let addrs = vec!["10.0.0.1".parse().unwrap(), "fd00::1".parse().unwrap()];
-        let mut desk = SocketServer::open([secret; 16]).unwrap();
-        desk.set_place(Routes { subnets: vec![(addrs[0], 24)], addrs, ..Routes::default() });
-        let seam = ShimClient::parse(&desk.variable()).expect("a valid variable");
-        Self { desk, seam }
+        let mut socket_server = SocketServer::open([secret; 16]).unwrap();
+        socket_server.set_place(Routes { subnets: vec![(addrs[0], 24)], addrs, ..Routes::default() });
+        let shim_client = ShimClient::parse(&socket_server.variable()).expect("a valid variable");
+        Self { socket_server, shim_client }
     }
 
     /// Sends a request; returns the answer, the client's end and the stack's events.
@@ -49,7 +49,7 @@ impl World {
         request: Request,
         stack: impl FnMut(&mut SocketServer, &SocketEvent),
     ) -> (Reply, Vec<SocketEvent>) {
-        self.while_polled(move |seam| seam.ask(&request).expect("the server is alive"), stack)
+        self.while_polled(move |shim_client| shim_client.ask(&request).expect("the server is alive"), stack)
     }
 
     /// Runs `ask` in a thread while the server is polled.
@@ -58,12 +58,12 @@ impl World {
         ask: impl FnOnce(ShimClient) -> R + Send,
         mut stack: impl FnMut(&mut SocketServer, &SocketEvent),
     ) -> (R, Vec<SocketEvent>) {
-        let (seam, mut happened, mut seen) = (self.seam, Vec::new(), 0);
+        let (shim_client, mut happened, mut seen) = (self.shim_client, Vec::new(), 0);
         let asked = std::thread::scope(|scope| {
-            let asking = scope.spawn(move || ask(seam));
+            let asking = scope.spawn(move || ask(shim_client));
             while !asking.is_finished() {
-                self.desk.poll(&mut happened);
-                happened[seen..].iter().for_each(|what| stack(&mut self.desk, what));
+                self.socket_server.poll(&mut happened);
+                happened[seen..].iter().for_each(|what| stack(&mut self.socket_server, what));
                 seen = happened.len();
                 std::thread::yield_now();
             }
@@ -93,13 +93,13 @@ impl World {
 
     fn poll(&mut self) -> Vec<SocketEvent> {
         let mut happened = Vec::new();
-        self.desk.poll(&mut happened);
+        self.socket_server.poll(&mut happened);
         happened
     }
 
     /// True if epoll reports an event; a level-triggered one repeats until handled.
     fn is_told(&self) -> bool {
-        ready(&self.desk.watches[0], |_, _| ())
+        ready(&self.socket_server.watches[0], |_, _| ())
     }
 }
 
@@ -115,7 +115,7 @@ fn accept(listener: &OwnedFd) -> (Name, UnixStream) {
 }
 
 /// Reads after an event that the pair is readable.
-fn found(pipe: &mut ConnPair, bytes: &mut [u8]) -> Read {
+fn found(pipe: &mut ConnPair, bytes: &mut [u8]) -> ProgramRead {
     pipe.arrived(false);
     pipe.read(bytes)
 }
@@ -124,50 +124,53 @@ fn found(pipe: &mut ConnPair, bytes: &mut [u8]) -> Read {
 fn a_connection_reaches_the_program_and_bytes_pass_both_ways() {
     let mut world = World::new(1);
     let listener = world.listener(HERE);
-    let mut pipe = world.desk.offer(7, end(HERE), end("10.0.0.9:4242")).unwrap();
+    let mut pipe = world.socket_server.offer(7, end(HERE), end("10.0.0.9:4242")).unwrap();
     let (name, mut stream) = accept(&listener);
-    world.desk.outboxes().accept(name.id);
+    world.socket_server.outboxes().accept(name.id);
     assert_eq!((name.id, name.local, name.remote), (7, end(HERE), end("10.0.0.9:4242")));
     assert_eq!(Name::of(stream.as_fd()), Some(name), "the descriptor's peer has the same name");
     assert_eq!(pipe.write(b"request"), Wrote::Some(7));
     let mut bytes = [0; 32];
     assert_eq!(stream.read(&mut bytes).unwrap(), 7);
-    assert_eq!(found(&mut pipe, &mut bytes), Read::Nothing);
+    assert_eq!(found(&mut pipe, &mut bytes), ProgramRead::Nothing);
     stream.write_all(b"response").unwrap();
     let told = SocketEvent::Pipe { id: 7, readable: true, writable: false, gone: false };
     assert_eq!(world.poll(), [told]);
-    assert_eq!(found(&mut pipe, &mut bytes), Read::Some(8));
+    assert_eq!(found(&mut pipe, &mut bytes), ProgramRead::Some(8));
     pipe.finish();
     assert_eq!(stream.read(&mut bytes).unwrap(), 0, "end of stream");
     stream.write_all(b"late").unwrap();
     drop(stream);
     let told = SocketEvent::Pipe { id: 7, readable: true, writable: false, gone: true };
     soon(|| world.poll().contains(&told));
-    assert_eq!((found(&mut pipe, &mut bytes), found(&mut pipe, &mut bytes)), (Read::Some(4), Read::End));
+    assert_eq!(
+        (found(&mut pipe, &mut bytes), found(&mut pipe, &mut bytes)),
+        (ProgramRead::Some(4), ProgramRead::End)
+    );
 }
 
 #[test]
 fn only_the_last_copy_of_a_descriptor_closes() {
     let mut world = World::new(2);
     let listener = world.listener(HERE);
-    let mut pipe = world.desk.offer(1, end(HERE), end("10.0.0.9:1")).unwrap();
+    let mut pipe = world.socket_server.offer(1, end(HERE), end("10.0.0.9:1")).unwrap();
     let (name, stream) = accept(&listener);
-    world.desk.outboxes().accept(name.id);
+    world.socket_server.outboxes().accept(name.id);
     let copy = stream.try_clone().unwrap();
     drop(stream);
-    assert_eq!((world.poll(), found(&mut pipe, &mut [0; 8])), (vec![], Read::Nothing));
+    assert_eq!((world.poll(), found(&mut pipe, &mut [0; 8])), (vec![], ProgramRead::Nothing));
     drop(copy);
-    soon(|| found(&mut pipe, &mut [0; 8]) == Read::End);
+    soon(|| found(&mut pipe, &mut [0; 8]) == ProgramRead::End);
 }
 
 #[test]
 fn bytes_that_the_program_never_read_are_a_reset() {
     let mut world = World::new(3);
     let listener = world.listener(HERE);
-    let mut pipe = world.desk.offer(1, end(HERE), end("10.0.0.9:1")).unwrap();
+    let mut pipe = world.socket_server.offer(1, end(HERE), end("10.0.0.9:1")).unwrap();
     assert_eq!(pipe.write(b"never read"), Wrote::Some(10));
     drop(accept(&listener));
-    soon(|| found(&mut pipe, &mut [0; 8]) == Read::Reset);
+    soon(|| found(&mut pipe, &mut [0; 8]) == ProgramRead::Reset);
     assert_eq!(pipe.write(b"more"), Wrote::Gone);
 }
 
@@ -175,7 +178,7 @@ fn bytes_that_the_program_never_read_are_a_reset() {
 fn free_space_is_reported_where_it_was_requested() {
     let mut world = World::new(4);
     let listener = world.listener(HERE);
-    let pipe = world.desk.offer(1, end(HERE), end("10.0.0.9:1")).unwrap();
+    let pipe = world.socket_server.offer(1, end(HERE), end("10.0.0.9:1")).unwrap();
     let (_, mut stream) = accept(&listener);
     let mut written = 0;
     while let Wrote::Some(n) = pipe.write(&[b'x'; 65_536]) {
@@ -217,7 +220,7 @@ fn a_closed_socket_is_noticed_by_the_request_for_its_address() {
     let mut wants = |request: Request| {
         let flags = SocketFlags::CLOEXEC;
         let (end, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
-        world.desk.serve(request, end, &mut Vec::new());
+        world.socket_server.serve(request, end, &mut Vec::new());
         let mut bytes = [0; ANSWER_BYTES];
         let (len, _) = recv(&theirs, &mut bytes[..], RecvFlags::DONTWAIT).expect("an answer");
         (Answer::decode(&bytes[..len]).unwrap(), theirs)
@@ -240,13 +243,13 @@ fn a_closed_socket_is_noticed_by_the_request_for_its_address() {
 fn a_closed_listener_releases_its_port() {
     let mut world = World::new(6);
     let listener = world.listener(HERE);
-    let mut pipe = world.desk.offer(1, end(HERE), end("10.0.0.9:1")).unwrap();
+    let mut pipe = world.socket_server.offer(1, end(HERE), end("10.0.0.9:1")).unwrap();
     drop(listener);
     soon(|| world.poll().contains(&SocketEvent::Unlisten(80)));
     // A connection that was not accepted is reset with its listener.
-    soon(|| found(&mut pipe, &mut [0; 8]) == Read::Reset);
-    assert_eq!(pipe.read(&mut [0; 8]), Read::Reset);
-    let refused = world.desk.offer(2, end(HERE), end("10.0.0.9:2"));
+    soon(|| found(&mut pipe, &mut [0; 8]) == ProgramRead::Reset);
+    assert_eq!(pipe.read(&mut [0; 8]), ProgramRead::Reset);
+    let refused = world.socket_server.offer(2, end(HERE), end("10.0.0.9:2"));
     assert_eq!(refused.err(), Some(AcceptError::NoListener));
 }
 
@@ -257,7 +260,7 @@ fn a_file_that_is_still_open_elsewhere_is_not_reported_after_its_release() {
     let (ours, _theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
     let copy = ours.try_clone().unwrap();
     let request = Request::Bind { addr: end(HERE), six: false, v6_only: false, reuse_port: false };
-    world.desk.serve(request, ours, &mut Vec::new());
+    world.socket_server.serve(request, ours, &mut Vec::new());
     shutdown(&copy, Shutdown::Both).unwrap();
     assert_eq!(world.poll(), [SocketEvent::Unlisten(80)]);
     assert!(!world.is_told());
@@ -277,7 +280,7 @@ fn a_program_that_leaves_no_room_for_its_answer_is_not_waited_for() {
             before += 1;
         }
         let start = std::time::Instant::now();
-        world.desk.serve(request, reply, &mut Vec::new());
+        world.socket_server.serve(request, reply, &mut Vec::new());
         assert!(start.elapsed() < patience, "the server blocked");
         let mut bytes = [0; 16];
         let mut next = || scm_rights::receive(&theirs, &mut bytes, true).unwrap();
@@ -298,17 +301,17 @@ fn options_are_returned_or_refused_and_counted() {
     let unknown = option(libc::IPPROTO_TCP, libc::TCP_MD5SIG);
     let (answer, ..) = world.ask(unknown);
     assert_eq!(answer, Answer::No(Errno::NOPROTOOPT.raw_os_error()));
-    let refusal = Refusal::SetOption { level: libc::IPPROTO_TCP, name: libc::TCP_MD5SIG };
-    assert_eq!(world.desk.refused().collect::<Vec<_>>(), [(refusal, 1)]);
+    let refusal = RefusalKind::SetOption { level: libc::IPPROTO_TCP, name: libc::TCP_MD5SIG };
+    assert_eq!(world.socket_server.refused().collect::<Vec<_>>(), [(refusal, 1)]);
 }
 
 /// Requests an option; the stack answers for connections that are gone.
 fn option(world: &mut World, id: u64, level: i32, name: i32) -> (Result<Vec<u8>, Errno>, Vec<SocketEvent>) {
     world.while_polled(
-        move |seam| seam.option(id, level, name),
-        |desk, what| {
+        move |shim_client| shim_client.option(id, level, name),
+        |socket_server, what| {
             if let SocketEvent::Asked { call, .. } = what {
-                desk.answer(*call, &SocketInfo::gone());
+                socket_server.answer(*call, &SocketInfo::gone());
             }
         },
     )
@@ -341,8 +344,8 @@ fn the_stack_is_asked_what_only_it_knows() {
         let (told, _) = option(&mut world, id, level, libc::TCP_MD5SIG);
         assert_eq!(told, Err(Errno::NOPROTOOPT), "{id:x}");
     }
-    assert_eq!(world.desk.refused().count(), 0, "the kernel's default is read instead");
-    world.desk.answer(77, &SocketInfo::gone());
+    assert_eq!(world.socket_server.refused().count(), 0, "the kernel's default is read instead");
+    world.socket_server.answer(77, &SocketInfo::gone());
 }
 
 //~ programs: TCP_FASTOPEN of a listener delivers the request with the SYN
@@ -420,7 +423,7 @@ fn connections_inherit_what_was_set_on_their_listener() {
         let (answer, _, happened) = world.ask(Request::Option { id, level, name, value: [seconds, 0] });
         assert_eq!((answer, happened), (Answer::Done, vec![]), "a listener has no peer");
     }
-    let _pipe = world.desk.offer(9, end(HERE), end("10.0.0.9:1")).unwrap();
+    let _pipe = world.socket_server.offer(9, end(HERE), end("10.0.0.9:1")).unwrap();
     let idle = TcpSockopt::KeepIdle(queueing::Span::from_secs(200));
     assert_eq!(world.poll(), [SocketEvent::Set { id: 9, setting: idle }], "the last value of each option");
 }
@@ -430,9 +433,9 @@ fn connections_inherit_what_was_set_on_their_listener() {
 fn a_program_reads_how_urgent_its_connections_are() {
     let mut world = World::new(8);
     let listener = world.listener(HERE);
-    let seam = world.seam;
+    let shim_client = world.shim_client;
     let labels = std::thread::scope(|scope| {
-        let asking = scope.spawn(move || seam.labels().expect("the server is alive"));
+        let asking = scope.spawn(move || shim_client.labels().expect("the server is alive"));
         while !asking.is_finished() {
             assert_eq!(world.poll(), []);
             std::thread::yield_now();
@@ -440,7 +443,7 @@ fn a_program_reads_how_urgent_its_connections_are() {
         asking.join().unwrap()
     });
     let id = 5 << 32 | 1;
-    let pipe = world.desk.offer(id, end(HERE), end("10.0.0.9:1")).unwrap();
+    let pipe = world.socket_server.offer(id, end(HERE), end("10.0.0.9:1")).unwrap();
     let (name, _stream) = accept(&listener);
     assert_eq!(labels.level(name.id), Some(7), "no data received");
     pipe.tell(2, &[9; label_table::PRIVATE]);
@@ -454,7 +457,7 @@ fn a_program_reads_how_urgent_its_connections_are() {
 #[test]
 fn requests_without_the_key_are_ignored() {
     let mut world = World::new(8);
-    let said = world.desk.variable();
+    let said = world.socket_server.variable();
     let parts: Vec<&str> = said.split(':').collect();
     let stranger = ShimClient::parse(&format!("{}:{}:{}", parts[0], "0".repeat(32), parts[2])).unwrap();
     let asked = std::thread::scope(|scope| {
@@ -462,20 +465,20 @@ fn requests_without_the_key_are_ignored() {
         let request = Request::Bind { addr, six: false, v6_only: false, reuse_port: false };
         let asking = scope.spawn(move || stranger.ask(&request).map(|asked| asked.answer));
         while !asking.is_finished() {
-            world.desk.poll(&mut Vec::new());
+            world.socket_server.poll(&mut Vec::new());
             std::thread::yield_now();
         }
         asking.join().unwrap()
     });
     assert_eq!(asked, Err(Errno::NETDOWN));
-    assert_eq!(world.desk.refused().collect::<Vec<_>>(), [(Refusal::Malformed, 1)]);
+    assert_eq!(world.socket_server.refused().collect::<Vec<_>>(), [(RefusalKind::Malformed, 1)]);
 }
 
 #[test]
 fn a_desk_that_is_gone_is_the_network_that_is_down() {
-    let World { desk, seam } = World::new(9);
-    drop(desk);
-    let asked = seam.ask(&Request::Listen { id: 1, backlog: 1 });
+    let World { socket_server, shim_client } = World::new(9);
+    drop(socket_server);
+    let asked = shim_client.ask(&Request::Listen { id: 1, backlog: 1 });
     assert_eq!(asked.err(), Some(Errno::NETDOWN));
 }
 
@@ -487,11 +490,11 @@ fn rules_of_a_listeners_own_are_taken_before_it_listens() {
     let (_, end) = world.bind(HERE);
     let id = Name::of(end.as_fd()).expect("a listener has a name").id;
     let give = |world: &mut World, text: &[u8]| {
-        let seam = world.seam;
+        let shim_client = world.shim_client;
         std::thread::scope(|scope| {
-            let asking = scope.spawn(move || seam.rule(id, text));
+            let asking = scope.spawn(move || shim_client.rule(id, text));
             while !asking.is_finished() {
-                world.desk.poll(&mut Vec::new());
+                world.socket_server.poll(&mut Vec::new());
                 std::thread::yield_now();
             }
             asking.join().unwrap()
@@ -504,22 +507,22 @@ fn rules_of_a_listeners_own_are_taken_before_it_listens() {
     assert!(give(&mut world, b"default = 3").unwrap().is_some_and(|why| why.contains("no [[rule]]")));
     assert!(give(&mut world, b"\xff").unwrap().is_some_and(|why| why.contains("UTF-8")));
     assert_eq!(give(&mut world, &[b'#'; 40_000]), Err(Errno::MSGSIZE));
-    assert!(world.desk.classifier(80).is_none());
+    assert!(world.socket_server.classifier(80).is_none());
     assert_eq!(give(&mut world, RULES), Ok(None));
-    assert!(world.desk.classifier(80).is_some() && world.desk.classifier(81).is_none());
+    assert!(world.socket_server.classifier(80).is_some() && world.socket_server.classifier(81).is_none());
     world.ask(Request::Listen { id, backlog: 4 });
     assert_eq!(give(&mut world, RULES), Err(Errno::ISCONN), "it listens already");
     drop(end);
     soon(|| {
         world.poll();
-        world.desk.classifier(80).is_none()
+        world.socket_server.classifier(80).is_none()
     });
 }
 
 /// Send buffers, with that of connection `id` mapped.
-fn reached(seam: ShimClient, id: u64) -> ShmSendBuffers {
-    let outboxes = seam.outboxes().unwrap();
-    seam.reach(&outboxes, id).unwrap();
+fn reached(shim_client: ShimClient, id: u64) -> ShmSendBuffers {
+    let outboxes = shim_client.outboxes().unwrap();
+    shim_client.reach(&outboxes, id).unwrap();
     outboxes
 }
 
@@ -528,13 +531,13 @@ fn reached(seam: ShimClient, id: u64) -> ShmSendBuffers {
 fn what_is_in_the_outbox_comes_before_what_is_in_the_pair() {
     let mut world = World::new(30);
     let listener = world.listener(HERE);
-    let mut pipe = world.desk.offer(7, end(HERE), end("10.0.0.9:1")).unwrap();
+    let mut pipe = world.socket_server.offer(7, end(HERE), end("10.0.0.9:1")).unwrap();
     let (name, mut stream) = accept(&listener);
-    let (outboxes, _) = world.while_polled(|seam| reached(seam, name.id), |_, _| ());
+    let (outboxes, _) = world.while_polled(|shim_client| reached(shim_client, name.id), |_, _| ());
     let put = |bytes: &'static [u8]| outboxes.put(name.id, std::iter::once(bytes), || true);
     let mut bytes = [0; 64];
     let mut read = |pipe: &mut ConnPair| match pipe.read(&mut bytes) {
-        Read::Some(len) => bytes[..len].to_vec(),
+        ProgramRead::Some(len) => bytes[..len].to_vec(),
         other => panic!("{other:?}"),
     };
     outboxes.accept(name.id);
@@ -553,9 +556,9 @@ fn what_is_in_the_outbox_comes_before_what_is_in_the_pair() {
     soon(|| world.poll().contains(&told));
     pipe.arrived(true);
     assert_eq!(read(&mut pipe), b"five six");
-    assert_eq!(pipe.read(&mut [0; 8]), Read::End, "without another event");
+    assert_eq!(pipe.read(&mut [0; 8]), ProgramRead::End, "without another event");
     assert!(!put(b"more"), "the stream has ended");
-    let again = world.desk.offer(7 + (1 << 32), end(HERE), end("10.0.0.9:2")).unwrap();
+    let again = world.socket_server.offer(7 + (1 << 32), end(HERE), end("10.0.0.9:2")).unwrap();
     drop(again);
     assert!(!outboxes.put(7 + (1 << 32), std::iter::once(&b"lost"[..]), || true), "the connection has ended");
 }

@@ -17,11 +17,11 @@ use super::super::conn_pair::READABLE;
 use super::super::datagram_header::DatagramHeader;
 use super::super::label_table::of_mailbox;
 use super::super::protocol::Answer;
-use super::super::socket_name::Kind;
+use super::super::socket_name::SocketKind;
 use super::super::udp_sockopt::DatagramOptions;
 use super::super::udp_table::{Reuse, UdpSocketEntry};
 use super::reply::{no, refused, say, tell};
-use super::{Refusal, SocketEvent, SocketServer};
+use super::{RefusalKind, SocketEvent, SocketServer};
 
 /// Fields of [`Request::Datagrams`](super::Request::Datagrams).
 pub(super) struct Wanted {
@@ -48,7 +48,7 @@ impl SocketServer {
         if let Err(errno) = self.watch_mailbox(id, bound.addr, six, &end) {
             return no(&end, errno);
         }
-        self.shared.board.begin(of_mailbox(id));
+        self.shared.label_table.begin(of_mailbox(id));
         let (local, peer, stack, gone) = (bound.addr.ip(), None, 0, false);
         self.mailboxes.add(UdpSocketEntry {
             id,
@@ -92,7 +92,7 @@ impl SocketServer {
     /// Names the server's end of socket `id`, and adds it to the epoll set.
     fn watch_mailbox(&self, id: u64, addr: SocketAddr, six: bool, end: &OwnedFd) -> Result<(), Errno> {
         let nobody = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
-        let name = self.name(Kind::Datagrams, id, six, addr, nobody)?;
+        let name = self.name(SocketKind::Datagrams, id, six, addr, nobody)?;
         rustix::io::ioctl_fionbio(end, true)?;
         bind(end, &name)?;
         epoll::add(&self.watches[0], end, epoll::EventData::new_u64(id), READABLE)
@@ -102,7 +102,7 @@ impl SocketServer {
     pub(super) fn aim(&mut self, id: u64, to: Option<SocketAddr>) -> Answer {
         let answer = self.connect_mailbox(id, to);
         let connected = self.mailboxes.get(id).is_some_and(|mailbox| mailbox.peer.is_some());
-        self.shared.board.connect(of_mailbox(id), connected);
+        self.shared.label_table.connect(of_mailbox(id), connected);
         answer
     }
 
@@ -115,7 +115,7 @@ impl SocketServer {
         match to {
             Some(to) if !self.place.leads_to(to.ip()) => {
                 if mailbox.half.is_none() {
-                    self.refuse(Refusal::Connect);
+                    self.refuse(RefusalKind::Connect);
                     return refused(Errno::NETUNREACH);
                 }
                 // The kernel chooses the source address.
@@ -177,7 +177,7 @@ impl SocketServer {
             _ => Err(Errno::NOPROTOOPT),
         };
         if set == Err(Errno::NOPROTOOPT) {
-            self.refuse(Refusal::SetOption { level, name });
+            self.refuse(RefusalKind::SetOption { level, name });
         }
         set.map_or_else(refused, |()| Answer::Done)
     }

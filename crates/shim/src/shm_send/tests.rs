@@ -335,7 +335,7 @@ fn memory_that_programs_touch_and_say_nothing_of_is_taken_away() {
 #[test]
 fn a_process_that_locks_its_memory_or_may_have_little_has_of_it_what_it_touches() {
     let (stack, file) = ShmSendBuffers::new(1).unwrap();
-    let board = crate::label_table::LabelTable::new().unwrap();
+    let label_table = crate::label_table::LabelTable::new().unwrap();
     let (conn, blocks) = (id(0, 1), || fstat(&file).unwrap().st_blocks);
     stack.begin(conn);
     stack.open(conn);
@@ -351,7 +351,7 @@ fn a_process_that_locks_its_memory_or_may_have_little_has_of_it_what_it_touches(
         let locks = locked();
         let program = ShmSendBuffers::map(file.as_fd()).unwrap();
         program.reach(file.as_fd(), conn).unwrap();
-        let _labels = LabelReader::map(board.file()).unwrap();
+        let _labels = LabelReader::map(label_table.file()).unwrap();
         assert!(locked() < locks + 512, "{} KiB, and {locks} before", locked());
         assert!(blocks() - before <= 4 * (PAGE as i64 / 512), "untouched pages are populated");
         assert!(program.put(conn, once(&b"a"[..]), || true));

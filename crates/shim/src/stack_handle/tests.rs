@@ -24,7 +24,7 @@ const PEER: &str = "10.0.0.9:4242";
 
 struct World {
     windows: [StackHandle; 2],
-    seam: ShimClient,
+    shim_client: ShimClient,
 }
 
 fn end(text: &str) -> SocketAddr {
@@ -33,21 +33,21 @@ fn end(text: &str) -> SocketAddr {
 
 impl World {
     fn new(secret: u8) -> Self {
-        let steering = Steering::new(2, FlowHash::Keyed([secret; 16]));
+        let steering = FlowSteering::new(2, FlowHash::Keyed([secret; 16]));
         let windows = StackHandle::open([secret; 16], steering).unwrap();
         let Ok(windows) = <[StackHandle; 2]>::try_from(windows) else { panic!("a window for each stack") };
         let addrs: Vec<IpAddr> = vec!["10.0.0.1".parse().unwrap()];
         windows[0].set_place(Routes { subnets: vec![(addrs[0], 24)], addrs, ..Routes::default() });
-        let seam = ShimClient::parse(&windows[0].variable()).unwrap();
-        Self { windows, seam }
+        let shim_client = ShimClient::parse(&windows[0].variable()).unwrap();
+        Self { windows, shim_client }
     }
 
     /// Sends a request from a thread; returns each stack's events until the reply. It must not
     /// connect.
     fn ask(&mut self, request: Request) -> (Reply, [Vec<SocketEvent>; 2]) {
-        let (seam, mut told) = (self.seam, [Vec::new(), Vec::new()]);
+        let (shim_client, mut told) = (self.shim_client, [Vec::new(), Vec::new()]);
         let asked = std::thread::scope(|scope| {
-            let asking = scope.spawn(move || seam.ask(&request).expect("the server is alive"));
+            let asking = scope.spawn(move || shim_client.ask(&request).expect("the server is alive"));
             while !asking.is_finished() {
                 self.poll(&mut told);
                 std::thread::yield_now();
@@ -146,11 +146,12 @@ fn a_connection_belongs_to_one_stack_and_a_listener_to_all() {
 fn a_listener_is_known_before_the_next_frame_is_processed() {
     let mut world = World::new(5);
     let (id, _listener) = world.bind(HERE);
-    let seam = world.seam;
+    let shim_client = world.shim_client;
     let mut first = Vec::new();
     std::thread::scope(|scope| {
-        let asking =
-            scope.spawn(move || seam.ask(&Request::Listen { id, backlog: 8 }).expect("the server is alive"));
+        let asking = scope.spawn(move || {
+            shim_client.ask(&Request::Listen { id, backlog: 8 }).expect("the server is alive")
+        });
         while !asking.is_finished() {
             world.windows[0].poll(&mut first);
             std::thread::yield_now();
@@ -201,9 +202,9 @@ fn opener(world: &mut World, from: u64, to: &str) -> usize {
         low_water: 1,
         hops: HopLimits::default(),
     };
-    let (seam, mut opener) = (world.seam, None);
+    let (shim_client, mut opener) = (world.shim_client, None);
     std::thread::scope(|scope| {
-        let asking = scope.spawn(move || seam.ask(&request).expect("the server is alive"));
+        let asking = scope.spawn(move || shim_client.ask(&request).expect("the server is alive"));
         while !asking.is_finished() {
             for (stack, told) in world.told().into_iter().enumerate() {
                 for what in told {
@@ -238,9 +239,9 @@ fn a_connection_is_opened_by_the_owner_of_its_flow_or_by_each_in_turn() {
 #[test]
 fn datagrams_leave_by_the_stack_that_delivered_last() {
     let mut world = World::new(4);
-    let (mail, alone) = (end("10.0.0.1:53"), Reuse { addr: false, port: false });
+    let (udp_addr, alone) = (end("10.0.0.1:53"), Reuse { addr: false, port: false });
     let request = Request::Datagrams {
-        addr: mail,
+        addr: udp_addr,
         six: false,
         v6_only: false,
         reuse: alone,
@@ -253,7 +254,7 @@ fn datagrams_leave_by_the_stack_that_delivered_last() {
     let id = Name::of(socket.as_fd()).expect("a socket has a name").id;
     let answers = [&DatagramHeader::Peer(end(PEER)).encode()[..], b"answer"].concat();
     let mut bytes = [0; 64];
-    let arrived = Arrived { local: mail, remote: end(PEER), class: 0 };
+    let arrived = Arrived { local: udp_addr, remote: end(PEER), class: 0 };
     for stack in [1, 0, 1] {
         assert_eq!(world.windows[stack].deliver(arrived, 2, b"question", 0), Delivered::To(id));
         send(&socket, &answers, SendFlags::empty()).unwrap();
@@ -265,7 +266,7 @@ fn datagrams_leave_by_the_stack_that_delivered_last() {
             (vec![SocketEvent::DatagramReadable(id)], [vec![], vec![]])
         );
         let out = QueuedDatagram::Out {
-            from: mail,
+            from: udp_addr,
             to: end(PEER),
             len: 6,
             segment: 6,
@@ -273,10 +274,13 @@ fn datagrams_leave_by_the_stack_that_delivered_last() {
             whole: false,
             hops: 64,
         };
-        assert_eq!(world.windows[stack].letter(id, 2, &mut bytes), out);
+        assert_eq!(world.windows[stack].next_datagram(id, 2, &mut bytes), out);
     }
     drop(socket);
     world.told_soon([vec![], vec![SocketEvent::DatagramReadable(id)]]);
-    assert_eq!(world.windows[1].letter(id, 2, &mut bytes), QueuedDatagram::End { port: 53, last: true });
+    assert_eq!(
+        world.windows[1].next_datagram(id, 2, &mut bytes),
+        QueuedDatagram::End { port: 53, last: true }
+    );
     assert_eq!(world.told(), [vec![SocketEvent::Closed { socket: id, port: 53, last: true }], vec![]]);
 }

@@ -15,17 +15,17 @@ pub struct Config {
     pub policy: String,
     /// Hardware.
     #[serde(default)]
-    pub machine: Machine,
+    pub machine: MachineConfig,
     /// Costs of core allocation decisions.
     #[serde(default)]
     pub costs: Costs,
     /// Tasks, at least one.
-    pub tasks: Vec<Task>,
+    pub tasks: Vec<TaskConfig>,
     /// THRESH_BW in GB/s and socket; default: the paper's 25.
     pub bandwidth_max_gb: Option<f64>,
     /// Measured duration, more than 0.
-    #[serde(deserialize_with = "text")]
-    pub lasts: Span,
+    #[serde(alias = "lasts", deserialize_with = "text")]
+    pub duration: Span,
     /// Warm-up, not measured.
     #[serde(default = "warmup", deserialize_with = "text")]
     pub warmup: Span,
@@ -37,7 +37,7 @@ pub struct Config {
 /// Logical cores, DRAM and cache.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Machine {
+pub struct MachineConfig {
     /// Number of sockets.
     pub sockets: usize,
     /// Physical cores per socket available to tasks, the scheduler's own excluded.
@@ -55,7 +55,7 @@ pub struct Machine {
 
 /// The paper's machine as far as published: 24 logical cores of a Broadwell socket, two of them
 /// for the scheduler.
-impl Default for Machine {
+impl Default for MachineConfig {
     fn default() -> Self {
         Self {
             sockets: 1,
@@ -112,7 +112,7 @@ impl Default for Costs {
 /// Task on the machine.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Task {
+pub struct TaskConfig {
     /// Name in reports.
     pub name: String,
     /// `LC` or `BE`.
@@ -212,8 +212,8 @@ pub struct LoadChange {
 #[serde(deny_unknown_fields)]
 pub struct Phase {
     /// Duration when all threads run undisturbed; longer with fewer cores.
-    #[serde(deserialize_with = "text")]
-    pub lasts: Distribution,
+    #[serde(alias = "lasts", deserialize_with = "text")]
+    pub duration: Distribution,
     /// Resource use.
     #[serde(default)]
     pub needs: Needs,
@@ -242,8 +242,8 @@ impl Config {
     /// One line: the value and what would be valid.
     pub fn check(&self) -> Result<(), BadConfig> {
         let bad = |text: String| Err(BadConfig(text));
-        if self.lasts == Span::ZERO {
-            return bad("lasts 0ns is not above 0".to_owned());
+        if self.duration == Span::ZERO {
+            return bad("duration 0ns is not above 0".to_owned());
         }
         if self.costs.slice.is_some_and(|slice| slice.mean() == Span::ZERO) {
             return bad("costs: slice 0ns is not above 0; omit it for the idle class".to_owned());
@@ -263,10 +263,10 @@ impl Config {
     }
 
     pub(super) fn assignment(&self) -> Result<CoreAssignment, CoresConfigError> {
-        let Machine { sockets, physical, lanes, .. } = self.machine;
+        let MachineConfig { sockets, physical, lanes, .. } = self.machine;
         CoreAssignment::new(
             Topology::regular(sockets, physical, lanes)?,
-            self.tasks.iter().map(Task::spec).collect(),
+            self.tasks.iter().map(TaskConfig::spec).collect(),
         )
     }
 
@@ -277,7 +277,7 @@ impl Config {
     }
 }
 
-impl Task {
+impl TaskConfig {
     fn check(&self) -> Result<(), String> {
         let critical = self.class == TaskClass::Critical;
         if critical && (self.arrivals.is_none() || self.service.is_none()) {
@@ -308,8 +308,8 @@ impl Task {
                 }
             }
         }
-        match self.phases.iter().find(|phase| phase.lasts.mean() == Span::ZERO) {
-            Some(_) => Err("a phase lasts 0ns, which is not above 0".to_owned()),
+        match self.phases.iter().find(|phase| phase.duration.mean() == Span::ZERO) {
+            Some(_) => Err("a phase has a duration of 0ns, which is not above 0".to_owned()),
             None => Ok(()),
         }
     }

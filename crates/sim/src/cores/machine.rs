@@ -3,7 +3,7 @@
 use queueing::{CoreId, Rng, Span, Time};
 use sched::cores::{TaskId, Topology};
 
-use super::config::{Config, Costs, Machine};
+use super::config::{Config, Costs, MachineConfig};
 use super::external_arrivals::Served;
 use super::logical_core::{LogicalCore, LogicalCoreState};
 use super::memory::{self, Demand};
@@ -55,9 +55,9 @@ pub(super) struct MachineState {
     pub tasks: Vec<TaskState>,
     pub sockets: Vec<Socket>,
     pub costs: Costs,
-    machine: Machine,
+    machine: MachineConfig,
     pub from: Time,
-    pub lasts: Span,
+    pub duration: Span,
     window_ends: Time,
     pub rounds: u64,
     pub actions: u64,
@@ -91,7 +91,7 @@ impl MachineState {
             costs: config.costs,
             machine: config.machine.clone(),
             from: Time::ZERO + config.warmup,
-            lasts: config.lasts,
+            duration: config.duration,
             window_ends: Time::ZERO + config.warmup + WINDOW,
             rounds: 0,
             actions: 0,

@@ -12,7 +12,7 @@
 //!
 //! let config = Config::from_toml(r#"
 //!     policy = "caladan"
-//!     lasts = "20ms"
+//!     duration = "20ms"
 //!     machine = { physical = 2, lanes = 2 }
 //!     [[tasks]]
 //!     name = "kv"
@@ -41,7 +41,7 @@ pub mod memory;
 mod outcome;
 mod task;
 
-pub use config::{Config, Costs, LoadChange, Machine, Needs, Phase, Task, TaskClass};
+pub use config::{Config, Costs, LoadChange, MachineConfig, Needs, Phase, TaskClass, TaskConfig};
 pub(crate) use external_arrivals::{ExternalMachine, Offer, RequestQueue, Served};
 pub use outcome::{Outcome, TaskOutcome};
 
@@ -63,7 +63,7 @@ pub fn run(config: &Config) -> Outcome {
     let policy = config.policy(&assignment).expect("a checked configuration");
     let mut allocator = Allocator::new(policy, assignment);
     let mut machine = MachineState::new(config, allocator.assignment().topology().clone());
-    let end = Time::ZERO + config.warmup + config.lasts;
+    let end = Time::ZERO + config.warmup + config.duration;
     while let Some((now, event)) = machine.engine.next_by(end) {
         handle_event(&mut machine, &mut allocator, now, event);
     }

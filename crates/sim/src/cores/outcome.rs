@@ -75,7 +75,7 @@ impl MachineState {
         });
         Outcome {
             tasks: tasks.collect(),
-            counted: self.lasts,
+            counted: self.duration,
             rounds: self.rounds,
             actions: self.actions,
             events: self.engine.scheduled(),

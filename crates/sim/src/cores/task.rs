@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use queueing::{ArrivalTimes, Distribution, Histogram, Rng, Span, Time};
 
-use super::config::{LoadChange, Needs, Task, TaskClass};
+use super::config::{LoadChange, Needs, TaskClass, TaskConfig};
 use super::external_arrivals::{RequestQueue, Served};
 
 /// Request.
@@ -60,7 +60,7 @@ pub(super) struct TaskState {
 }
 
 impl TaskState {
-    pub fn new(task: &Task, number: u64, seed: &Rng) -> Self {
+    pub fn new(task: &TaskConfig, number: u64, seed: &Rng) -> Self {
         let start = |n: u64| seed.fork(number * 3 + n);
         let mut state = Self {
             critical: task.class == TaskClass::Critical,
@@ -77,7 +77,7 @@ impl TaskState {
             serving: 0,
             working: 0,
             needs: task.needs,
-            phases: task.phases.iter().map(|phase| (phase.lasts, phase.needs)).collect(),
+            phases: task.phases.iter().map(|phase| (phase.duration, phase.needs)).collect(),
             phase: 0,
             phase_left_ns: 0.0,
             work_ns: 0.0,

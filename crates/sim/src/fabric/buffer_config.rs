@@ -11,7 +11,7 @@ use crate::serde_text::text;
 /// Scope within which the buffer is shared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Buffer {
+pub enum BufferConfig {
     /// All queues of a port.
     #[default]
     Port,
@@ -123,7 +123,7 @@ pub(crate) fn depth<'de, D: Deserializer<'de>>(from: D) -> Result<QueueLength, D
 pub(super) fn problem(config: &Config) -> Option<String> {
     let scheduler = config.scheduler;
     let name = scheduler.name();
-    match config.room {
+    match config.buffer_size {
         QueueLength::Entries(packets) if !(1..=1_000_000).contains(&packets) => {
             return Some(format!("room {packets} is outside 1..=1000000 packets"));
         }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use queueing::{Arrivals, Bytes, Priority, QueueLength, Span, Thresholds};
 
-use super::buffer_config::{Buffer, Codel, LevelAssignment, Marking, RedParams, depth};
+use super::buffer_config::{BufferConfig, Codel, LevelAssignment, Marking, RedParams, depth};
 use super::flow_trace::TraceFlow;
 use super::packet::{MSS, SEGMENT_BYTES};
 use super::queues::Scheduler;
@@ -21,7 +21,7 @@ use crate::serde_text::text;
 ///     topology = { kind = "star", hosts = 2, host = { gbps = 10, delay = "20200ns" } }
 ///     scheduler = "fish"
 ///     thresholds = [909, 1329]
-///     room = 240
+///     buffer_size = 240
 ///     flows = 100
 ///     sizes = "websearch"
 ///     arrivals = "poisson 1000"
@@ -42,19 +42,19 @@ pub struct Config {
     #[serde(default)]
     pub thresholds: Vec<u64>,
     /// Buffer size, in packets (`240`) or bytes (`"360KB"`).
-    #[serde(deserialize_with = "depth")]
-    pub room: QueueLength,
+    #[serde(alias = "room", deserialize_with = "depth")]
+    pub buffer_size: QueueLength,
     /// Scope within which the buffer is shared.
     #[serde(default)]
-    pub buffer: Buffer,
+    pub buffer: BufferConfig,
     /// A packet is marked when more than this is queued, in packets or bytes, itself included;
     /// 0 disables marking.
-    #[serde(default = "mark_default", deserialize_with = "depth")]
-    pub mark: QueueLength,
-    /// Queue length that is compared with `mark`.
+    #[serde(default = "ecn_threshold_default", alias = "mark", deserialize_with = "depth")]
+    pub ecn_threshold: QueueLength,
+    /// Queue length that is compared with `ecn_threshold`.
     #[serde(default)]
     pub marking: Marking,
-    /// Random early detection, in place of `mark`.
+    /// Random early detection, in place of `ecn_threshold`.
     #[serde(default)]
     pub red: Option<RedParams>,
     /// CoDel parameters, for `fq-codel`.
@@ -75,8 +75,8 @@ pub struct Config {
     #[serde(default = "idle_default", deserialize_with = "text")]
     pub idle: Span,
     /// Choice among several shortest paths.
-    #[serde(default)]
-    pub ways: Multipath,
+    #[serde(default, alias = "ways")]
+    pub multipath: Multipath,
     /// Transport of all hosts.
     #[serde(default)]
     pub transport: Transport,
@@ -91,8 +91,8 @@ pub struct Config {
     /// Choice of sender and receiver.
     pub senders: Senders,
     /// Random number streams of arrivals and sizes.
-    #[serde(default)]
-    pub draws: RngStreams,
+    #[serde(default, alias = "draws")]
+    pub rng_streams: RngStreams,
     /// Time limit of the run, even if flows are unfinished.
     #[serde(default = "limit_default", deserialize_with = "text")]
     pub limit: Span,
@@ -112,9 +112,9 @@ pub struct Config {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Transport {
     /// DCTCP of the papers' simulations.
-    Ns2(ns2::Settings),
+    Ns2(ns2::Ns2Settings),
     /// `net`'s TCP.
-    Modern(net_tcp::Settings),
+    Modern(net_tcp::NetTcpSettings),
 }
 
 impl<'de> serde::Deserialize<'de> for Transport {
@@ -143,7 +143,7 @@ impl Transport {
 
 impl Default for Transport {
     fn default() -> Self {
-        Self::Ns2(ns2::Settings::default())
+        Self::Ns2(ns2::Ns2Settings::default())
     }
 }
 
@@ -193,10 +193,11 @@ pub enum Multipath {
     #[default]
     Spray,
     /// All packets of a flow take the same path, chosen by a hash (ECMP).
-    Flow,
+    #[serde(alias = "flow")]
+    Ecmp,
 }
 
-fn mark_default() -> QueueLength {
+fn ecn_threshold_default() -> QueueLength {
     QueueLength::Entries(0)
 }
 
@@ -243,11 +244,11 @@ impl Config {
         }
         self.check_flows()?;
         let poisson = matches!(self.arrivals, Arrivals::Poisson { .. });
-        if self.draws == RngStreams::Ns2
+        if self.rng_streams == RngStreams::Ns2
             && !(poisson && self.senders == Senders::First && (1..=20_000).contains(&self.seed))
         {
             return bad(
-                "draws ns2 requires arrivals poisson, senders first and a seed in 1..=20000".to_owned()
+                "rng_streams ns2 requires arrivals poisson, senders first and a seed in 1..=20000".to_owned()
             );
         }
         let problem = match &self.transport {

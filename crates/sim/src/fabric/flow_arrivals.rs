@@ -66,7 +66,7 @@ impl SenderArrivals {
             _ => config.topology.hosts(),
         };
         let times = |sender: u32| -> Box<dyn Iterator<Item = Time> + Send> {
-            match config.draws {
+            match config.rng_streams {
                 RngStreams::Own => {
                     Box::new(config.arrivals.times(Time::ZERO, rng.fork(2).fork(sender.into())))
                 }
@@ -78,7 +78,7 @@ impl SenderArrivals {
             Some(Reverse((times.next()?, host)))
         };
         let next_starts = times.iter_mut().zip(0..).filter_map(next_start).collect();
-        let sizes: Box<dyn FnMut() -> f64 + Send> = match config.draws {
+        let sizes: Box<dyn FnMut() -> f64 + Send> = match config.rng_streams {
             RngStreams::Own => {
                 let mut rng = rng.fork(0);
                 Box::new(move || rng.unit())
@@ -189,7 +189,7 @@ mod tests {
     fn drawn(senders: &str, more: &str) -> Vec<FlowArrival> {
         let text = format!(
             "topology = {{ kind = \"star\", hosts = 5, host = {{ gbps = 10, delay = \"1us\" }} }}\n\
-             scheduler = \"fifo\"\nroom = 10\nflows = 400\nsizes = \"list 1460 2920\"\n\
+             scheduler = \"fifo\"\nbuffer_size = 10\nflows = 400\nsizes = \"list 1460 2920\"\n\
              arrivals = \"poisson 1000\"\nsenders = {senders}\n{more}"
         );
         flow_arrivals(&Config::from_toml(&text).unwrap()).collect()

@@ -5,7 +5,7 @@ use queueing::{Priority, Span, Time};
 use super::config::Multipath;
 use super::flow_arrivals::FlowArrival;
 use super::ideal::ideal;
-use super::outcome::Flow;
+use super::outcome::FlowOutcome;
 use super::packet::Packet;
 use super::partition::{Event, OutboundMessage, Partition, Rank};
 use super::protocol::{End, FlowParams, Protocol};
@@ -14,7 +14,7 @@ use super::topology::Node;
 /// Sender of an active flow.
 pub(super) struct Sending<P: Protocol> {
     pub end: P::Sender,
-    pub record: Flow,
+    pub record: FlowOutcome,
     /// Latency of a minimal packet to the receiver.
     pub latency: Span,
     /// Time of the scheduled timer event; never later than the timers' deadline.
@@ -83,10 +83,10 @@ impl<P: Protocol> Partition<'_, P> {
     }
 
     fn open(&mut self, now: Time, flow: u32, [from, to]: [Node; 2], segments: u32, floor: Priority) {
-        let spray = self.config.ways == Multipath::Spray;
+        let spray = self.config.multipath == Multipath::Spray;
         let (ideal, latency) = ideal(self.wiring, spray, from, to, segments);
         let record =
-            Flow { from, to, segments, began: now, took: None, ideal, retransmitted: 0, timeouts: 0 };
+            FlowOutcome { from, to, segments, began: now, took: None, ideal, retransmitted: 0, timeouts: 0 };
         let flow_params =
             FlowParams { flow, endpoints: [from, to], segments, floor, round_trip: latency * 2 };
         let end = self.protocol.open(now, &flow_params);
@@ -100,7 +100,7 @@ impl<P: Protocol> Partition<'_, P> {
         let index = flow as usize;
         loop {
             let Some(sending) = self.sending[index].as_deref_mut() else { return };
-            let Flow { from, to, .. } = sending.record;
+            let FlowOutcome { from, to, .. } = sending.record;
             let Some((packet, payload)) = sending.end.poll(&mut self.protocol, now) else {
                 return self.arm_sender_timer(flow);
             };
@@ -229,11 +229,11 @@ impl<P: Protocol> Partition<'_, P> {
     }
 
     /// Every flow that started here, completed or not.
-    pub fn records(&mut self) -> Vec<(u32, Flow)> {
+    pub fn records(&mut self) -> Vec<(u32, FlowOutcome)> {
         for (flow, sending) in self.sending.iter_mut().enumerate() {
             if let Some(sending) = sending.take() {
                 let retransmitted = self.protocol.retransmitted(&sending.end);
-                self.done.push((flow as u32, Flow { retransmitted, ..sending.record }));
+                self.done.push((flow as u32, FlowOutcome { retransmitted, ..sending.record }));
             }
         }
         std::mem::take(&mut self.done)

@@ -31,17 +31,17 @@ mod sizes;
 mod topology;
 
 pub(crate) use buffer_config::depth;
-pub use buffer_config::{Buffer, Codel, LevelAssignment, Marking, RedParams};
+pub use buffer_config::{BufferConfig, Codel, LevelAssignment, Marking, RedParams};
 pub use config::{Config, Multipath, RngStreams, Senders, Transport};
 pub use flow_trace::{BadLine, TraceFlow};
-pub use net_tcp::Settings as Modern;
-pub use ns2::Settings as Ns2;
+pub use net_tcp::NetTcpSettings as Modern;
+pub use ns2::Ns2Settings as Ns2;
 pub use occupancy::{INSTANTS, LOCATIONS, Occupancy, Waited};
-pub use outcome::{Counters, Flow, Outcome};
-pub use packet::{ACK_BYTES, Kind, MSS, Packet, SEGMENT_BYTES};
+pub use outcome::{Counters, FlowOutcome, Outcome};
+pub use packet::{ACK_BYTES, MSS, Packet, PacketKind, SEGMENT_BYTES};
 pub use queues::{SCHEDULERS, Scheduler};
 pub use sizes::{BadSizes, Sizes};
-pub use topology::{Cable, Line, Node, Topology, Wiring};
+pub use topology::{Cable, DirectedLink, Node, Topology, Wiring};
 
 pub use crate::BadConfig;
 pub(crate) use message_port::{MessagePort, MessagePortStats, PreparedFabric, segments};
@@ -97,14 +97,14 @@ fn simulate<P: Protocol>(
 fn finish<P: Protocol>(mut partitions: Vec<Partition<'_, P>>) -> Outcome {
     let end = partitions.iter().map(|partition| partition.last).max().unwrap_or(Time::ZERO);
     partitions.iter_mut().for_each(|partition| partition.end(end));
-    let mut flows: Vec<(u32, Flow)> = partitions.iter_mut().flat_map(Partition::records).collect();
+    let mut flows: Vec<(u32, FlowOutcome)> = partitions.iter_mut().flat_map(Partition::records).collect();
     flows.sort_unstable_by_key(|&(number, _)| number);
     for &(number, expired) in partitions.iter().flat_map(|partition| &partition.expired) {
         if let Ok(index) = flows.binary_search_by_key(&number, |&(number, _)| number) {
             flows[index].1.timeouts += expired;
         }
     }
-    let flows: Vec<Flow> = flows.into_iter().map(|(_, flow)| flow).collect();
+    let flows: Vec<FlowOutcome> = flows.into_iter().map(|(_, flow)| flow).collect();
     Outcome {
         active_max: active_max(&flows),
         flows,
@@ -118,8 +118,8 @@ fn finish<P: Protocol>(mut partitions: Vec<Partition<'_, P>>) -> Outcome {
 }
 
 /// Largest number of concurrently active flows.
-fn active_max(flows: &[Flow]) -> u32 {
-    let end = |flow: &Flow| Some(flow.began + flow.took?);
+fn active_max(flows: &[FlowOutcome]) -> u32 {
+    let end = |flow: &FlowOutcome| Some(flow.began + flow.took?);
     let mut finish_times: Vec<Time> = flows.iter().filter_map(end).collect();
     finish_times.sort_unstable();
     let mut finish_times = finish_times.into_iter().peekable();

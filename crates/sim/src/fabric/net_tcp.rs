@@ -18,14 +18,14 @@ use net::stack::{self, Ecn};
 use queueing::{Bytes, Priority, Span, Thresholds, Time};
 use wire::ipv4;
 
-use super::packet::{Kind, MSS, Packet};
+use super::packet::{MSS, Packet, PacketKind};
 use super::protocol::{End, FlowParams, Protocol};
 use super::topology::Node;
 
 /// Connection settings; all others are those of [`stack::Config::new`].
 #[derive(Clone, Debug, PartialEq, Eq, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Settings {
+pub struct NetTcpSettings {
     /// Congestion control, one of [`net::congestion::ALGORITHMS`]. Only `dctcp` negotiates ECN.
     pub congestion: String,
     /// Minimum margin of the retransmission timeout over the smoothed round-trip time.
@@ -36,14 +36,14 @@ pub struct Settings {
     pub established: bool,
 }
 
-impl Default for Settings {
+impl Default for NetTcpSettings {
     /// DCTCP, `net`'s 5 ms, and a handshake.
     fn default() -> Self {
         Self { congestion: "dctcp".to_owned(), rto_min: Span::from_millis(5), established: false }
     }
 }
 
-impl Settings {
+impl NetTcpSettings {
     /// Reason why the settings are invalid, if they are.
     pub(super) fn problem(&self) -> Option<String> {
         let rto_min = self.rto_min;
@@ -104,7 +104,7 @@ pub(super) struct Receiver {
 
 impl NetTcp {
     /// Hosts with checked settings.
-    pub fn new(settings: &Settings, thresholds: Thresholds) -> Self {
+    pub fn new(settings: &NetTcpSettings, thresholds: Thresholds) -> Self {
         let srtt_by_pair = settings.established.then(HashMap::new);
         Self { context: EndpointContext::new(settings.stack()), thresholds, srtt_by_pair }
     }
@@ -134,7 +134,7 @@ fn ecn(packet: &Packet, payload: &Transmit) -> u8 {
 }
 
 /// Packet of `flow` for a transmitted segment.
-fn packet(flow: u32, kind: Kind, level: Priority, left: u32, sent: &Transmit) -> Packet {
+fn packet(flow: u32, kind: PacketKind, level: Priority, left: u32, sent: &Transmit) -> Packet {
     Packet {
         flow,
         segment: (sent.offset / MSS) as u32,
@@ -221,7 +221,7 @@ impl End<NetTcp> for Sender {
         }
         .max(self.floor);
         let left = self.bytes.saturating_sub(self.end.acknowledged()).div_ceil(MSS) as u32;
-        Some((packet(self.flow, Kind::Data, level, left, &sent), sent))
+        Some((packet(self.flow, PacketKind::Data, level, left, &sent), sent))
     }
 
     fn deadline(&self, hosts: &NetTcp) -> Time {
@@ -240,7 +240,7 @@ impl End<NetTcp> for Receiver {
 
     fn poll(&mut self, hosts: &mut NetTcp, now: Time) -> Option<(Packet, Transmit)> {
         let sent = self.end.poll_transmit(&mut hosts.context, now)?;
-        Some((packet(self.flow, Kind::Ack, Priority::HIGHEST, 0, &sent), sent))
+        Some((packet(self.flow, PacketKind::Ack, Priority::HIGHEST, 0, &sent), sent))
     }
 
     fn deadline(&self, hosts: &NetTcp) -> Time {

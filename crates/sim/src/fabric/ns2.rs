@@ -9,13 +9,13 @@ use std::collections::VecDeque;
 
 use queueing::{Bytes, Priority, Span, Thresholds, Time};
 
-use super::packet::{ACK_BYTES, Kind, MSS, Packet, SEGMENT_BYTES};
+use super::packet::{ACK_BYTES, MSS, Packet, PacketKind, SEGMENT_BYTES};
 use super::protocol::{End, FlowParams, Protocol};
 
 /// Transport settings.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Settings {
+pub struct Ns2Settings {
     /// Initial window, in segments.
     pub window: f64,
     /// Maximum window, in segments.
@@ -28,14 +28,14 @@ pub struct Settings {
     pub gain: f64,
 }
 
-impl Default for Settings {
+impl Default for Ns2Settings {
     /// Values of the papers: 70 segments, 239, 2 ms, 1/16.
     fn default() -> Self {
         Self { window: 70.0, window_max: 239.0, rto: Span::from_millis(2), gain: 1.0 / 16.0 }
     }
 }
 
-impl Settings {
+impl Ns2Settings {
     /// Reason why the settings are invalid, if they are.
     pub(super) fn problem(&self) -> Option<String> {
         let Self { window, window_max, rto, gain } = *self;
@@ -52,7 +52,7 @@ impl Settings {
 
 /// Hosts that run this transport.
 pub(super) struct Ns2 {
-    settings: Settings,
+    settings: Ns2Settings,
     thresholds: Thresholds,
 }
 
@@ -69,7 +69,7 @@ pub(super) struct PacketPayload {
 
 impl Ns2 {
     /// Hosts with checked settings.
-    pub fn new(settings: Settings, thresholds: Thresholds) -> Self {
+    pub fn new(settings: Ns2Settings, thresholds: Thresholds) -> Self {
         Self { settings, thresholds }
     }
 }
@@ -119,7 +119,7 @@ impl End<Ns2> for Sender {
             flow: self.flow,
             segment,
             bytes: SEGMENT_BYTES,
-            kind: Kind::Data,
+            kind: PacketKind::Data,
             level: hosts.thresholds.level(Bytes::new(u64::from(segment) * MSS)).max(self.floor),
             left: self.count - self.acked.len,
             capable: true,
@@ -149,7 +149,7 @@ impl End<Ns2> for Receiver {
             flow: self.flow,
             segment: payload.segment,
             bytes: ACK_BYTES,
-            kind: Kind::Ack,
+            kind: PacketKind::Ack,
             level: Priority::HIGHEST,
             left: 0,
             capable: false,
@@ -252,7 +252,7 @@ pub(super) struct Sender {
 }
 
 impl Sender {
-    fn new(flow: u32, count: u32, settings: &Settings) -> Self {
+    fn new(flow: u32, count: u32, settings: &Ns2Settings) -> Self {
         Self {
             flow,
             count,
@@ -280,7 +280,7 @@ impl Sender {
     }
 
     /// Next segment that the window allows at `now`.
-    fn next_segment(&mut self, now: Time, settings: &Settings) -> Option<u32> {
+    fn next_segment(&mut self, now: Time, settings: &Ns2Settings) -> Option<u32> {
         while self.next < self.count && self.acked.has(self.next) {
             self.next += 1;
         }
@@ -301,7 +301,7 @@ impl Sender {
     }
 
     /// Handles an acknowledgement.
-    fn on_ack(&mut self, now: Time, ack: &PacketPayload, settings: &Settings) {
+    fn on_ack(&mut self, now: Time, ack: &PacketPayload, settings: &Ns2Settings) {
         let before = self.acked.before;
         self.acked.add(ack.segment);
         self.acked.add_before(ack.before);
@@ -326,7 +326,7 @@ impl Sender {
     }
 
     /// Updates α, about once per round trip.
-    fn estimate(&mut self, acked: u32, marked: bool, settings: &Settings) {
+    fn estimate(&mut self, acked: u32, marked: bool, settings: &Ns2Settings) {
         self.answered += acked;
         self.marked += if marked { acked } else { 0 };
         if self.acked.before > self.window_ends {
@@ -337,7 +337,7 @@ impl Sender {
     }
 
     /// Retransmission timeout: resends all unacknowledged segments.
-    fn on_timeout(&mut self, now: Time, settings: &Settings) {
+    fn on_timeout(&mut self, now: Time, settings: &Ns2Settings) {
         if self.cut_by != Some(Cut::Mark) {
             self.threshold = (self.window / 2.0).floor().max(2.0);
             self.cut_by = Some(Cut::Timeout);

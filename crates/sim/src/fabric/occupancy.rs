@@ -7,7 +7,7 @@
 use queueing::{Span, Time};
 
 use super::port::Port;
-use super::topology::{Line, Node, Wiring};
+use super::topology::{DirectedLink, Node, Wiring};
 
 /// Maximum number of samples kept.
 pub const INSTANTS: usize = 1024;
@@ -83,14 +83,14 @@ struct LocationSamples {
 impl Sampler {
     /// Sampler for the ports of the nodes selected by `local`; `enabled` enables sampling.
     pub fn new(wiring: &Wiring, enabled: bool, local: impl Fn(Node) -> bool) -> Self {
-        let location = |line: &Line| match (line.from < wiring.hosts, line.to < wiring.hosts) {
+        let location = |line: &DirectedLink| match (line.from < wiring.hosts, line.to < wiring.hosts) {
             (true, _) => 0,
             (false, true) => 1,
             (false, false) => 2,
         };
         let mut ports = [0; LOCATIONS.len()];
         wiring.lines.iter().for_each(|line| ports[location(line)] += 1);
-        let location_of = |line: &Line| local(line.from).then(|| location(line));
+        let location_of = |line: &DirectedLink| local(line.from).then(|| location(line));
         Self {
             samples: Default::default(),
             interval: INTERVAL,

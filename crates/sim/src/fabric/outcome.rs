@@ -9,7 +9,7 @@ use super::packet::MSS;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outcome {
     /// All flows, in order of start.
-    pub flows: Vec<Flow>,
+    pub flows: Vec<FlowOutcome>,
     /// Packet counters.
     pub counters: Counters,
     /// Largest number of concurrently active flows.
@@ -24,7 +24,7 @@ pub struct Outcome {
 
 /// Result of one flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Flow {
+pub struct FlowOutcome {
     /// Sending host.
     pub from: u32,
     /// Receiving host.
@@ -44,7 +44,7 @@ pub struct Flow {
     pub timeouts: u32,
 }
 
-impl Flow {
+impl FlowOutcome {
     /// Size in bytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {

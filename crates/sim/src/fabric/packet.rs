@@ -19,7 +19,7 @@ pub struct Packet {
     /// Length on the wire, in bytes.
     pub bytes: u32,
     /// Kind.
-    pub kind: Kind,
+    pub kind: PacketKind,
     /// Priority level in queues.
     pub level: Priority,
     /// Segments of the flow not known to be received when this was sent; for size-based
@@ -33,7 +33,7 @@ pub struct Packet {
 
 /// Kind of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum PacketKind {
     /// From source to destination: segments and the packets that open a connection.
     Data,
     /// From destination to source.
@@ -43,7 +43,7 @@ pub enum Kind {
 impl Packet {
     /// Flow id for queues; the two directions of a flow have different ids.
     pub(super) fn flow_id(&self) -> FlowId {
-        FlowId(u64::from(self.flow) << 1 | u64::from(self.kind == Kind::Ack))
+        FlowId(u64::from(self.flow) << 1 | u64::from(self.kind == PacketKind::Ack))
     }
 
     /// Payload bytes.
@@ -74,7 +74,8 @@ impl Queued {
     /// Entry of `packet`, which is stored at index `slot`.
     pub fn new(slot: u32, packet: &Packet) -> Self {
         let markable = packet.capable;
-        let (sent, left) = if packet.kind == Kind::Data { (packet.segment, packet.left) } else { (0, 0) };
+        let (sent, left) =
+            if packet.kind == PacketKind::Data { (packet.segment, packet.left) } else { (0, 0) };
         Self {
             packet: slot,
             bytes: packet.bytes,

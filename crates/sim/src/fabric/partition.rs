@@ -14,12 +14,12 @@ use super::config::{Config, Multipath};
 use super::flow_arrivals::{FlowArrivals, flow_arrivals};
 use super::hosts::{Receiving, Sending};
 use super::occupancy::Sampler;
-use super::outcome::{Counters, Flow};
-use super::packet::{Kind, Packet};
+use super::outcome::{Counters, FlowOutcome};
+use super::packet::{Packet, PacketKind};
 use super::partitioner::Partitioning;
 use super::port::{Port, Sent};
 use super::protocol::Protocol;
-use super::topology::{Line, Node, Wiring};
+use super::topology::{DirectedLink, Node, Wiring};
 use crate::Engine;
 
 /// Some of a fabric's nodes.
@@ -55,7 +55,7 @@ pub(super) struct Partition<'a, P: Protocol> {
     pub awaited: BTreeMap<u32, u32>,
     pub arrived: Vec<u32>,
     /// Completed flows, by number.
-    pub done: Vec<(u32, Flow)>,
+    pub done: Vec<(u32, FlowOutcome)>,
     /// Receiver timer expirations, by flow.
     pub expired: Vec<(u32, u32)>,
     pub counters: Counters,
@@ -147,7 +147,7 @@ impl<'a, P: Protocol> Partition<'a, P> {
         number: u32,
         protocol: P,
     ) -> Self {
-        let port = |(number, &line): (usize, &Line)| {
+        let port = |(number, &line): (usize, &DirectedLink)| {
             Port::new(config, number as u32, line, partitioning.partition_of[line.to as usize])
         };
         let mut partition = Self {
@@ -223,8 +223,10 @@ impl<'a, P: Protocol> Partition<'a, P> {
                             let paths = self.wiring.next_hops(*next, *to);
                             self.ports[paths[ecmp_index(packet.flow, *next, paths.len())] as usize].touch()
                         }
-                        Kind::Ack => self.sending[index].as_ref().map_or(0, |end| end.timer_at.as_nanos()),
-                        Kind::Data => self.receiving.get(index).map_or(0, Receiving::touch),
+                        PacketKind::Ack => {
+                            self.sending[index].as_ref().map_or(0, |end| end.timer_at.as_nanos())
+                        }
+                        PacketKind::Data => self.receiving.get(index).map_or(0, Receiving::touch),
                     }
                 }
                 Event::Free(port) => self.ports[port as usize].touch(),
@@ -306,14 +308,14 @@ impl<'a, P: Protocol> Partition<'a, P> {
     /// Forwards a packet on one of the shortest paths to its destination.
     fn forward(&mut self, now: Time, node: Node, slot: u32) {
         let InFlight { packet, to, .. } = &mut self.packets[slot as usize];
-        let number = match (self.wiring.next_hops(node, *to), self.config.ways) {
+        let number = match (self.wiring.next_hops(node, *to), self.config.multipath) {
             ([path], _) => *path,
             (paths, Multipath::Spray) => {
                 let next = &mut self.next_paths[node as usize];
                 *next = next.wrapping_add(1);
                 paths[*next as usize % paths.len()]
             }
-            (paths, Multipath::Flow) => paths[ecmp_index(packet.flow, node, paths.len())],
+            (paths, Multipath::Ecmp) => paths[ecmp_index(packet.flow, node, paths.len())],
         };
         let port = &mut self.ports[number as usize];
         let buffered = &mut self.buffered[port.pool as usize];
@@ -371,8 +373,8 @@ impl<'a, P: Protocol> Partition<'a, P> {
         self.free.push(slot);
         let payload = self.payload[slot as usize];
         match packet.kind {
-            Kind::Data => self.on_data(now, [from, to], &packet, &payload),
-            Kind::Ack => self.on_ack(now, &packet, &payload),
+            PacketKind::Data => self.on_data(now, [from, to], &packet, &payload),
+            PacketKind::Ack => self.on_ack(now, &packet, &payload),
         }
     }
 }

@@ -9,11 +9,11 @@
 
 use queueing::{Bytes, Entry, Mlfq, PrioritySet, PushResult, QueueLength, Rate, Rng, Span, Time};
 
-use super::buffer_config::{Buffer, LevelAssignment};
+use super::buffer_config::{BufferConfig, LevelAssignment};
 use super::config::Config;
 use super::packet::{ACK_BYTES, Packet, Queued, SEGMENT_BYTES};
 use super::queues::{Queue, queue};
-use super::topology::{Line, Node};
+use super::topology::{DirectedLink, Node};
 
 /// Flows whose byte counts a port keeps; the longest-idle one is evicted.
 const FLOWS_MAX: usize = 65_536;
@@ -59,13 +59,14 @@ pub(super) struct Sent {
 
 impl Port {
     /// Port number `number`.
-    pub fn new(config: &Config, number: u32, line: Line, partition: u32) -> Self {
+    pub fn new(config: &Config, number: u32, line: DirectedLink, partition: u32) -> Self {
         let span = |bytes: u32| line.rate.time_for(Bytes::new(bytes.into()));
         let mlfq = || {
             let thresholds = config.thresholds().expect("a checked configuration");
             Box::new(Mlfq::new(thresholds, config.idle, FLOWS_MAX))
         };
-        let levels = if config.buffer == Buffer::Queue && config.scheduler.has_levels() { 8 } else { 1 };
+        let levels =
+            if config.buffer == BufferConfig::Queue && config.scheduler.has_levels() { 8 } else { 1 };
         Self {
             free_at: Time::ZERO,
             to: line.to,
@@ -78,8 +79,8 @@ impl Port {
             delay: line.delay,
             rate: line.rate,
             queue: queue(config, &Rng::seeded(config.seed).fork(3).fork(number.into())),
-            pool: if config.buffer == Buffer::Switch { line.from } else { number },
-            capacity: match config.room {
+            pool: if config.buffer == BufferConfig::Switch { line.from } else { number },
+            capacity: match config.buffer_size {
                 QueueLength::Entries(entries) => QueueLength::Entries(entries * levels),
                 QueueLength::Bytes(bytes) => QueueLength::Bytes(bytes * levels),
             },

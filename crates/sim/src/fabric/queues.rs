@@ -11,7 +11,7 @@ use queueing::{
 };
 
 use super::Config;
-use super::buffer_config::{Buffer, Marking, RedParams};
+use super::buffer_config::{BufferConfig, Marking, RedParams};
 use super::packet::{ACK_BYTES, Queued, SEGMENT_BYTES};
 
 /// Schedulers by name.
@@ -97,14 +97,14 @@ pub(super) fn queue(config: &Config, rng: &Rng) -> Queue {
     let aqm = match (config.red, config.scheduler) {
         (Some(params), _) => Some(red(params)),
         (None, Scheduler::Red) => Some(red(RedParams::default())),
-        (None, _) => (config.mark.amount() > 0).then_some(Aqm::Above(config.mark)),
+        (None, _) => (config.ecn_threshold.amount() > 0).then_some(Aqm::Above(config.ecn_threshold)),
     };
     QueueBuilder { config, aqm, room: entries(config) }.queue()
 }
 
 /// Capacity of one queue, in packets.
 fn entries(config: &Config) -> usize {
-    match config.room {
+    match config.buffer_size {
         QueueLength::Entries(entries) => entries as usize,
         QueueLength::Bytes(bytes) => (bytes / u64::from(ACK_BYTES)).max(1) as usize,
     }
@@ -190,8 +190,8 @@ impl QueueBuilder<'_> {
         D: Discipline<Queued> + Send + 'static,
     {
         let room = match self.config.buffer {
-            Buffer::Queue => self.room * queueing::Priority::LEVELS,
-            Buffer::Port | Buffer::Switch => self.room,
+            BufferConfig::Queue => self.room * queueing::Priority::LEVELS,
+            BufferConfig::Port | BufferConfig::Switch => self.room,
         };
         match self.config.shares {
             None => {

@@ -69,7 +69,7 @@ pub type Node = u32;
 
 /// One direction of a cable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Line {
+pub struct DirectedLink {
     /// Sending node.
     pub from: Node,
     /// Receiving node.
@@ -88,7 +88,7 @@ pub struct Wiring {
     /// Number of hosts and switches.
     pub nodes: u32,
     /// Every direction of every cable.
-    pub lines: Vec<Line>,
+    pub lines: Vec<DirectedLink>,
     next_hops: NextHops,
 }
 
@@ -205,13 +205,13 @@ impl Topology {
                 hosts + leaves + spines
             }
         };
-        let line = |(from, to, cable): (Node, Node, Cable)| Line {
+        let line = |(from, to, cable): (Node, Node, Cable)| DirectedLink {
             from,
             to,
             rate: Rate::from_gbps(cable.gbps),
             delay: cable.delay,
         };
-        let lines: Vec<Line> =
+        let lines: Vec<DirectedLink> =
             cables.into_iter().flat_map(|(a, b, cable)| [line((a, b, cable)), line((b, a, cable))]).collect();
         let next_hops = next_hops(hosts, nodes, &lines);
         Wiring { hosts, nodes, lines, next_hops }
@@ -224,7 +224,7 @@ fn pairs(n: u32) -> impl Iterator<Item = (u32, u32)> {
 }
 
 /// Next hops per switch and host: breadth-first search from each host.
-fn next_hops(hosts: u32, nodes: u32, lines: &[Line]) -> NextHops {
+fn next_hops(hosts: u32, nodes: u32, lines: &[DirectedLink]) -> NextHops {
     let mut into: Vec<Vec<u32>> = vec![Vec::new(); nodes as usize];
     for (number, line) in lines.iter().enumerate() {
         into[line.to as usize].push(number as u32);
@@ -343,7 +343,7 @@ mod tests {
     fn a_fat_tree_can_carry_what_its_hosts_send() {
         for k in [2, 4, 8] {
             let tree = Topology::FatTree { k, host: cable(10), core: cable(10) }.wire();
-            let up = |line: &&Line| {
+            let up = |line: &&DirectedLink| {
                 line.from < tree.nodes - (k / 2).pow(2) && line.to >= tree.nodes - (k / 2).pow(2)
             };
             assert_eq!(tree.lines.iter().filter(up).count() as u32, tree.hosts, "k {k}");

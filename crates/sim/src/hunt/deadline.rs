@@ -8,7 +8,7 @@
 use deadline::{Order, Shedding};
 use queueing::Rng;
 
-use super::{Comparison, Mechanism, law};
+use super::{CaseGoodput, Mechanism, law};
 use crate::world::services::{Config, run};
 
 /// The default deadline queue, against arrival order.
@@ -22,9 +22,9 @@ pub const MECHANISM: Mechanism = Mechanism {
 };
 
 /// Runs both policies on `config`.
-fn compare(config: &Config) -> Comparison {
+fn compare(config: &Config) -> CaseGoodput {
     let share = |order, shedding| run(&Config { order, shedding, ..config.clone() }).on_time_share();
-    Comparison {
+    CaseGoodput {
         default: share(Order::default(), Shedding::default()),
         nothing: share(Order::Fifo, Shedding::None),
     }

@@ -26,7 +26,7 @@ pub struct Mechanism {
     /// Case number `case` of `seed`, of about so many requests.
     pub draw: fn(seed: u64, case: u64, requests: u64) -> String,
     /// Goodput of both on one case.
-    pub compare: fn(&str) -> Result<Comparison, BadConfig>,
+    pub compare: fn(&str) -> Result<CaseGoodput, BadConfig>,
 }
 
 /// All mechanisms of `exp hunt`.
@@ -34,7 +34,7 @@ pub const MECHANISMS: [Mechanism; 1] = [deadline::MECHANISM];
 
 /// Goodput on one case: share of the requests that were answered in time.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Comparison {
+pub struct CaseGoodput {
     /// Of the default.
     pub default: f64,
     /// Of doing nothing.
@@ -47,12 +47,12 @@ pub struct CaseResult {
     /// Number of the case.
     pub case: u64,
     /// Goodput of both.
-    pub compared: Comparison,
+    pub compared: CaseGoodput,
     /// Text of the case that was run.
     pub text: String,
 }
 
-impl Comparison {
+impl CaseGoodput {
     /// Goodput that the default lacks, as a share of that of doing nothing; negative if it has more.
     #[must_use]
     pub fn regret(&self) -> f64 {

@@ -32,16 +32,18 @@ pub struct Config {
     #[serde(deserialize_with = "text")]
     pub serve: Distribution,
     /// Capacity of the first stage, the request in service included: l1.
-    pub receive_room: u32,
+    #[serde(alias = "receive_room")]
+    pub receive_capacity: u32,
     /// Capacity of the second stage, the request in service included: l2.
-    pub serve_room: u32,
+    #[serde(alias = "serve_room")]
+    pub serve_capacity: u32,
     /// Client timeout. A request whose client has timed out is served all the same, since the
     /// server does not know.
-    #[serde(deserialize_with = "text")]
-    pub patience: Span,
+    #[serde(alias = "patience", deserialize_with = "text")]
+    pub timeout: Span,
     /// Admission control at the first stage.
     #[serde(default, deserialize_with = "text")]
-    pub guard: Guard,
+    pub guard: AdmissionControl,
     /// Cost of shedding one request.
     #[serde(default = "nothing", deserialize_with = "text")]
     pub shed: Span,
@@ -67,7 +69,7 @@ fn one() -> u64 {
 
 /// Admission control.
 #[derive(Clone, Copy, Debug, Default)]
-pub enum Guard {
+pub enum AdmissionControl {
     /// No shedding.
     #[default]
     None,
@@ -78,7 +80,7 @@ pub enum Guard {
     Policy(guard::policy::Make),
 }
 
-impl FromStr for Guard {
+impl FromStr for AdmissionControl {
     type Err = UnknownName;
 
     fn from_str(name: &str) -> Result<Self, UnknownName> {
@@ -104,8 +106,9 @@ impl Config {
     /// # Errors
     /// One line: the value and what would be valid.
     pub fn check(&self) -> Result<(), BadConfig> {
-        let capacities = [("receive_room", self.receive_room), ("serve_room", self.serve_room)];
-        if let Some((name, _)) = capacities.iter().find(|(_, room)| *room == 0) {
+        let capacities =
+            [("receive_capacity", self.receive_capacity), ("serve_capacity", self.serve_capacity)];
+        if let Some((name, _)) = capacities.iter().find(|(_, capacity)| *capacity == 0) {
             return Err(BadConfig(format!("{name} 0 is not at least 1")));
         }
         if self.requests == 0 {
@@ -124,8 +127,8 @@ impl Config {
         TwoStages {
             receive_per_s: 1.0 / self.receive.mean().as_secs_f64(),
             serve_per_s: 1.0 / self.serve.mean().as_secs_f64(),
-            receive_room: self.receive_room,
-            serve_room: self.serve_room,
+            receive_room: self.receive_capacity,
+            serve_room: self.serve_capacity,
         }
     }
 
@@ -133,8 +136,8 @@ impl Config {
     fn admit_share(&self) -> f64 {
         let rate_per_s = self.arrivals.rate_per_s();
         match self.guard {
-            Guard::Model => self.model().admitted_best(rate_per_s, self.shed) / rate_per_s,
-            Guard::None | Guard::Policy(_) => 1.0,
+            AdmissionControl::Model => self.model().admitted_best(rate_per_s, self.shed) / rate_per_s,
+            AdmissionControl::None | AdmissionControl::Policy(_) => 1.0,
         }
     }
 
@@ -144,8 +147,8 @@ impl Config {
 
     fn policy(&self) -> Option<Box<dyn Policy>> {
         match self.guard {
-            Guard::Policy(make) => Some(make(&self.params())),
-            Guard::None | Guard::Model => None,
+            AdmissionControl::Policy(make) => Some(make(&self.params())),
+            AdmissionControl::None | AdmissionControl::Model => None,
         }
     }
 }
@@ -296,7 +299,7 @@ impl<'a> Server<'a> {
         self.schedule_arrival();
         // Drawn for every request, so that capacity and shedding do not change later draws.
         let shed = self.rngs[0].unit() >= self.admit_share;
-        if self.receiving.len() as u32 == self.config.receive_room {
+        if self.receiving.len() as u32 == self.config.receive_capacity {
             self.outcome.lost_receiving += u64::from(counts);
             return;
         }
@@ -324,7 +327,7 @@ impl<'a> Server<'a> {
         let count = u64::from(request.counts);
         if request.shed {
             self.outcome.shed += count;
-        } else if self.serving.len() as u32 == self.config.serve_room {
+        } else if self.serving.len() as u32 == self.config.serve_capacity {
             self.outcome.lost_serving += count;
         } else {
             self.serving.push_back(request);
@@ -362,7 +365,7 @@ impl<'a> Server<'a> {
         self.latency_sum += sojourn;
         if request.counts {
             self.outcome.sojourn.record(sojourn);
-            let ends = match sojourn <= self.config.patience {
+            let ends = match sojourn <= self.config.timeout {
                 true => &mut self.outcome.in_time,
                 false => &mut self.outcome.in_vain,
             };

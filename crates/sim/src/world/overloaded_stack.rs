@@ -15,7 +15,7 @@ use std::sync::Arc;
 use guard::Params;
 use queueing::{Arrivals, Distribution, Histogram, Span, Time};
 use runtime::mode::{Classifiers, Mode};
-use runtime::shard::{self, Guard, Refusal, Shed, WorkBudget};
+use runtime::shard::{self, Refusal, ShardGuard, Shed, WorkBudget};
 use sched::dispatch::Steering;
 
 pub use crate::BadConfig;
@@ -23,8 +23,8 @@ use crate::serde_text::text;
 use crate::{CostModel, link};
 
 use super::server::config::{SERVER, stack};
-use super::server::scenario::Scenario;
-use super::server::{Cores, Machine, World};
+use super::server::scenario::ScenarioClassifiers;
+use super::server::{Machine, WorkerPlacement, World};
 use clients::ClientPopulation;
 
 /// Server and its load.
@@ -60,8 +60,8 @@ pub struct Config {
     #[serde(deserialize_with = "text")]
     pub service: Distribution,
     /// Client timeout, from arrival to answer.
-    #[serde(default = "patience_default", deserialize_with = "text")]
-    pub patience: Span,
+    #[serde(default = "timeout_default", alias = "patience", deserialize_with = "text")]
+    pub timeout: Span,
     /// Warm-up; clients that arrive later are measured.
     #[serde(default = "second", deserialize_with = "text")]
     pub warmup: Span,
@@ -74,9 +74,9 @@ pub struct Config {
     /// Target queueing delay, for policies that use one.
     #[serde(default = "target_default", deserialize_with = "text")]
     pub delay_target: Span,
-    /// Response to a shed SYN: `silence` or `reset`.
-    #[serde(default, deserialize_with = "text")]
-    pub refusal: Rejection,
+    /// Response to a shed SYN: `drop` or `reset`.
+    #[serde(default, alias = "refusal", deserialize_with = "text")]
+    pub reject: RefusalArg,
     /// Frames processed by TCP in a round before the next request; at least 1. A value far
     /// above the arrivals during one request models a system that always receives first.
     #[serde(default = "transport_default")]
@@ -97,21 +97,21 @@ pub struct Config {
 
 /// Text form of [`Refusal`].
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Rejection(pub Refusal);
+pub struct RefusalArg(pub Refusal);
 
-impl FromStr for Rejection {
+impl FromStr for RefusalArg {
     type Err = BadConfig;
 
     fn from_str(text: &str) -> Result<Self, BadConfig> {
         match text {
-            "silence" => Ok(Self(Refusal::Drop)),
+            "drop" | "silence" => Ok(Self(Refusal::Drop)),
             "reset" => Ok(Self(Refusal::Reset)),
-            _ => Err(BadConfig(format!("refusal {text:?} is not one of silence, reset"))),
+            _ => Err(BadConfig(format!("reject {text:?} is not one of drop, reset"))),
         }
     }
 }
 
-fn patience_default() -> Span {
+fn timeout_default() -> Span {
     Span::from_millis(100)
 }
 
@@ -181,9 +181,9 @@ impl Config {
         }
     }
 
-    fn guard(&self) -> Result<Guard, guard::UnknownName> {
+    fn guard(&self) -> Result<ShardGuard, guard::UnknownName> {
         let params = Params { delay_target: self.delay_target, ..Params::default() };
-        Ok(Guard { refusal: self.refusal.0, ..Guard::by_name(&self.guard, &params)? })
+        Ok(ShardGuard { refusal: self.reject.0, ..ShardGuard::by_name(&self.guard, &params)? })
     }
 
     fn cost(&self) -> CostModel {
@@ -227,7 +227,7 @@ impl Config {
 
     fn machine(&self) -> Machine {
         let params = sched::dispatch::Params::new(1, TASKS);
-        let (app, _) = Scenario::default().build();
+        let (app, _) = ScenarioClassifiers::default().build();
         let classifiers = Classifiers { driver: Some(clients::classifier()), ..Classifiers::default() };
         // FIFO, except for the guard's priority classes.
         let mut policy = Mode::None.policy(Classifiers::default(), &params, Steering::all(1));
@@ -245,7 +245,7 @@ impl Config {
             shard,
             app: Arc::new(app),
             ports: clients::ports().collect(),
-            cores: Cores::Shared,
+            cores: WorkerPlacement::Shared,
             workers: 1,
             slots: 1,
         }

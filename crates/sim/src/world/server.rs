@@ -4,7 +4,7 @@
 //! synthetic application, the code that runs on threads. Its stack core executes one step after
 //! another; each takes the time given by the [`CostModel`], and arrivals during a step are seen
 //! by the next one. Workers have their own cores, share the stack's core between its steps
-//! ([`Cores::Shared`], mTCP-like), or are ideal ([`Cores::Preemptive`]).
+//! ([`WorkerPlacement::Shared`], mTCP-like), or are ideal ([`WorkerPlacement::Preemptive`]).
 
 pub(super) mod config;
 mod outcome;
@@ -20,11 +20,11 @@ use runtime::Shard;
 use runtime::shard::{self, Counters, Job, Step};
 
 pub use crate::BadConfig;
-pub use config::{Config, Cores, Link};
-pub use outcome::{Core, Outcome};
+pub use config::{Config, LinkConfig, WorkerPlacement};
+pub use outcome::{CoreLoad, Outcome};
 use scenario::Application;
-pub use scenario::{BadClassifier, Driver, Scenario, Transport};
-use workers::{ScheduledEvent, Workers};
+pub use scenario::{BadClassifier, Driver, ScenarioClassifiers, TransportClassifiers};
+use workers::{ScheduledEvent, SimWorkers};
 
 use super::Alarm;
 use super::cores::WorkCompletion;
@@ -94,7 +94,7 @@ pub(super) struct Machine {
     pub(super) app: Arc<Application>,
     /// Listening ports.
     pub(super) ports: Vec<u16>,
-    pub(super) cores: Cores,
+    pub(super) cores: WorkerPlacement,
     pub(super) workers: usize,
     /// Workers as seen by the shard.
     pub(super) slots: usize,
@@ -129,7 +129,7 @@ pub(super) struct World<C> {
     completed_jobs: Vec<Job>,
     /// State at the start of measurement.
     baseline: Option<Baseline>,
-    workers: Workers,
+    workers: SimWorkers,
     events: u64,
 }
 
@@ -175,7 +175,7 @@ impl<C: Clients> World<C> {
             completed_jobs: Vec::new(),
             baseline: None,
             receiving: Span::ZERO,
-            workers: Workers::new(cores, workers, slots, cost, app),
+            workers: SimWorkers::new(cores, workers, slots, cost, app),
             events: 0,
         }
     }
@@ -328,7 +328,7 @@ impl World<Client> {
         let RunStats { elapsed, busy, counters: [_, shard], nic, events, .. } = self.done();
         let workers = (0..).map(|worker| format!("worker {worker}"));
         let names = std::iter::once("stack".to_owned()).chain(workers);
-        let cores = names.zip(busy).map(|(name, busy)| Core {
+        let cores = names.zip(busy).map(|(name, busy)| CoreLoad {
             name,
             busy,
             utilisation: busy.as_secs_f64() / elapsed.as_secs_f64().max(1e-9),

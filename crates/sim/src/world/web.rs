@@ -11,9 +11,11 @@
 use std::net::{Ipv4Addr, SocketAddr};
 
 use classify::scenarios::network;
-use load::closed_loop::{Answer, ClosedLoopClient, Exchange, Kind, Pace, Tally};
+use load::closed_loop::{
+    ClosedLoopClient, Exchange, ExpectedResponse, KindResults, LoadModel, RequestStream,
+};
 use net::device::fault_injector::Rates;
-use net::device::{Full, Received};
+use net::device::{Full, ReceivedFrame};
 use net::{ConnId, Device};
 use queueing::{Bytes, Rate, Rng, Span, Time};
 use runtime::mode::{Classifiers, Mode};
@@ -81,7 +83,7 @@ pub struct Config {
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// Near users, far users.
-    pub groups: [Tally; 2],
+    pub groups: [KindResults; 2],
     /// Utilisation of the program's core and of the stack's core.
     pub busy: [f64; 2],
     /// Events simulated.
@@ -188,9 +190,9 @@ impl World {
         let [(near, near_server), (far, far_server)] = ends;
         let half = config.connections / 2;
         let group = |n: usize, connections, device| {
-            let (request, answer) = (REQUEST.to_vec(), Answer::Http);
-            let pace = Pace::periodic(connections, config.period);
-            let kind = Kind { connections, request, answer, pace };
+            let (request, answer) = (REQUEST.to_vec(), ExpectedResponse::Http);
+            let pace = LoadModel::periodic(connections, config.period);
+            let kind = RequestStream { connections, request, answer, pace };
             let exchange = Exchange { kinds: vec![kind], warmup: config.warmup, duration: config.duration };
             let mut tcp = stack(USERS[n], config.seed);
             tcp.recv_buffer = USER_BUFFER;
@@ -317,14 +319,14 @@ impl Hub {
 impl Device for Hub {
     type Frame = Frame;
 
-    fn receive(&mut self, now: Time) -> Option<Received<Frame>> {
+    fn receive(&mut self, now: Time) -> Option<ReceivedFrame<Frame>> {
         let path_index = usize::from(
             self.paths[1].next_arrival().unwrap_or(Time::MAX)
                 < self.paths[0].next_arrival().unwrap_or(Time::MAX),
         );
-        let Received { frame, arrived, checked } = self.paths[path_index].receive(now)?;
+        let ReceivedFrame { frame, arrived, checked } = self.paths[path_index].receive(now)?;
         self.frames[usize::from(frame.len() <= HEADERS_MAX)] += 1;
-        Some(Received { frame: Frame(path_index, frame), arrived, checked })
+        Some(ReceivedFrame { frame: Frame(path_index, frame), arrived, checked })
     }
 
     fn recycle(&mut self, Frame(path_index, bytes): Frame) {

@@ -7,7 +7,7 @@ use std::fmt::Debug;
 
 use sim::CostModel;
 use sim::fabric::{Sizes, TraceFlow};
-use sim::world::services::Record;
+use sim::world::services::ServiceTimeRecord;
 use sim::world::{overload, overloaded_stack, platform, server, services, web};
 use sim::{cores, fabric};
 
@@ -32,7 +32,7 @@ pub fn settings(data: &[u8]) {
             }
         }
         _ => {
-            let _ = (Record::parse(text, 1), text.parse::<Sizes>(), TraceFlow::list(text, 4));
+            let _ = (ServiceTimeRecord::parse(text, 1), text.parse::<Sizes>(), TraceFlow::list(text, 4));
         }
     }
 }

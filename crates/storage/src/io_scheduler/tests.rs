@@ -23,7 +23,7 @@ fn scheduler(depth: usize, buffers: usize) -> (IoScheduler<u32>, MemoryDisk, Fil
     let disk = MemoryDisk::new(depth, buffers, 64);
     disk.put(NAME, &std::array::from_fn::<u8, 64, _>(|n| n as u8));
     let mut scheduler = IoScheduler::new(Box::new(disk.clone()));
-    let file = scheduler.open(NAME.as_ref(), &Options::default()).expect("the file exists").file;
+    let file = scheduler.open(NAME.as_ref(), &FileOptions::default()).expect("the file exists").file;
     (scheduler, disk, file)
 }
 

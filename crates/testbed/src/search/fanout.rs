@@ -21,19 +21,19 @@ use tonic::{Request, Status};
 
 use super::{IndexSet, Redis};
 use crate::open_loop::{self, since};
-use crate::protocol::{Line, Stage};
-use crate::rpc::{self, Client, Handler};
+use crate::protocol::{OutputLine, ServiceStage};
+use crate::rpc::{self, Handler, RpcClient};
 use crate::run::{PartReport, PartTracker, Run, request_call};
 use crate::series::{PROGRESS_TIMEOUT, wait_for_handlers, wait_for_requests};
 use crate::work::work;
-use crate::{Error, Planned, Report, Setup};
+use crate::{Error, OutputHandle, Planned, SetupMessage};
 
 /// Starts the workers of `setup`, sends `plan`, and returns when all requests have ended and
 /// been reported. The process arguments select the index ([`IndexSet::open`]).
 ///
 /// # Errors
 /// If the set-up is not a unit followed by services, or something cannot be started.
-pub fn run(setup: &Setup, plan: Vec<Planned>, report: Report) -> Result<(), Error> {
+pub fn run(setup: &SetupMessage, plan: Vec<Planned>, report: OutputHandle) -> Result<(), Error> {
     check(setup)?;
     let unit = &setup.stages[0];
     let index_set = IndexSet::open(std::env::args().skip(2), unit.parts)?;
@@ -57,11 +57,11 @@ pub fn run(setup: &Setup, plan: Vec<Planned>, report: Report) -> Result<(), Erro
     wait_for_handlers(&aggregator.layers);
     drop(aggregator);
     runtime.shutdown_timeout(Duration::from_millis(20));
-    run.report(Line::Late(delay_max));
+    run.report(OutputLine::Late(delay_max));
     Ok(())
 }
 
-fn check(setup: &Setup) -> Result<(), Error> {
+fn check(setup: &SetupMessage) -> Result<(), Error> {
     let advice = "greenwave exp run d2p/e2-tonic, whose first stage is the unit";
     let (unit, rest) = setup.stages.split_first().expect("a parsed set-up has stages");
     if unit.parts < 2 {
@@ -69,7 +69,7 @@ fn check(setup: &Setup) -> Result<(), Error> {
         return Err(Error::new(cause, advice));
     }
     match rest.iter().find(|stage| stage.parts != 1) {
-        Some(Stage { name, parts, .. }) => {
+        Some(ServiceStage { name, parts, .. }) => {
             Err(Error::new(format!("stage {name}: parts {parts} is not 1"), advice))
         }
         None => Ok(()),
@@ -77,16 +77,16 @@ fn check(setup: &Setup) -> Result<(), Error> {
 }
 
 struct Aggregator {
-    setup: Setup,
+    setup: SetupMessage,
     run: Arc<Run>,
     layers: Vec<DeadlineLayer>,
-    workers: Vec<Client>,
+    workers: Vec<RpcClient>,
     estimates: Mutex<ServiceTimeEwma<(usize, usize)>>,
     redis: tokio::sync::Mutex<Redis>,
 }
 
 impl Aggregator {
-    async fn start(setup: &Setup, run: &Arc<Run>, index_set: &IndexSet) -> Result<Self, Error> {
+    async fn start(setup: &SetupMessage, run: &Arc<Run>, index_set: &IndexSet) -> Result<Self, Error> {
         let (unit, queue) = (&setup.stages[0], setup.queue());
         let propagate = match queue.shedding {
             Shedding::None => PropagateLayer::new().advisory(),
@@ -106,7 +106,7 @@ impl Aggregator {
             let layer = DeadlineLayer::new(settings);
             let tracker = PartTracker { run: Arc::clone(run), stage: 0, part };
             let address = rpc::serve(&layer, tracker, waiting, worker(run, index_set, part))?;
-            workers.push(Client::connect(address, &propagate, waiting).await?);
+            workers.push(RpcClient::connect(address, &propagate, waiting).await?);
             layers.push(layer);
         }
         let redis = tokio::sync::Mutex::new(Redis::start().await?);
@@ -129,7 +129,7 @@ impl Aggregator {
         let answered = enough && self.finish(request, used).await.is_ok();
         let elapsed = self.run.elapsed(request);
         let (used, parts) = if answered { (used, parts) } else { (0, 1) };
-        self.run.report(Line::End { request, answered, elapsed, used, parts });
+        self.run.report(OutputLine::End { request, answered, elapsed, used, parts });
     }
 
     /// Calls all workers; returns the number of answers in time.
@@ -192,7 +192,7 @@ impl Aggregator {
                 let mut redis = self.redis.lock().await;
                 redis.set(&format!("request:{request}"), &used.to_string()).await?;
             }
-            self.run.report(Line::Stage {
+            self.run.report(OutputLine::Stage {
                 request,
                 stage: number + 1,
                 part: 0,

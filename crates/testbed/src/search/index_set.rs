@@ -27,7 +27,8 @@ impl IndexSet {
         let (documents, words) = match (arguments.next(), arguments.next()) {
             (None, _) => {
                 let documents = corpus::generated(GENERATED, &mut Rng::seeded(1));
-                let words = corpus::words(&documents, record::Settings::default().words, &mut Rng::seeded(2));
+                let words =
+                    corpus::words(&documents, record::RecordSettings::default().words, &mut Rng::seeded(2));
                 (documents, words)
             }
             (Some(folder), Some(file)) => {

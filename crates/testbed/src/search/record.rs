@@ -13,7 +13,7 @@ use crate::Error;
 
 /// Settings of a record.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct RecordSettings {
     /// Partitions of the index, at least 1.
     pub partitions: usize,
     /// Words drawn from the corpus, in addition to the paper's two.
@@ -25,7 +25,7 @@ pub struct Settings {
 }
 
 /// The paper's partitions; 400 words, fifteen searches each.
-impl Default for Settings {
+impl Default for RecordSettings {
     fn default() -> Self {
         Self { partitions: 18, words: 400, rounds: 15, seed: 1 }
     }
@@ -42,7 +42,7 @@ pub fn command(mut arguments: impl Iterator<Item = String>) -> Result<(), Error>
         return Err(Error::new(cause, "testbed record target/corpora/text experiments/d2p/search-times.csv"));
     };
     let bad = |cause| Error::new(cause, "experiments/d2p/corpus, which fetches the text");
-    let text = record(Path::new(&corpus), &Settings::default()).map_err(bad)?;
+    let text = record(Path::new(&corpus), &RecordSettings::default()).map_err(bad)?;
     std::fs::write(&file, text).map_err(|e| Error::new(format!("{file}: {e}"), "a file that may be written"))
 }
 
@@ -50,7 +50,7 @@ pub fn command(mut arguments: impl Iterator<Item = String>) -> Result<(), Error>
 ///
 /// # Errors
 /// One line: the file that cannot be read, or the index's error.
-pub fn record(corpus: &Path, settings: &Settings) -> Result<String, String> {
+pub fn record(corpus: &Path, settings: &RecordSettings) -> Result<String, String> {
     let documents = corpus::read(corpus)?;
     let words = words(&documents, settings);
     let partitions = index::partitions(&documents, settings.partitions).map_err(|e| e.to_string())?;
@@ -80,7 +80,7 @@ pub fn record(corpus: &Path, settings: &Settings) -> Result<String, String> {
 }
 
 /// Words of a record: the paper's two and the drawn ones.
-pub fn words(documents: &[String], settings: &Settings) -> Vec<String> {
+pub fn words(documents: &[String], settings: &RecordSettings) -> Vec<String> {
     let mut words: Vec<String> = PAPER_WORDS.map(str::to_owned).to_vec();
     let mut drawn = corpus::words(documents, settings.words, &mut Rng::seeded(settings.seed));
     drawn.retain(|word| !PAPER_WORDS.contains(&word.as_str()));

@@ -7,9 +7,9 @@ use std::net::{IpAddr, Ipv6Addr};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use crate::icmp::{self, Cause, Echo};
+use crate::icmp::{self, Cause, EchoMessage};
 use crate::ip::{self, Fragment, Protocol, Quote};
-use crate::ndp::{self, NeighborAdvertisement, Prefix, RouterAdvertisement};
+use crate::ndp::{self, NeighborAdvertisement, PrefixInformation, RouterAdvertisement};
 use crate::{Malformed, icmpv6, ipv4, ipv6, udp};
 
 const HERE: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1);
@@ -138,8 +138,8 @@ fn invalid_neighbor_discovery_is_refused() {
 }
 
 prop_compose! {
-    fn prefix()(addr in addr6(), len in 0u8..=128, flags in any::<(bool, bool)>(), valid_s in any::<u32>(), preferred_s in any::<u32>()) -> Prefix {
-        Prefix { addr, len, on_link: flags.0, autonomous: flags.1, valid_s, preferred_s }
+    fn prefix()(addr in addr6(), len in 0u8..=128, flags in any::<(bool, bool)>(), valid_s in any::<u32>(), preferred_s in any::<u32>()) -> PrefixInformation {
+        PrefixInformation { addr, len, on_link: flags.0, autonomous: flags.1, valid_s, preferred_s }
     }
 }
 
@@ -201,7 +201,7 @@ proptest! {
 
     #[test]
     fn echoes_of_ipv6_round_trip(reply in any::<bool>(), ident in any::<u16>(), sequence in any::<u16>(), payload in vec(any::<u8>(), 0..64)) {
-        let echo = Echo { reply, ident, sequence, payload: &payload };
+        let echo = EchoMessage { reply, ident, sequence, payload: &payload };
         let mut bytes = vec![0xaa; echo.len()];
         icmpv6::emit_echo(&echo, HERE, THERE, &mut bytes);
         prop_assert_eq!(icmpv6::Message::parse(&bytes, HERE, THERE), Ok(icmpv6::Message::Echo(echo)));
@@ -210,10 +210,10 @@ proptest! {
 
     #[test]
     fn errors_round_trip_and_fit(cause in cause(), quoted in vec(any::<u8>(), 0..1500)) {
-        let error = icmp::Error { cause, quoted: &quoted };
+        let error = icmp::IcmpError { cause, quoted: &quoted };
         let mut bytes = Vec::new();
         error.emit(&mut bytes);
-        prop_assert!(bytes.len() <= icmp::Error::LEN_MAX);
+        prop_assert!(bytes.len() <= icmp::IcmpError::LEN_MAX);
         let icmp::Message::Error(got) = icmp::Message::parse(&bytes).expect("an error") else { panic!("an error") };
         prop_assert_eq!(got.cause, cause);
         prop_assert!(quoted.starts_with(got.quoted));

@@ -10,8 +10,8 @@ use host::Monotonic;
 use host::disk::{PAGE, Ring};
 use net::Device;
 use net::device::memory::{MemoryDevice, MemoryFrame};
-use net::device::{Full, Received, Waker};
-use runtime::task::{self, Buffer, FileOptions, WorkerOptions};
+use net::device::{Full, ReceivedFrame, Waker};
+use runtime::task::{self, FileBuffer, FileOptions, WorkerOptions};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
 use super::*;
@@ -29,7 +29,7 @@ struct Sleeper {
 impl Device for Sleeper {
     type Frame = MemoryFrame;
 
-    fn receive(&mut self, now: Time) -> Option<Received<MemoryFrame>> {
+    fn receive(&mut self, now: Time) -> Option<ReceivedFrame<MemoryFrame>> {
         self.wire.receive(now)
     }
     fn recycle(&mut self, frame: MemoryFrame) {
@@ -87,7 +87,7 @@ fn a_thread_that_sleeps_is_woken_by_its_ring() {
     let done = shard.spawn(async move {
         let mut sum = 0;
         for n in 0..60u8 {
-            let mut buffer = Buffer::new(1).await?;
+            let mut buffer = FileBuffer::new(1).await?;
             buffer[0] = n;
             file.write_at(n.into(), buffer).await?;
             // Long enough for the thread to fall asleep.

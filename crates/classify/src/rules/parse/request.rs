@@ -2,25 +2,25 @@
 
 use std::sync::Arc;
 
-use super::super::pattern::{Http, METHOD_LEN_MAX, Pattern};
-use super::super::request_match::{Field, RequestCondition, RequestMatch, Server, Value};
+use super::super::pattern::{HttpPattern, METHOD_LEN_MAX, Pattern};
+use super::super::request_match::{Field, RequestCondition, RequestMatch, ServerName, Value};
 use super::Result;
 use super::item::{Item, integer};
 use crate::l7::framing::{FrameLength, LOOK_BYTES_MAX, MARK_BYTES_MAX};
-use crate::l7::{KEY_BYTES_MAX, Layout, Protocol};
+use crate::l7::{KEY_BYTES_MAX, L7Protocol, MessageLayout};
 
 impl Item<'_, '_> {
     /// Condition on requests of `protocol`.
-    pub(super) fn request(&self, protocol: Protocol) -> Result<RequestMatch> {
+    pub(super) fn request(&self, protocol: L7Protocol) -> Result<RequestMatch> {
         let condition = match (self.value.as_str(), &protocol) {
             (Some("any"), _) => RequestCondition::Any,
-            (_, Protocol::Http) => {
+            (_, L7Protocol::Http) => {
                 let (start, fields) = self.http(true)?;
                 RequestCondition::Http { start, fields }
             }
-            (_, Protocol::Resp | Protocol::Memcached) => self.command()?,
-            (_, Protocol::Tls) => RequestCondition::Server(self.server()?),
-            (_, Protocol::Message(layout)) => {
+            (_, L7Protocol::Resp | L7Protocol::Memcached) => self.command()?,
+            (_, L7Protocol::Tls) => RequestCondition::Server(self.server()?),
+            (_, L7Protocol::Message(layout)) => {
                 let (at, bytes) = self.bytes()?;
                 let end = at + bytes.len();
                 if end > layout.look {
@@ -36,8 +36,8 @@ impl Item<'_, '_> {
     }
 
     /// Start of a request line, and header fields if `sees_headers`.
-    pub(super) fn http(&self, sees_headers: bool) -> Result<(Http, Vec<Field>)> {
-        let (mut http, mut fields) = (Http { method: None, path: None }, Vec::new());
+    pub(super) fn http(&self, sees_headers: bool) -> Result<(HttpPattern, Vec<Field>)> {
+        let (mut http, mut fields) = (HttpPattern { method: None, path: None }, Vec::new());
         for item in self.table("http = { method = \"GET\", path = \"/api\" }")? {
             match item.key {
                 "method" => {
@@ -117,7 +117,7 @@ impl Item<'_, '_> {
         Ok(RequestCondition::Command { verbs, key })
     }
 
-    fn server(&self) -> Result<Server> {
+    fn server(&self) -> Result<ServerName> {
         let mut server = None;
         for item in self.table("tls = { sni = \"shop.example\" }")? {
             match item.key {
@@ -133,7 +133,7 @@ impl Item<'_, '_> {
                             "sni {text:?} is not a name such as \"shop.example\" or \"*.example\""
                         ));
                     }
-                    server = Some(Server { name: name.to_ascii_lowercase(), below });
+                    server = Some(ServerName { name: name.to_ascii_lowercase(), below });
                 }
                 _ => return item.unknown("tls", &["sni"]),
             }
@@ -145,7 +145,7 @@ impl Item<'_, '_> {
     }
 
     /// Framing of custom messages.
-    pub(super) fn layout(&self) -> Result<Arc<Layout>> {
+    pub(super) fn layout(&self) -> Result<Arc<MessageLayout>> {
         let (mut at, mut bytes, mut adds, mut end) = (None, 4, 0, None);
         let (mut kind_at, mut kind_bytes) = (0, 1);
         for item in self.table("[message] with length_at = 8 or end = \"\\n\"")? {
@@ -173,7 +173,7 @@ impl Item<'_, '_> {
             (None, Some(end)) => FrameLength::Mark(end.into()),
             _ => return self.fail("[message] has either `length_at` or `end`, such as length_at = 8"),
         };
-        Ok(Arc::new(Layout { extent, kind: (kind_at, kind_bytes), look: LOOK_BYTES_MAX }))
+        Ok(Arc::new(MessageLayout { extent, kind: (kind_at, kind_bytes), look: LOOK_BYTES_MAX }))
     }
 }
 

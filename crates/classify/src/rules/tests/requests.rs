@@ -19,7 +19,7 @@ fn one(condition: &str) -> (Policy, TransportClassifier) {
 
 /// Verdicts on these segments of one connection.
 fn verdicts(classifier: &TransportClassifier, segments: &[&[u8]]) -> Vec<Verdict> {
-    let mut flow = Flow::new();
+    let mut flow = TestFlow::new();
     segments.iter().map(|segment| flow.segment(classifier, segment)).collect()
 }
 
@@ -79,7 +79,7 @@ fn a_connection_has_one_protocol() {
         "`http` and `resp` in one rule: a connection has one protocol",
     );
     let (_, transport) = policy(&two("http = \"any\"\nport = 80", "resp = { verb = \"GET\" }\nport = 6379"));
-    let mut flow = Flow::new();
+    let mut flow = TestFlow::new();
     flow.tuple.local_port = 6379;
     assert_eq!(flow.segment(&transport, b"SET k v\r\n"), NoVerdict);
     assert_eq!(flow.segment(&transport, b"get k\r\n"), Level(0));
@@ -128,7 +128,7 @@ fn http_rules_match_path_and_header_once_the_head_is_complete() {
 #[test]
 fn the_drivers_verdict_holds_if_no_rule_matches() {
     let (_, transport) = one("resp = { verb = \"GET\" }");
-    let mut flow = Flow::new();
+    let mut flow = TestFlow::new();
     flow.driver = Some(2);
     assert_eq!(flow.segment(&transport, b"SET a b\r\n"), Level(2));
     assert_eq!(flow.segment(&transport, b"GE"), NoVerdict);
@@ -178,7 +178,7 @@ fn message_rules_match_the_configured_bytes() {
 fn a_dropped_request_is_dropped_again_when_it_is_retransmitted() {
     let (_, transport) =
         policy("[[rule]]\nlayer = \"transport\"\ndrop = true\nresp = { verb = \"FLUSHALL\" }\n");
-    let mut flow = Flow::new();
+    let mut flow = TestFlow::new();
     assert_eq!(flow.segment(&transport, b"GET a\r\nFLUSH"), NoVerdict);
     for _ in 0..3 {
         let before = flow.state.received;
@@ -190,7 +190,7 @@ fn a_dropped_request_is_dropped_again_when_it_is_retransmitted() {
 
 /// Sends and answers `times` requests, each after `service`; returns the last verdict.
 fn exchange(
-    flow: &mut Flow,
+    flow: &mut TestFlow,
     transport: &TransportClassifier,
     request: &[u8],
     service: Span,
@@ -211,7 +211,7 @@ fn the_service_time_of_a_kind_is_learned_from_its_responses() {
     let (policy, transport) = policy(
         "default = 0\n[[rule]]\nlayer = \"transport\"\npriority = 7\nresp = \"any\"\nservice = \"> 100us\"\n",
     );
-    let (mut flow, mut other) = (Flow::new(), Flow::new());
+    let (mut flow, mut other) = (TestFlow::new(), TestFlow::new());
     let (short, long) = (Span::from_micros(10), Span::from_millis(2));
     assert_eq!(exchange(&mut flow, &transport, b"EVAL x 0\r\n", long, 8), Level(0), "not known yet");
     assert_eq!(exchange(&mut flow, &transport, b"GET x\r\n", short, 9), Level(0));
@@ -241,7 +241,7 @@ fn the_service_time_of_a_kind_is_learned_from_its_responses() {
 #[test]
 fn requests_outside_a_connection_match_no_request_rule() {
     let (_, transport) = one("resp = \"any\"");
-    let mut flow = Flow::new();
+    let mut flow = TestFlow::new();
     let meta = crate::testing::meta(60, None);
     let verdict = transport(&mut FlowContext {
         now: Time::ZERO,
@@ -290,7 +290,7 @@ fn every_evaluated_rule_reports_its_unmet_conditions() {
     let (policy, _) = policy(EXPLAINED);
     let explain = |payload: &[u8], srtt, expected| {
         let flow = crate::FlowState { srtt, ..Default::default() };
-        let mut explained = policy.explain(&Packet::new(payload).frame(), flow, expected);
+        let mut explained = policy.explain(&TestPacket::new(payload).frame(), flow, expected);
         assert_eq!(explained.len(), 1);
         let Explanation { tried, decided, verdict, .. } = explained.remove(0);
         let attempts = tried.into_iter().map(|RuleTrace { rule, missed }| match missed {
@@ -355,7 +355,7 @@ proptest! {
             let level = match verb { "GET" => 0, "SET" | "DEL" => 3, _ => 6 };
             spans.push((start, head, stream.len(), level));
         }
-        let (mut flow, mut at, mut sizes) = (Flow::new(), 0, sizes.iter().cycle());
+        let (mut flow, mut at, mut sizes) = (TestFlow::new(), 0, sizes.iter().cycle());
         while at < stream.len() {
             let end = (at + sizes.next().expect("a cycle")).min(stream.len());
             let shown = spans.iter().filter(|(start, head, last, _)| *start < end && *last > at && *head <= end);
@@ -367,7 +367,7 @@ proptest! {
 
     //~ classifiers: an explanation names the rule that a request matches and what each other rule misses
     #[test]
-    fn an_explanation_agrees_with_the_classifiers(packet in Packet::any(), srtt in proptest::option::of(0u64..100)) {
+    fn an_explanation_agrees_with_the_classifiers(packet in TestPacket::any(), srtt in proptest::option::of(0u64..100)) {
         let (policy, transport) = policy(EXPLAINED);
         let driver = policy.driver().expect("driver rules");
         let frame = packet.frame();
@@ -379,7 +379,7 @@ proptest! {
             verdict => verdict,
         };
         if let (Level(level), false) = (expected, packet.payload.is_empty()) {
-            let mut flow = Flow::new();
+            let mut flow = TestFlow::new();
             (flow.driver, flow.state.srtt, flow.tuple.local_port) = (Some(level), srtt, packet.target_port);
             match flow.segment(&transport, &packet.payload) {
                 NoVerdict => {}
@@ -396,7 +396,7 @@ proptest! {
 fn replaced_rules_apply_from_the_next_request() {
     let rule = |path: &str| one(&format!("http = {{ method = \"POST\", path = \"{path}\" }}"));
     let ((old, first), (new, second)) = (rule("/pay"), rule("/ask"));
-    let mut flow = Flow::new();
+    let mut flow = TestFlow::new();
     let request = |path: &str| format!("POST {path} HTTP/1.1\r\nhost: a\r\ncontent-length: 6\r\n\r\nabcdef");
     let (pay, ask) = (request("/pay"), request("/ask"));
     let (start, rest) = pay.as_bytes().split_at(pay.len() - 3);
@@ -419,7 +419,7 @@ fn replaced_rules_apply_from_the_next_request() {
 fn a_split_head_is_classified_by_the_rules_in_force_at_its_end() {
     let ((old, first), (new, second)) =
         (one("http = { path = \"/pay\" }"), one("http = { path = \"/ask\" }"));
-    let mut flow = Flow::new();
+    let mut flow = TestFlow::new();
     let (start, rest) = b"GET /ask HTTP/1.1\r\nhost: a\r\n\r\n".split_at(12);
     assert_eq!(flow.segment(&first, start), Level(5));
     assert_eq!(flow.segment(&second, rest), Level(0));
@@ -436,7 +436,7 @@ fn rules_that_missed_bytes_or_changed_protocol_start_over() {
     let (_, again) = one("http = { path = \"/ask\" }");
     let (_, resp) = one("resp = { verb = \"GET\" }");
     let (_, deaf) = one("length = \"> 0\"");
-    let mut flow = Flow::new();
+    let mut flow = TestFlow::new();
     assert_eq!(flow.segment(&http, b"GET /pay HTTP/1.1\r\n\r\n"), Level(0));
     assert_eq!(flow.segment(&deaf, b"GET /pay HTTP/1.1\r\n\r\n"), Level(0));
     assert_eq!(flow.segment(&again, b"GET /ask HTTP/1.1\r\n\r\n"), Level(0));

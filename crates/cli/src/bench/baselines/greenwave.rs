@@ -11,7 +11,7 @@ use net::stack::{Config as StackConfig, ListenOptions};
 use runtime::app::{Echo, Http};
 use runtime::mode::{Classifiers, Mode};
 use runtime::shard::Config;
-use runtime::threads::{self, Threads, Workers};
+use runtime::threads::{self, ThreadSettings, WorkerThreads};
 use runtime::{App, Shard};
 use sched::dispatch::{Params, Steering};
 
@@ -72,7 +72,11 @@ where
     shard.stack().listen(PORT, options).map_err(|e| Error::new(format!("port {PORT}: {e:?}")))?;
     ready();
     let never = Arc::new(AtomicBool::new(false));
-    let threads = Threads { spin: args.busy_poll, hold: args.tx_coalesce, ..Threads::new(Workers::Inline) };
+    let threads = ThreadSettings {
+        spin: args.busy_poll,
+        hold: args.tx_coalesce,
+        ..ThreadSettings::new(WorkerThreads::Inline)
+    };
     threads::serve(vec![(shard, device)], Arc::new(Monotonic::new()), never, threads);
     Ok(())
 }

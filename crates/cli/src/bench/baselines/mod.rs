@@ -13,7 +13,7 @@ use clap::ValueEnum;
 use host::Monotonic;
 use queueing::{Label, Span};
 use runtime::App;
-use runtime::app::{Context, Framing, Http, Outcome, Registration, Stages};
+use runtime::app::{ConnectionFate, Context, Framing, Http, Registration, Stages};
 
 use crate::Error;
 
@@ -134,11 +134,11 @@ impl App for Bulk {
         Framing::Complete { len: if self.0 == Serves::Source { 1 } else { received.len() } }
     }
 
-    fn serve(&self, _request: &[u8], _cx: &mut Context<'_>, response: &mut Vec<u8>) -> Outcome {
+    fn serve(&self, _request: &[u8], _cx: &mut Context<'_>, response: &mut Vec<u8>) -> ConnectionFate {
         if self.0 == Serves::Source {
             response.resize(response.len() + CHUNK, b'x');
         }
-        Outcome::Keep
+        ConnectionFate::Keep
     }
 }
 

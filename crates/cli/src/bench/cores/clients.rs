@@ -10,12 +10,12 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use drivers::afxdp::AfXdp;
 use host::{Monotonic, affinity};
 use load::closed_loop::{ClosedLoopClient, Exchange};
-use net::steer::{FlowHash, ShardIndex, Steering};
+use net::steer::{FlowHash, FlowSteering, ShardIndex};
 use netlab::Namespace;
 use queueing::{Clock, CoreId, Histogram, Span, Time};
 use runtime::steer::{LINK_FRAMES, Steered, over_queues};
 
-use super::core_assignment::Cores;
+use super::core_assignment::QueueCores;
 use crate::bench::baselines::PORT;
 use crate::programs::SERVER;
 use crate::{load_client, panics};
@@ -26,7 +26,7 @@ const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 3);
 /// Clients with open device queues.
 pub struct Clients {
     devices: Vec<Steered<AfXdp>>,
-    steering: Steering,
+    steering: FlowSteering,
     mac: [u8; 6],
     cores: Vec<CoreId>,
     are_shared: bool,
@@ -34,7 +34,7 @@ pub struct Clients {
 
 /// Results of one exchange.
 #[derive(Clone, Debug)]
-pub struct Measured {
+pub struct ClientResults {
     pub answers: u64,
     pub span: Span,
     /// Cores that the server used.
@@ -74,9 +74,9 @@ impl Clients {
     ///
     /// # Errors
     /// The reason why it cannot be opened, in one line.
-    pub fn open(namespace: &Namespace, device: &str, cores: &Cores) -> Result<Self, String> {
+    pub fn open(namespace: &Namespace, device: &str, cores: &QueueCores) -> Result<Self, String> {
         let (queues, mac) = namespace.enter(|| load_client::xdp_queues(device, CLIENT))?;
-        let steering = Steering::new(queues.len() as u16, FlowHash::Toeplitz);
+        let steering = FlowSteering::new(queues.len() as u16, FlowHash::Toeplitz);
         let devices = over_queues(queues, steering, LINK_FRAMES);
         let (cores, are_shared) = (cores.clients.clone(), cores.are_shared);
         Ok(Self { devices, steering, mac, cores, are_shared })
@@ -92,7 +92,7 @@ impl Clients {
         secret: [u8; 16],
         used: Used<'_>,
         limit: Span,
-    ) -> Result<Measured, String> {
+    ) -> Result<ClientResults, String> {
         let (all, yields) = (self.devices.len(), self.are_shared);
         let (open, done, failed) = Default::default();
         let course = &Course { all, yields, limit, open, done, failed };
@@ -180,9 +180,15 @@ impl Part {
 }
 
 /// Sum over all clients, each of which measured for `span`.
-fn measured(parts: &[Part], span: Span) -> Measured {
-    let mut sum =
-        Measured { answers: 0, span, cores: f64::NAN, latency: Histogram::new(), broken: 0, busiest: 0.0 };
+fn measured(parts: &[Part], span: Span) -> ClientResults {
+    let mut sum = ClientResults {
+        answers: 0,
+        span,
+        cores: f64::NAN,
+        latency: Histogram::new(),
+        broken: 0,
+        busiest: 0.0,
+    };
     for part in parts {
         for tally in &part.exchanger.outcome().kinds {
             sum.answers += tally.answers;

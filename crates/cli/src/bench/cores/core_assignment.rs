@@ -11,7 +11,7 @@ use crate::Error;
 
 /// One core of the server and one of its clients per queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Cores {
+pub struct QueueCores {
     pub clients: Vec<CoreId>,
     pub servers: Vec<CoreId>,
     /// True if cores are shared; the measurement is then meaningless.
@@ -33,7 +33,7 @@ pub fn steps(available: usize) -> Vec<u16> {
 /// Largest number of shards of a server.
 const MOST: usize = 128;
 
-impl Cores {
+impl QueueCores {
     /// `count` cores for each side.
     ///
     /// # Errors
@@ -68,7 +68,7 @@ impl Cores {
     }
 }
 
-impl fmt::Display for Cores {
+impl fmt::Display for QueueCores {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let list = |cores: &[CoreId]| cores.iter().map(|c| c.0.to_string()).collect::<Vec<_>>().join(",");
         let (count, plural) = (self.count(), if self.count() == 1 { "" } else { "s" });
@@ -98,23 +98,24 @@ mod tests {
 
     #[test]
     fn the_server_has_the_last_cores_and_the_clients_the_first() {
-        let check =
-            |cores: Cores, expected| assert_eq!((cores.to_string().as_str(), cores.are_shared), expected);
+        let check = |cores: QueueCores, expected| {
+            assert_eq!((cores.to_string().as_str(), cores.are_shared), expected)
+        };
         let (four, two) = (machine(4), machine(2));
         check(
-            Cores::disjoint(&machine(8), 3).unwrap(),
+            QueueCores::disjoint(&machine(8), 3).unwrap(),
             ("3 cores: server on 5,6,7, clients on 0,1,2", false),
         );
-        check(Cores::disjoint(&two, 1).unwrap(), ("1 core: server on 1, clients on 0", false));
-        check(Cores::shared(&four, 2), ("2 cores: server on 2,3, clients on 0,1", false));
-        check(Cores::shared(&two, 2), ("2 cores: server on 0,1, clients on 0,1", true));
-        check(Cores::shared(&two, 3), ("3 cores: server on 1,0,1, clients on 0,1,0", true));
+        check(QueueCores::disjoint(&two, 1).unwrap(), ("1 core: server on 1, clients on 0", false));
+        check(QueueCores::shared(&four, 2), ("2 cores: server on 2,3, clients on 0,1", false));
+        check(QueueCores::shared(&two, 2), ("2 cores: server on 0,1, clients on 0,1", true));
+        check(QueueCores::shared(&two, 3), ("3 cores: server on 1,0,1, clients on 0,1,0", true));
     }
 
     #[test]
     fn too_many_cores_are_refused_with_a_count_that_fits() {
         let check = |available, count, what: &str, fits: &str| {
-            let said = Cores::disjoint(&machine(available), count).unwrap_err().to_string();
+            let said = QueueCores::disjoint(&machine(available), count).unwrap_err().to_string();
             assert!(said.contains(what) && said.contains(fits), "{said}");
         };
         check(

@@ -11,7 +11,7 @@ use std::process::ExitCode;
 
 use queueing::Span;
 
-use super::comparison::{self, Common, Scale, StackArgs};
+use super::comparison::{self, BenchScale, Common, StackArgs};
 use super::target;
 use crate::{Error, progress};
 
@@ -22,9 +22,9 @@ mod results;
 mod servers;
 mod setup;
 
-use core_assignment::Cores;
-use results::Row;
-use servers::{Server, Stack};
+use core_assignment::QueueCores;
+use results::ScalingRow;
+use servers::{ScalingServer, ServerStack};
 
 /// Compare servers' throughput on 1, 2, 4 … cores (needs root).
 #[derive(clap::Args)]
@@ -35,7 +35,7 @@ pub struct Args {
     cores: Vec<u16>,
     /// Servers to run: echo, nginx, memcached [default: all].
     #[arg(long, value_delimiter = ',', value_enum, value_name = "SERVER", hide_possible_values = true)]
-    servers: Vec<Server>,
+    servers: Vec<ScalingServer>,
     #[command(flatten)]
     common: Common,
     /// Duration of each server's measurement per round.
@@ -54,32 +54,32 @@ pub struct Args {
 /// # Errors
 /// No network lab is possible here, or there are fewer cores than requested.
 pub fn run(args: &Args) -> Result<ExitCode, Error> {
-    let smoke = args.common.scale == Scale::Smoke;
+    let smoke = args.common.scale == BenchScale::Smoke;
     let allowed = host::affinity::cores().map_err(|e| Error::new(e.to_string()))?;
     let steps =
         if args.cores.is_empty() { core_assignment::steps(allowed.len()) } else { args.cores.clone() };
     let all = steps.iter().map(|&count| match smoke {
-        true => Ok(Cores::shared(&allowed, count)),
-        false => Cores::disjoint(&allowed, count),
+        true => Ok(QueueCores::shared(&allowed, count)),
+        false => QueueCores::disjoint(&allowed, count),
     });
-    let all: Vec<Cores> = all.collect::<Result<_, _>>()?;
+    let all: Vec<QueueCores> = all.collect::<Result<_, _>>()?;
     let lab = comparison::lab("bench cores")?;
     let (rounds, time, connections) = match args.common.scale {
-        Scale::Full => (args.common.rounds, args.duration, CONNECTIONS),
-        Scale::Smoke => (1, Span::from_millis(400), 4),
+        BenchScale::Full => (args.common.rounds, args.duration, CONNECTIONS),
+        BenchScale::Smoke => (1, Span::from_millis(400), 4),
     };
-    let servers = if args.servers.is_empty() { Server::ALL.to_vec() } else { args.servers.clone() };
+    let servers = if args.servers.is_empty() { ScalingServer::ALL.to_vec() } else { args.servers.clone() };
     let mut rows = Vec::new();
     for &server in &servers {
         for cores in &all {
-            rows.extend(Stack::ALL.map(|stack| Row::new(server, stack, cores)));
+            rows.extend(ServerStack::ALL.map(|stack| ScalingRow::new(server, stack, cores)));
         }
     }
     let bar = progress::bar(u64::from(rounds) * rows.len() as u64);
     for round in 0..rounds {
         for row in &mut rows {
             bar.set_message(row.name());
-            let setting = setup::Setting {
+            let setting = setup::RowSettings {
                 cores: &row.cores,
                 device: &args.ours.device,
                 busy_poll: args.busy_poll,

@@ -3,21 +3,22 @@
 use queueing::Span;
 use serde_json::{Value, json};
 
-use super::results::{Figures, Row, speed_up};
-use super::servers::Stack;
+use super::results::{ScalingFigures, ScalingRow, speed_up};
+use super::servers::ServerStack;
 use crate::bench::target::Goal;
-use crate::report::Header;
+use crate::report::ResultHeader;
 use crate::table::{Table, micros};
 
 /// All goals.
-pub fn goals(rows: &[Row]) -> Vec<Goal> {
-    let ours = || rows.iter().filter(|row| row.stack == Stack::Greenwave);
+pub fn goals(rows: &[ScalingRow]) -> Vec<Goal> {
+    let ours = || rows.iter().filter(|row| row.stack == ServerStack::Greenwave);
     let grown = ours().filter(|row| row.cores.count() > 1).filter_map(|row| {
         let share = speed_up(rows, row)? / row.cores.count() as f64;
         Some((share, row.case()))
     });
     let beside = ours().filter_map(|row| {
-        let is_kernels = |other: &&Row| other.stack == Stack::Kernel && other.case() == row.case();
+        let is_kernels =
+            |other: &&ScalingRow| other.stack == ServerStack::Kernel && other.case() == row.case();
         let kernels = rows.iter().find(is_kernels)?.figures().ok()?;
         Some((row.figures().ok()?.answers_per_s / kernels.answers_per_s, row.case()))
     });
@@ -28,7 +29,7 @@ pub fn goals(rows: &[Row]) -> Vec<Goal> {
 }
 
 /// Prints a table, notes, and the goals as last lines.
-pub fn print(rows: &[Row], goals: &[Goal]) {
+pub fn print(rows: &[ScalingRow], goals: &[Goal]) {
     let header = ["server", "stack", "cores", "req/s", "per core", "used", "÷ one", "p50", "p99", "busiest"];
     let groups = [("", 3), ("thousands", 2), ("", 2), ("latency, µs", 2), ("client", 1)];
     let mut table = Table::new(2, &header).groups(&groups);
@@ -62,8 +63,8 @@ pub fn print(rows: &[Row], goals: &[Goal]) {
 }
 
 /// Results as JSON.
-pub fn json(rows: &[Row], goals: &[Goal], connections: u32, rounds: u32, time: Span) -> Value {
-    let row = |row: &Row| {
+pub fn json(rows: &[ScalingRow], goals: &[Goal], connections: u32, rounds: u32, time: Span) -> Value {
+    let row = |row: &ScalingRow| {
         let mut all = serde_json::Map::new();
         let mut put = |name: &str, value: Value| drop(all.insert(name.to_owned(), value));
         put("server", row.server.name().into());
@@ -86,7 +87,7 @@ pub fn json(rows: &[Row], goals: &[Goal], connections: u32, rounds: u32, time: S
         put("rounds", rounds.into());
         Value::Object(all)
     };
-    Header::of_host("bench-cores", None).examined(&["serve"]).stamp(json!({
+    ResultHeader::of_host("bench-cores", None).examined(&["serve"]).stamp(json!({
         "machine": host::Machine::this().to_string(),
         "connections_per_core": connections,
         "rounds": rounds,
@@ -97,8 +98,8 @@ pub fn json(rows: &[Row], goals: &[Goal], connections: u32, rounds: u32, time: S
 }
 
 /// Calls `take` for each of `figures`, with its name.
-fn each(figures: &Figures, mut take: impl FnMut(&str, f64)) {
-    let Figures { answers_per_s, used, p50, p99, broken, busiest } = *figures;
+fn each(figures: &ScalingFigures, mut take: impl FnMut(&str, f64)) {
+    let ScalingFigures { answers_per_s, used, p50, p99, broken, busiest } = *figures;
     take("answers_per_s", answers_per_s);
     take("answers_per_s_and_core", figures.per_core());
     take("server_cores", used);

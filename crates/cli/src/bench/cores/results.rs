@@ -2,24 +2,24 @@
 
 use queueing::Span;
 
-use super::clients::Measured;
-use super::core_assignment::Cores;
-use super::servers::{Server, Stack};
+use super::clients::ClientResults;
+use super::core_assignment::QueueCores;
+use super::servers::{ScalingServer, ServerStack};
 use crate::bench::comparison::{median, median_span};
 
 /// One server on one stack and number of cores, over all rounds.
-pub struct Row {
-    pub server: Server,
-    pub stack: Stack,
-    pub cores: Cores,
-    rounds: Vec<Figures>,
+pub struct ScalingRow {
+    pub server: ScalingServer,
+    pub stack: ServerStack,
+    pub cores: QueueCores,
+    rounds: Vec<ScalingFigures>,
     /// Error of a round without figures.
     failed: Option<String>,
 }
 
 /// Medians of a row, or one round.
 #[derive(Clone, Copy, Debug)]
-pub struct Figures {
+pub struct ScalingFigures {
     pub answers_per_s: f64,
     /// Cores that the server used.
     pub used: f64,
@@ -31,13 +31,13 @@ pub struct Figures {
     pub busiest: f64,
 }
 
-impl Figures {
+impl ScalingFigures {
     /// Answers per second and used core.
     pub fn per_core(&self) -> f64 {
         self.answers_per_s / self.used.max(1e-3)
     }
 
-    fn of(measured: &Measured) -> Self {
+    fn of(measured: &ClientResults) -> Self {
         Self {
             answers_per_s: measured.answers as f64 / measured.span.as_secs_f64(),
             used: measured.cores,
@@ -49,8 +49,8 @@ impl Figures {
     }
 }
 
-impl Row {
-    pub fn new(server: Server, stack: Stack, cores: &Cores) -> Self {
+impl ScalingRow {
+    pub fn new(server: ScalingServer, stack: ServerStack, cores: &QueueCores) -> Self {
         Self { server, stack, cores: cores.clone(), rounds: Vec::new(), failed: None }
     }
 
@@ -64,20 +64,20 @@ impl Row {
         format!("{} {}", self.server.name(), self.cores.count())
     }
 
-    pub fn add(&mut self, round: Result<Measured, String>) {
+    pub fn add(&mut self, round: Result<ClientResults, String>) {
         match round {
-            Ok(measured) => self.rounds.push(Figures::of(&measured)),
+            Ok(measured) => self.rounds.push(ScalingFigures::of(&measured)),
             Err(why) => self.failed = Some(why),
         }
     }
 
     /// Medians, unless no round has figures.
-    pub fn figures(&self) -> Result<Figures, &str> {
+    pub fn figures(&self) -> Result<ScalingFigures, &str> {
         if self.rounds.is_empty() {
             return Err(self.failed.as_deref().unwrap_or("no round was run"));
         }
         let rounds = &self.rounds;
-        Ok(Figures {
+        Ok(ScalingFigures {
             answers_per_s: median(rounds, |f| f.answers_per_s),
             used: median(rounds, |f| f.used),
             p50: median_span(rounds, |f| f.p50),
@@ -88,15 +88,15 @@ impl Row {
     }
 
     /// Figures of each round.
-    pub fn each(&self) -> &[Figures] {
+    pub fn each(&self) -> &[ScalingFigures] {
         &self.rounds
     }
 }
 
 /// Speed-up: answers per second of `row`, divided by those of the same server and stack on one
 /// core.
-pub fn speed_up(rows: &[Row], row: &Row) -> Option<f64> {
-    let is_one = |one: &&Row| (one.server, one.stack, one.cores.count()) == (row.server, row.stack, 1);
+pub fn speed_up(rows: &[ScalingRow], row: &ScalingRow) -> Option<f64> {
+    let is_one = |one: &&ScalingRow| (one.server, one.stack, one.cores.count()) == (row.server, row.stack, 1);
     let one = rows.iter().find(is_one)?.figures().ok()?;
     Some(row.figures().ok()?.answers_per_s / one.answers_per_s)
 }

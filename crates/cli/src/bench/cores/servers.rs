@@ -1,13 +1,13 @@
 //! Servers on either stack, and their requests.
 
 use clap::ValueEnum;
-use load::closed_loop::Answer;
+use load::closed_loop::ExpectedResponse;
 
 use crate::programs::{Program, SMALL};
 
 /// Server under test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Server {
+pub enum ScalingServer {
     /// 64 bytes come back: an epoll loop on each core, or `greenwave serve`.
     Echo,
     /// As its package has it: a worker for each core.
@@ -18,12 +18,12 @@ pub enum Server {
 
 /// TCP/IP stack of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stack {
+pub enum ServerStack {
     Kernel,
     Greenwave,
 }
 
-impl Server {
+impl ScalingServer {
     pub const ALL: [Self; 3] = [Self::Echo, Self::Nginx, Self::Memcached];
 
     pub const fn name(self) -> &'static str {
@@ -44,21 +44,21 @@ impl Server {
     }
 
     /// A request and its answer.
-    pub fn request(self) -> (Vec<u8>, Answer) {
+    pub fn request(self) -> (Vec<u8>, ExpectedResponse) {
         self.program().map_or_else(echo, |program| program.request(SMALL))
     }
 
     /// First request, repeated until it is answered: the server then serves and has its content.
-    pub fn first(self) -> (Vec<u8>, Answer) {
+    pub fn first(self) -> (Vec<u8>, ExpectedResponse) {
         self.program().map_or_else(echo, |program| program.store(SMALL))
     }
 }
 
-fn echo() -> (Vec<u8>, Answer) {
-    ((0..64).collect(), Answer::Echo)
+fn echo() -> (Vec<u8>, ExpectedResponse) {
+    ((0..64).collect(), ExpectedResponse::Echo)
 }
 
-impl Stack {
+impl ServerStack {
     pub const ALL: [Self; 2] = [Self::Kernel, Self::Greenwave];
 
     pub const fn name(self) -> &'static str {

@@ -14,23 +14,23 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use host::{cpu_time, proc};
-use load::closed_loop::{Exchange, Kind, Pace};
+use load::closed_loop::{Exchange, LoadModel, RequestStream};
 use netlab::TempDir;
 use netlab::{Child, LabError, Namespace, NetLab, Veth, is_installed};
 use queueing::Span;
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::clients::{Clients, Measured};
-use super::core_assignment::Cores;
-use super::servers::{Server, Stack};
+use super::clients::{ClientResults, Clients};
+use super::core_assignment::QueueCores;
+use super::servers::{ScalingServer, ServerStack};
 use crate::bench::comparison::kernel_address;
 use crate::load_client::OPEN_WITHIN;
 use crate::options::secret_of;
 use crate::programs::{self, SERVER, SMALL};
 
 /// Settings that all measurements of a row share.
-pub struct Setting<'a> {
-    pub cores: &'a Cores,
+pub struct RowSettings<'a> {
+    pub cores: &'a QueueCores,
     /// Device of greenwave's stack: xdp or packet.
     pub device: &'a str,
     pub busy_poll: Option<Span>,
@@ -56,10 +56,10 @@ const SPIN: Span = Span::from_micros(20);
 /// The reason why it could not be measured, in one line.
 pub fn measure(
     lab: &NetLab,
-    server: Server,
-    stack: Stack,
-    setting: &Setting<'_>,
-) -> Result<Measured, String> {
+    server: ScalingServer,
+    stack: ServerStack,
+    setting: &RowSettings<'_>,
+) -> Result<ClientResults, String> {
     if server.program().is_some_and(|program| !is_installed(program.name())) {
         return Err("the program is not installed".to_owned());
     }
@@ -74,8 +74,8 @@ struct Setup<'a> {
     // Fields are in drop order.
     child: ServerProcess,
     clients: Clients,
-    server: Server,
-    setting: &'a Setting<'a>,
+    server: ScalingServer,
+    setting: &'a RowSettings<'a>,
     _namespaces: [Namespace; 2],
     _folder: TempDir,
 }
@@ -101,7 +101,12 @@ impl Drop for ServerProcess {
 }
 
 impl<'a> Setup<'a> {
-    fn new(lab: &NetLab, server: Server, stack: Stack, setting: &'a Setting<'a>) -> Result<Self, String> {
+    fn new(
+        lab: &NetLab,
+        server: ScalingServer,
+        stack: ServerStack,
+        setting: &'a RowSettings<'a>,
+    ) -> Result<Self, String> {
         let failed = |e: LabError| e.to_string();
         let (server_ns, clients_ns) =
             (lab.namespace("server").map_err(failed)?, lab.namespace("clients").map_err(failed)?);
@@ -118,7 +123,7 @@ impl<'a> Setup<'a> {
                 namespace.steer_queue(device, queue, core).map_err(failed)?;
             }
         }
-        if stack == Stack::Kernel {
+        if stack == ServerStack::Kernel {
             kernel_address(&server_ns, HERE).map_err(failed)?;
         }
         let folder = TempDir::new("cores").map_err(failed)?;
@@ -146,7 +151,7 @@ impl<'a> Setup<'a> {
         }
     }
 
-    fn exchange(&mut self, which: u64, exchange: &Exchange, limit: Span) -> Result<Measured, String> {
+    fn exchange(&mut self, which: u64, exchange: &Exchange, limit: Span) -> Result<ClientResults, String> {
         let mut accounts = proc::family(self.child.0.id());
         for core in &self.setting.cores.servers {
             accounts.extend(cpu_time::kernel_thread(&format!("ksoftirqd/{}\n", core.0)));
@@ -172,16 +177,19 @@ impl<'a> Setup<'a> {
 }
 
 /// Closed loop with one request per connection.
-fn kind((request, answer): (Vec<u8>, load::closed_loop::Answer), connections: u32) -> Kind {
-    Kind { connections, request, answer, pace: Pace::Closed { outstanding: 1 } }
+fn kind(
+    (request, answer): (Vec<u8>, load::closed_loop::ExpectedResponse),
+    connections: u32,
+) -> RequestStream {
+    RequestStream { connections, request, answer, pace: LoadModel::Closed { outstanding: 1 } }
 }
 
 /// Command of the server in `namespace`, with one thread of each kind per core.
 fn command(
     namespace: &Namespace,
-    server: Server,
-    stack: Stack,
-    setting: &Setting<'_>,
+    server: ScalingServer,
+    stack: ServerStack,
+    setting: &RowSettings<'_>,
     folder: &TempDir,
 ) -> Result<Command, String> {
     let count = setting.cores.count();
@@ -191,7 +199,7 @@ fn command(
         .program()
         .map(|program| program.command(SERVER, Some(&setting.cores.servers), &[SMALL], folder));
     let program = program.transpose().map_err(|e| e.to_string())?;
-    if stack == Stack::Kernel {
+    if stack == ServerStack::Kernel {
         let Some(words) = program else {
             let mut command = this();
             command.args(["bench", "peer", "--system", "kernel", "--app", "echo"]);

@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use self::harness::World;
 use crate::options::Count;
-use crate::report::Header;
+use crate::report::ResultHeader;
 use crate::table::{Table, micros};
 use crate::{Error, progress};
 
@@ -138,7 +138,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     };
     if args.json {
         let body = serde_json::to_value(&report).map_err(|e| Error::new(e.to_string()))?;
-        outln!("{:#}", Header::of_host("bench-idle", Some(args.seed)).stamp(body));
+        outln!("{:#}", ResultHeader::of_host("bench-idle", Some(args.seed)).stamp(body));
     } else {
         print(&report, args);
     }

@@ -1,6 +1,6 @@
 //! Features that programs are tested with.
 
-use super::program::Program;
+use super::program::TestedProgram;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Feature {
@@ -87,8 +87,8 @@ impl Feature {
     }
 
     /// Reason why `program` does not have the feature, if so.
-    pub const fn is_without(self, program: Program) -> Option<&'static str> {
-        use Program as P;
+    pub const fn is_without(self, program: TestedProgram) -> Option<&'static str> {
+        use TestedProgram as P;
         match (self, program) {
             (Self::KeepAlive, P::Iperf3) => Some("makes no requests"),
             (

@@ -19,7 +19,7 @@ use netlab::TempDir;
 use netlab::{Child, LabError, Namespace, NetLab, Veth};
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::programs::Stack;
+use crate::programs::StackChoice;
 
 /// Settings that all trials share.
 pub struct Environment<'a> {
@@ -33,9 +33,9 @@ pub struct Environment<'a> {
     pub sources: Option<&'a Path>,
 }
 
-pub struct World<'a> {
+pub struct Trial<'a> {
     environment: &'a Environment<'a>,
-    pub stack: Stack,
+    pub stack: StackChoice,
     pub ours: Namespace,
     pub clients: Namespace,
     folder: TempDir,
@@ -51,15 +51,15 @@ const LOOK: Duration = Duration::from_millis(5);
 /// File of a program's output.
 const SAID: &str = "said";
 
-impl<'a> World<'a> {
+impl<'a> Trial<'a> {
     /// # Errors
     /// The kernel's error, in one line.
-    pub fn new(environment: &'a Environment<'a>, stack: Stack) -> Result<Self, String> {
+    pub fn new(environment: &'a Environment<'a>, stack: StackChoice) -> Result<Self, String> {
         let made = || -> Result<Self, LabError> {
             let (ours, clients) = (environment.lab.namespace("ours")?, environment.lab.namespace("clients")?);
             environment.lab.veth((&ours, "gw0"), (&clients, "eth0"), &Veth::default())?;
             // With greenwave's stack the kernel has its own address there.
-            let address = if stack == Stack::Kernel { OURS } else { "10.7.0.1" };
+            let address = if stack == StackChoice::Kernel { OURS } else { "10.7.0.1" };
             ours.address("gw0", address.parse().expect("an address"), 24)?;
             clients.address("eth0", PEER.parse().expect("an address"), 24)?;
             Ok(Self { environment, stack, ours, clients, folder: TempDir::new("matrix")? })
@@ -68,7 +68,7 @@ impl<'a> World<'a> {
     }
 
     /// The same setup again, on `stack`.
-    pub fn again(&self, stack: Stack) -> Result<Self, String> {
+    pub fn again(&self, stack: StackChoice) -> Result<Self, String> {
         Self::new(self.environment, stack)
     }
 
@@ -87,7 +87,7 @@ impl<'a> World<'a> {
 
     /// Command line of `program` on the stack of this setup, in the namespace `ours`.
     pub fn words(&self, program: &[String]) -> Vec<String> {
-        if self.stack == Stack::Kernel {
+        if self.stack == StackChoice::Kernel {
             return program.to_vec();
         }
         let device = format!("{}:gw0", self.environment.device);
@@ -105,7 +105,7 @@ impl<'a> World<'a> {
     ///
     /// # Errors
     /// It does not; with its output.
-    pub fn serve(&self, program: &[String], port: u16) -> Result<Server<'_>, String> {
+    pub fn serve(&self, program: &[String], port: u16) -> Result<ListeningServer<'_>, String> {
         let mut server = self.start(program, port)?;
         server.wait_until("accepts no connection", |server| server.connect().is_ok())?;
         Ok(server)
@@ -115,9 +115,13 @@ impl<'a> World<'a> {
     ///
     /// # Errors
     /// It does not start.
-    pub fn start(&self, program: &[String], port: u16) -> Result<Server<'_>, String> {
+    pub fn start(&self, program: &[String], port: u16) -> Result<ListeningServer<'_>, String> {
         let child = self.spawn(&self.ours, &self.words(program))?;
-        Ok(Server { world: self, child, to: SocketAddr::new(OURS.parse().expect("an address"), port) })
+        Ok(ListeningServer {
+            world: self,
+            child,
+            to: SocketAddr::new(OURS.parse().expect("an address"), port),
+        })
     }
 
     /// A server on the kernel's TCP in the clients' namespace, once `takes` returns true.
@@ -210,13 +214,13 @@ pub fn because<E: Display>(what: &str) -> impl Fn(E) -> String + '_ {
 }
 
 /// A server that accepts connections; ended on drop.
-pub struct Server<'a> {
-    world: &'a World<'a>,
+pub struct ListeningServer<'a> {
+    world: &'a Trial<'a>,
     child: Child,
     pub to: SocketAddr,
 }
 
-impl Server<'_> {
+impl ListeningServer<'_> {
     /// Polls until `is` holds, while the server runs.
     ///
     /// # Errors
@@ -262,14 +266,14 @@ impl Server<'_> {
     /// Sends SIGINT; the program must end, and `greenwave run` must succeed.
     pub fn stop(mut self) -> Result<(), String> {
         match self.end()? {
-            Some(status) if self.world.stack == Stack::Kernel || status.success() => Ok(()),
+            Some(status) if self.world.stack == StackChoice::Kernel || status.success() => Ok(()),
             Some(status) => Err(format!("exits with {status} after ctrl-C: {}", self.world.output())),
             None => Err("does not exit after ctrl-C".to_owned()),
         }
     }
 
     fn end(&mut self) -> Result<Option<std::process::ExitStatus>, String> {
-        if self.world.stack == Stack::Kernel {
+        if self.world.stack == StackChoice::Kernel {
             proc::family(self.child.id()).into_iter().for_each(|id| signal(id, Signal::TERM));
         } else {
             signal(self.child.id(), Signal::INT);
@@ -288,7 +292,7 @@ impl Server<'_> {
 /// Longer than the grace period of `greenwave run`.
 const END: Duration = Duration::from_secs(20);
 
-impl Drop for Server<'_> {
+impl Drop for ListeningServer<'_> {
     fn drop(&mut self) {
         if matches!(self.child.try_wait(), Ok(None)) {
             // A process that does not end is killed with the child.

@@ -3,8 +3,8 @@
 use netlab::client::noise;
 
 use super::feature::Feature;
-use super::harness::{OURS, PEER, Server, World, because};
-use super::program::{BIG, Program, SMALL, Shape};
+use super::harness::{ListeningServer, OURS, PEER, Trial, because};
+use super::program::{BIG, SMALL, SetupVariant, TestedProgram};
 use super::verdict::TrialResult;
 
 /// Requests on one connection.
@@ -14,31 +14,31 @@ const CLIENTS: usize = 4;
 
 /// `program` in its usual setup, with content.
 pub fn serving<'a>(
-    program: Program,
-    world: &'a World<'_>,
-    shape: Shape,
+    program: TestedProgram,
+    world: &'a Trial<'_>,
+    shape: SetupVariant,
     big: &[u8],
-) -> Result<Server<'a>, String> {
+) -> Result<ListeningServer<'a>, String> {
     program.files(world, big)?;
     world.serve(&program.words(world, OURS, shape)?, program.port())
 }
 
-pub fn serves(program: Program, world: &World<'_>) -> Result<TrialResult, String> {
-    let server = serving(program, world, Shape::Usual, b"")?;
+pub fn serves(program: TestedProgram, world: &Trial<'_>) -> Result<TrialResult, String> {
+    let server = serving(program, world, SetupVariant::Usual, b"")?;
     program.ask(&mut server.connect().map_err(because("a connection"))?)?;
     server.stop().map(|()| TrialResult::Works)
 }
 
-pub fn is_kept(program: Program, world: &World<'_>) -> Result<TrialResult, String> {
-    let server = serving(program, world, Shape::Usual, b"")?;
+pub fn is_kept(program: TestedProgram, world: &Trial<'_>) -> Result<TrialResult, String> {
+    let server = serving(program, world, SetupVariant::Usual, b"")?;
     let mut stream = server.connect().map_err(because("a connection"))?;
     (0..REQUESTS).try_for_each(|_| program.ask(&mut stream))?;
     server.stop().map(|()| TrialResult::Works)
 }
 
-pub fn download(program: Program, world: &World<'_>) -> Result<TrialResult, String> {
+pub fn download(program: TestedProgram, world: &Trial<'_>) -> Result<TrialResult, String> {
     let big = noise(BIG);
-    let server = serving(program, world, Shape::Usual, &big)?;
+    let server = serving(program, world, SetupVariant::Usual, &big)?;
     if !program.is_http() {
         program.store(&mut server.connect().map_err(because("a connection"))?, &big)?;
     }
@@ -52,9 +52,9 @@ pub fn download(program: Program, world: &World<'_>) -> Result<TrialResult, Stri
     server.stop().map(|()| TrialResult::Works)
 }
 
-pub fn upload(program: Program, world: &World<'_>) -> Result<TrialResult, String> {
+pub fn upload(program: TestedProgram, world: &Trial<'_>) -> Result<TrialResult, String> {
     let big = noise(BIG);
-    let server = serving(program, world, Shape::Usual, &big)?;
+    let server = serving(program, world, SetupVariant::Usual, &big)?;
     if !program.is_http() {
         program.store(&mut server.connect().map_err(because("a connection"))?, &big)?;
         program.fetch(server.connect().map_err(because("a connection"))?, "", &big)?;
@@ -63,14 +63,17 @@ pub fn upload(program: Program, world: &World<'_>) -> Result<TrialResult, String
     let path = world.folder().join("big").display().to_string();
     let curl = ["curl", "--silent", "--show-error", "--fail", "--max-time", "60"];
     let how: &[&str] = match program {
-        Program::Nginx | Program::Asyncio | Program::Node | Program::Java => &["--upload-file", &path],
+        TestedProgram::Nginx | TestedProgram::Asyncio | TestedProgram::Node | TestedProgram::Java => {
+            &["--upload-file", &path]
+        }
         // A script receives it.
         _ => &["--request", "POST", "--upload-file", &path],
     };
-    let name = if matches!(program, Program::Lighttpd | Program::Apache) { "up.cgi" } else { "up" };
+    let name =
+        if matches!(program, TestedProgram::Lighttpd | TestedProgram::Apache) { "up.cgi" } else { "up" };
     let url = format!("http://{}/{name}", server.to);
     let output = world.peer_client(&[&curl[..], how, &[&url]].concat())?;
-    if program == Program::Nginx {
+    if program == TestedProgram::Nginx {
         let results = std::fs::read(world.folder().join("up")).map_err(because("what came"))?;
         if results != big {
             return Err(format!("{} bytes received, or different ones", results.len()));
@@ -86,9 +89,9 @@ pub fn upload(program: Program, world: &World<'_>) -> Result<TrialResult, String
 }
 
 /// A client on greenwave's stack, and its server on the kernel's.
-pub fn client(feature: Feature, program: Program, world: &World<'_>) -> Result<TrialResult, String> {
+pub fn client(feature: Feature, program: TestedProgram, world: &Trial<'_>) -> Result<TrialResult, String> {
     match program {
-        Program::Iperf3 => iperf3(feature, world),
+        TestedProgram::Iperf3 => iperf3(feature, world),
         _ => curl(feature, world),
     }
 }
@@ -96,13 +99,13 @@ pub fn client(feature: Feature, program: Program, world: &World<'_>) -> Result<T
 /// Number of downloads, fifty at a time.
 const DOWNLOADS: usize = 200;
 
-fn curl(feature: Feature, world: &World<'_>) -> Result<TrialResult, String> {
+fn curl(feature: Feature, world: &Trial<'_>) -> Result<TrialResult, String> {
     let big = match feature {
         Feature::Download | Feature::Upload => noise(BIG),
         _ => Vec::new(),
     };
-    Program::Nginx.files(world, &big)?;
-    let nginx = Program::Nginx.words(world, PEER, Shape::Usual)?;
+    TestedProgram::Nginx.files(world, &big)?;
+    let nginx = TestedProgram::Nginx.words(world, PEER, SetupVariant::Usual)?;
     let at = std::net::SocketAddr::new(PEER.parse().expect("an address"), 80);
     let takes = || world.clients.enter(|| std::net::TcpStream::connect(at).is_ok());
     let _peer = world.peer(&nginx, takes)?;
@@ -146,14 +149,14 @@ fn curl(feature: Feature, world: &World<'_>) -> Result<TrialResult, String> {
     }
 }
 
-fn iperf3(feature: Feature, world: &World<'_>) -> Result<TrialResult, String> {
+fn iperf3(feature: Feature, world: &Trial<'_>) -> Result<TrialResult, String> {
     let server = ["iperf3", "--server", "--one-off"].map(str::to_owned);
     let listens = || {
         let listening = world.clients.run("ss", &["-Htln", "sport = :5201"]);
         listening.is_ok_and(|text| !text.trim().is_empty())
     };
     let _peer = world.peer(&server, listens)?;
-    let client = Program::Iperf3.words(world, PEER, Shape::Usual)?;
+    let client = TestedProgram::Iperf3.words(world, PEER, SetupVariant::Usual)?;
     let client: Vec<&str> = client.iter().map(String::as_str).collect();
     let how: &[&str] = match feature {
         Feature::Download => &["--reverse", "--bytes", "256M"],

@@ -6,24 +6,24 @@ use std::net::TcpStream;
 use netlab::client::noise;
 use rustix::process::Signal;
 
-use super::harness::{OURS, Server, World, because, signal, until};
+use super::harness::{ListeningServer, OURS, Trial, because, signal, until};
 use super::http_checks::serving;
-use super::program::{AGAIN, BIG, Program, Shape};
+use super::program::{AGAIN, BIG, SetupVariant, TestedProgram};
 use super::verdict::TrialResult;
 
 /// Open connections at the end of a process.
 const OPEN: usize = 10;
 
 /// Starts `program` and, after its end, starts it again on the same stack.
-fn twice<'a>(program: Program, world: &'a World<'_>) -> Result<Server<'a>, String> {
+fn twice<'a>(program: TestedProgram, world: &'a Trial<'_>) -> Result<ListeningServer<'a>, String> {
     program.files(world, b"")?;
     let shell = ["sh", "-c", "\"$@\"; exec \"$@\"", "sh"].map(str::to_owned);
-    let words = [&shell[..], &program.words(world, OURS, Shape::Usual)?].concat();
+    let words = [&shell[..], &program.words(world, OURS, SetupVariant::Usual)?].concat();
     world.serve(&words, program.port())
 }
 
 /// Connections with an answered request.
-fn open(program: Program, server: &Server<'_>) -> Result<Vec<TcpStream>, String> {
+fn open(program: TestedProgram, server: &ListeningServer<'_>) -> Result<Vec<TcpStream>, String> {
     let mut streams = server.connections(OPEN)?;
     streams.iter_mut().try_for_each(|stream| program.ask(stream))?;
     Ok(streams)
@@ -42,7 +42,7 @@ fn all_end(streams: Vec<TcpStream>) -> Result<(), String> {
 }
 
 /// Waits until processes other than `before` run and serve.
-fn others_serve(program: Program, server: &Server<'_>, before: &[u32]) -> Result<(), String> {
+fn others_serve(program: TestedProgram, server: &ListeningServer<'_>, before: &[u32]) -> Result<(), String> {
     until("another one runs", || {
         let now = server.processes(program.process());
         !now.is_empty() && now.iter().all(|id| !before.contains(id))
@@ -52,15 +52,15 @@ fn others_serve(program: Program, server: &Server<'_>, before: &[u32]) -> Result
     })
 }
 
-pub fn restart(program: Program, world: &World<'_>) -> Result<TrialResult, String> {
+pub fn restart(program: TestedProgram, world: &Trial<'_>) -> Result<TrialResult, String> {
     restart_after(program, world, Signal::TERM)
 }
 
-pub fn kill(program: Program, world: &World<'_>) -> Result<TrialResult, String> {
+pub fn kill(program: TestedProgram, world: &Trial<'_>) -> Result<TrialResult, String> {
     if !program.has_workers() {
         return restart_after(program, world, Signal::KILL);
     }
-    let server = serving(program, world, Shape::Workers, b"")?;
+    let server = serving(program, world, SetupVariant::Workers, b"")?;
     let streams = open(program, &server)?;
     let before = server.processes(program.process());
     let [_, workers @ ..] = &before[..] else { return Err("it has no processes".to_owned()) };
@@ -77,7 +77,7 @@ pub fn kill(program: Program, world: &World<'_>) -> Result<TrialResult, String> 
     server.stop().map(|()| TrialResult::Works)
 }
 
-fn restart_after(program: Program, world: &World<'_>, by: Signal) -> Result<TrialResult, String> {
+fn restart_after(program: TestedProgram, world: &Trial<'_>, by: Signal) -> Result<TrialResult, String> {
     let server = twice(program, world)?;
     let streams = open(program, &server)?;
     let before = server.processes(program.process());
@@ -88,17 +88,17 @@ fn restart_after(program: Program, world: &World<'_>, by: Signal) -> Result<Tria
     server.stop().map(|()| TrialResult::Works)
 }
 
-pub fn reload(program: Program, world: &World<'_>) -> Result<TrialResult, String> {
+pub fn reload(program: TestedProgram, world: &Trial<'_>) -> Result<TrialResult, String> {
     let big = noise(BIG);
-    let server = serving(program, world, Shape::Usual, &big)?;
+    let server = serving(program, world, SetupVariant::Usual, &big)?;
     let mut stream = server.connect().map_err(because("a connection"))?;
     let mut answer = program.begin(&mut stream, "/big")?;
     let Some(&first) = server.processes(program.process()).first() else {
         return Err("it has no process".to_owned());
     };
     // The configuration is in the same file.
-    program.words(world, OURS, Shape::Next)?;
-    signal(first, if program == Program::Nginx { Signal::HUP } else { Signal::USR1 });
+    program.words(world, OURS, SetupVariant::Next)?;
+    signal(first, if program == TestedProgram::Nginx { Signal::HUP } else { Signal::USR1 });
     stream.read_to_end(&mut answer).map_err(because("what is under way"))?;
     program.check_response(&answer, &big).map_err(|why| format!("what was under way: {why}"))?;
     until("the new configuration is in force", || {

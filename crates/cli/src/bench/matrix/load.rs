@@ -2,16 +2,16 @@
 
 use netlab::is_installed;
 
-use super::harness::{Server, World};
+use super::harness::{ListeningServer, Trial};
 use super::http_checks::serving;
-use super::program::{Program, Shape};
+use super::program::{SetupVariant, TestedProgram};
 use super::verdict::TrialResult;
 
-pub fn load(program: Program, world: &World<'_>) -> Result<TrialResult, String> {
-    let server = serving(program, world, Shape::Usual, b"")?;
+pub fn load(program: TestedProgram, world: &Trial<'_>) -> Result<TrialResult, String> {
+    let server = serving(program, world, SetupVariant::Usual, b"")?;
     let generators: &[Generator] = match program {
-        Program::Redis => &[Generator::Redis("1"), Generator::Redis("16")],
-        Program::Memcached => &[Generator::Memcslap("set"), Generator::Memcslap("get")],
+        TestedProgram::Redis => &[Generator::Redis("1"), Generator::Redis("16")],
+        TestedProgram::Memcached => &[Generator::Memcslap("set"), Generator::Memcslap("get")],
         _ => &[Generator::Wrk, Generator::Ab(true), Generator::Ab(false), Generator::H2load],
     };
     let mut missing = Vec::new();
@@ -59,7 +59,7 @@ impl Generator {
         }
     }
 
-    fn words(self, server: &Server<'_>) -> Vec<String> {
+    fn words(self, server: &ListeningServer<'_>) -> Vec<String> {
         let (ip, port) = (server.to.ip(), server.to.port());
         let url = format!("http://{ip}/small");
         let words = match self {

@@ -31,7 +31,7 @@ mod verdict;
 
 use feature::Feature;
 use harness::Environment;
-use program::Program;
+use program::TestedProgram;
 use verdict::{Row, is_failure};
 
 /// Test unmodified servers and clients on greenwave's stack (needs root).
@@ -42,7 +42,7 @@ pub struct Args {
     /// Only these: lighttpd, nginx, Apache, redis-server, memcached,
     /// http.server, asyncio, node, java, curl, iperf3.
     #[arg(long, value_delimiter = ',', value_name = "PROGRAM", value_parser = program, verbatim_doc_comment)]
-    programs: Vec<Program>,
+    programs: Vec<TestedProgram>,
     /// Only these: serves, keep-alive, crowd, download, upload, load,
     /// restart, reload, kill, descriptors, suite.
     #[arg(long, value_delimiter = ',', value_name = "FEATURE", value_parser = feature, verbatim_doc_comment)]
@@ -64,9 +64,11 @@ pub struct Args {
     json: bool,
 }
 
-fn program(name: &str) -> Result<Program, String> {
-    let known = Program::ALL.into_iter().find(|program| program.name() == name);
-    known.ok_or_else(|| format!("{name:?} is none of: {}", Program::ALL.map(Program::name).join(", ")))
+fn program(name: &str) -> Result<TestedProgram, String> {
+    let known = TestedProgram::ALL.into_iter().find(|program| program.name() == name);
+    known.ok_or_else(|| {
+        format!("{name:?} is none of: {}", TestedProgram::ALL.map(TestedProgram::name).join(", "))
+    })
 }
 
 fn feature(name: &str) -> Result<Feature, String> {
@@ -86,7 +88,8 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let environment =
         Environment { lab: &lab, greenwave, lib: args.lib.as_deref(), device: &args.device, sources };
     raise_limit();
-    let of = |asked: &[Program]| if asked.is_empty() { Program::ALL.to_vec() } else { asked.to_vec() };
+    let of =
+        |asked: &[TestedProgram]| if asked.is_empty() { TestedProgram::ALL.to_vec() } else { asked.to_vec() };
     let features = if args.features.is_empty() { Feature::ALL.to_vec() } else { args.features.clone() };
     let programs = of(&args.programs);
     let bar = progress::bar((programs.len() * features.len()) as u64);

@@ -9,10 +9,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use super::harness::{World, because};
+use super::harness::{Trial, because};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Program {
+pub enum TestedProgram {
     Lighttpd,
     Nginx,
     Apache,
@@ -28,7 +28,7 @@ pub enum Program {
 
 /// Variant of a program's setup in a trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shape {
+pub enum SetupVariant {
     Usual,
     /// With workers, if the program has any.
     Workers,
@@ -74,7 +74,7 @@ const PYTHON: &str = "/usr/bin/python3";
 /// Script that returns the checksum of an upload.
 const SUM: &str = "#!/bin/sh\nprintf 'Content-Type: text/plain\\r\\n\\r\\n'\nexec sha256sum\n";
 
-impl Program {
+impl TestedProgram {
     pub const ALL: [Self; 11] = [
         Self::Lighttpd,
         Self::Nginx,
@@ -179,17 +179,17 @@ impl Program {
     ///
     /// # Errors
     /// One of its files cannot be written.
-    pub fn words(self, world: &World<'_>, addr: &str, shape: Shape) -> Result<Vec<String>, String> {
+    pub fn words(self, world: &Trial<'_>, addr: &str, shape: SetupVariant) -> Result<Vec<String>, String> {
         let folder = world.folder().display().to_string();
-        let root = if shape == Shape::Next { format!("{folder}/next") } else { folder.clone() };
-        let (fds, connections) = if shape == Shape::Few { (DESCRIPTORS, 24) } else { (4000, 1500) };
+        let root = if shape == SetupVariant::Next { format!("{folder}/next") } else { folder.clone() };
+        let (fds, connections) = if shape == SetupVariant::Few { (DESCRIPTORS, 24) } else { (4000, 1500) };
         let config = |text: &str| {
             let text = text.replace("ADDRESS", addr).replace("FOLDER", &folder).replace("ROOT", &root);
             let text = text.replace("FDS", &fds.to_string()).replace("CONNECTIONS", &connections.to_string());
             world.write("config", text.replace("MODULES", MODULES).as_bytes())
         };
         let file = match self {
-            Self::Lighttpd if shape == Shape::Workers => {
+            Self::Lighttpd if shape == SetupVariant::Workers => {
                 config(&format!("{LIGHTTPD}server.max-worker = 2\n"))?
             }
             Self::Lighttpd => config(LIGHTTPD)?,
@@ -200,7 +200,7 @@ impl Program {
             Self::Java => world.write("Serve.java", JAVA.as_bytes())?,
             _ => String::new(),
         };
-        let most = if shape == Shape::Few { "40" } else { "2000" };
+        let most = if shape == SetupVariant::Few { "40" } else { "2000" };
         let words: &[&str] = match self {
             Self::Lighttpd => &["lighttpd", "-D", "-f", &file],
             Self::Nginx => &["nginx", "-e", "stderr", "-c", &file],
@@ -263,7 +263,7 @@ impl Program {
     }
 
     /// Writes the served files; for programs with values see [`store`](Self::store).
-    pub fn files(self, world: &World<'_>, big: &[u8]) -> Result<(), String> {
+    pub fn files(self, world: &Trial<'_>, big: &[u8]) -> Result<(), String> {
         let next = world.folder().join("next");
         // Does not create parent folders: they are gone after an interruption.
         if !next.exists() {
@@ -372,7 +372,7 @@ mod tests {
     fn a_version_is_found_in_what_programs_say() {
         // Only installed programs are tested, with the output of their version flags, such as
         // `nginx -v`.
-        use Program::{Apache, Iperf3, Java, Lighttpd, Memcached, Nginx, Node, Redis};
+        use TestedProgram::{Apache, Iperf3, Java, Lighttpd, Memcached, Nginx, Node, Redis};
         for program in [Apache, Iperf3, Java, Lighttpd, Memcached, Nginx, Node, Redis] {
             if let Some(why) = program.is_missing() {
                 errln!("skipped: a_version_is_found_in_what_programs_say: {why}");
@@ -387,10 +387,10 @@ mod tests {
 
     #[test]
     fn a_response_has_exactly_the_value() {
-        let good: [(Program, &[u8]); 3] = [
-            (Program::Redis, b"$3\r\nabc\r\n+OK\r\n"),
-            (Program::Memcached, b"VALUE k 0 3\r\nabc\r\nEND\r\n"),
-            (Program::Nginx, b"HTTP/1.1 200 OK\r\nServer: x\r\n\r\nabc"),
+        let good: [(TestedProgram, &[u8]); 3] = [
+            (TestedProgram::Redis, b"$3\r\nabc\r\n+OK\r\n"),
+            (TestedProgram::Memcached, b"VALUE k 0 3\r\nabc\r\nEND\r\n"),
+            (TestedProgram::Nginx, b"HTTP/1.1 200 OK\r\nServer: x\r\n\r\nabc"),
         ];
         for (program, answer) in good {
             assert_eq!(program.check_response(answer, b"abc"), Ok(()));

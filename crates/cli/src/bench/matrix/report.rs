@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::feature::Feature;
 use super::results::Results;
 use super::verdict::{self, Row, TrialResult};
-use crate::report::Header;
+use crate::report::ResultHeader;
 use crate::table::Table;
 
 /// Footnotes, each text once; cells refer to their numbers.
@@ -131,20 +131,20 @@ pub fn json(rows: &[Row], features: &[Feature], device: &str) -> Value {
     });
     let body =
         json!({ "device": device, "rows": fields.collect::<Vec<_>>(), "holds": !verdict::is_failure(rows) });
-    Header::of_host("bench-matrix", None).examined(&["serve"]).stamp(body)
+    ResultHeader::of_host("bench-matrix", None).examined(&["serve"]).stamp(body)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::program::Program;
-    use super::super::results::{File, SuiteResult};
+    use super::super::program::TestedProgram;
+    use super::super::results::{FileResult, SuiteResult};
     use super::*;
 
     fn rows() -> Vec<Row> {
         let row_results = |first, suite| vec![first, TrialResult::Without("it has none"), suite];
         let file = |name: &str, failed: &[&str]| {
             let failed = failed.iter().map(|&test| test.to_owned()).collect();
-            (name.to_owned(), File { failed, ..File::default() })
+            (name.to_owned(), FileResult { failed, ..FileResult::default() })
         };
         let output = |b: &[&str]| SuiteResult {
             files: [file("a", &[]), file("b", b), file("c", &[])].into(),
@@ -155,12 +155,12 @@ mod tests {
         let version = "1.2".to_owned();
         vec![
             Row {
-                program: Program::Nginx,
+                program: TestedProgram::Nginx,
                 version,
                 results: row_results(TrialResult::Works, TrialResult::Skipped("a | b".to_owned())),
             },
             Row {
-                program: Program::Redis,
+                program: TestedProgram::Redis,
                 version: String::new(),
                 results: row_results(fails, TrialResult::Suite(suite.into())),
             },

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Result of one test file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct File {
+pub struct FileResult {
     /// Passed tests, if reported individually.
     pub passed: usize,
     /// Failed tests, by name or number.
@@ -18,7 +18,7 @@ pub struct File {
     pub skipped: Option<String>,
 }
 
-impl File {
+impl FileResult {
     /// Text of a table cell.
     fn cell(&self) -> String {
         match (&self.skipped, &self.failed[..], &self.left_out[..]) {
@@ -37,7 +37,7 @@ impl File {
 /// Results of all tests on one stack.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SuiteResult {
-    pub files: BTreeMap<String, File>,
+    pub files: BTreeMap<String, FileResult>,
     /// True if they ran to their end.
     pub whole: bool,
 }
@@ -56,16 +56,16 @@ impl SuiteResult {
     }
 
     fn cell(&self, file: &str) -> String {
-        self.files.get(file).map_or_else(|| "not run".to_owned(), File::cell)
+        self.files.get(file).map_or_else(|| "not run".to_owned(), FileResult::cell)
     }
 
     fn sums(&self) -> String {
         let passed: usize = self.files.values().map(|file| file.passed).sum();
         let tests = if passed > 0 { format!(" ({passed} tests)") } else { String::new() };
-        let count = |is: &dyn Fn(&File) -> bool| self.files.values().filter(|file| is(file)).count();
+        let count = |is: &dyn Fn(&FileResult) -> bool| self.files.values().filter(|file| is(file)).count();
         format!(
             "{} files pass{tests}, {} fail, {} are skipped{}",
-            count(&File::passes),
+            count(&FileResult::passes),
             self.failed().len(),
             count(&|file| file.skipped.is_some() && file.failed.is_empty()),
             if self.whole { "" } else { ", and does not finish" },
@@ -75,7 +75,7 @@ impl SuiteResult {
 
 /// Verdict on greenwave's stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum SuiteVerdict {
     Works,
     /// Every failure also occurs on the kernel's TCP.
     Limited,
@@ -87,7 +87,7 @@ pub enum Verdict {
 pub struct Results {
     /// Name and version of the source.
     pub source: String,
-    pub verdict: Verdict,
+    pub verdict: SuiteVerdict,
     pub summary: String,
     ours: SuiteResult,
     kernel: SuiteResult,
@@ -102,18 +102,18 @@ impl Results {
                     || kernel.passes() && !ours.passes()
             }
             (ours, kernel) => {
-                ours.is_some_and(|file| !file.failed.is_empty()) || kernel.is_some_and(File::passes)
+                ours.is_some_and(|file| !file.failed.is_empty()) || kernel.is_some_and(FileResult::passes)
             }
         };
         let names_all: BTreeSet<&String> = ours.files.keys().chain(kernel.files.keys()).collect();
         let only: Vec<&String> = names_all.into_iter().filter(worse).collect();
         let names = only.iter().map(|file| format!("{file} ({})", ours.cell(file)));
         let names = names.collect::<Vec<_>>().join(", ");
-        let some = ours.files.values().any(File::passes);
+        let some = ours.files.values().any(FileResult::passes);
         let verdict = match (only.is_empty() && some, ours.whole, kernel.whole) {
-            (false, ..) | (_, false, true) => Verdict::Fails,
-            (true, true, _) if ours.failed().is_empty() => Verdict::Works,
-            (true, ..) => Verdict::Limited,
+            (false, ..) | (_, false, true) => SuiteVerdict::Fails,
+            (true, true, _) if ours.failed().is_empty() => SuiteVerdict::Works,
+            (true, ..) => SuiteVerdict::Limited,
         };
         let mut summary = match ours.sums() == kernel.sums() {
             true => format!("{source}, on both stacks: {}", ours.sums()),
@@ -140,9 +140,9 @@ mod tests {
     fn output(words: &str, whole: bool) -> SuiteResult {
         let files = words.split_whitespace().map(|word| {
             let file = match word.chars().last() {
-                Some('!') => File { failed: vec!["2".to_owned()], ..File::default() },
-                Some('?') => File { skipped: Some("no".to_owned()), ..File::default() },
-                _ => File { passed: 3, ..File::default() },
+                Some('!') => FileResult { failed: vec!["2".to_owned()], ..FileResult::default() },
+                Some('?') => FileResult { skipped: Some("no".to_owned()), ..FileResult::default() },
+                _ => FileResult { passed: 3, ..FileResult::default() },
             };
             (word.trim_end_matches(['!', '?']).to_owned(), file)
         });
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(ours: &str, kernel: &str, verdict: Verdict, summary: &str) {
+    fn check(ours: &str, kernel: &str, verdict: SuiteVerdict, summary: &str) {
         let results = Results::new("p-1", output(ours, true), output(kernel, true));
         assert_eq!((results.verdict, results.summary.as_str()), (verdict, summary), "{ours} and {kernel}");
     }
@@ -160,13 +160,13 @@ mod tests {
         check(
             "a b?",
             "a b?",
-            Verdict::Works,
+            SuiteVerdict::Works,
             "p-1, on both stacks: 1 files pass (3 tests), 0 fail, 1 are skipped",
         );
         check(
             "a b!",
             "a b!",
-            Verdict::Limited,
+            SuiteVerdict::Limited,
             "p-1, on both stacks: 1 files pass (3 tests), 1 fail, 0 are skipped",
         );
         let kernel = "on the kernel's TCP: 2 files pass (6 tests), 0 fail, 0 are skipped";
@@ -174,19 +174,19 @@ mod tests {
         check(
             "a b!",
             "a b",
-            Verdict::Fails,
+            SuiteVerdict::Fails,
             &format!("{ours}, 1 fail, 0 are skipped; {kernel}; only on greenwave's stack: b (fail: 2)"),
         );
         check(
             "a b?",
             "a b",
-            Verdict::Fails,
+            SuiteVerdict::Fails,
             &format!("{ours}, 0 fail, 1 are skipped; {kernel}; only on greenwave's stack: b (skipped: no)"),
         );
         check(
             "a",
             "a b",
-            Verdict::Fails,
+            SuiteVerdict::Fails,
             &format!("{ours}, 0 fail, 0 are skipped; {kernel}; only on greenwave's stack: b (not run)"),
         );
     }
@@ -194,12 +194,12 @@ mod tests {
     #[test]
     fn what_does_not_come_to_its_end_does_not_work() {
         let verdict = |ours, kernel| Results::new("p-1", output("a", ours), output("a", kernel)).verdict;
-        assert_eq!(verdict(true, true), Verdict::Works);
-        assert_eq!(verdict(false, true), Verdict::Fails);
-        assert_eq!(verdict(false, false), Verdict::Limited);
+        assert_eq!(verdict(true, true), SuiteVerdict::Works);
+        assert_eq!(verdict(false, true), SuiteVerdict::Fails);
+        assert_eq!(verdict(false, false), SuiteVerdict::Limited);
         assert_eq!(
             Results::new("p-1", output("", true), output("", true)).verdict,
-            Verdict::Fails,
+            SuiteVerdict::Fails,
             "nothing passes"
         );
     }

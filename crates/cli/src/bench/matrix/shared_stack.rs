@@ -11,24 +11,24 @@ use host::proc;
 use rustix::process::Signal;
 use shim::VARIABLE;
 
-use super::harness::{Server, World, because, signal};
-use crate::programs::Stack;
+use super::harness::{ListeningServer, Trial, because, signal};
+use crate::programs::StackChoice;
 
 /// A stack that programs can join; they and it end on drop.
-pub struct Shared<'a> {
-    world: &'a World<'a>,
-    keeper: Option<Server<'a>>,
+pub struct SharedStack<'a> {
+    world: &'a Trial<'a>,
+    keeper: Option<ListeningServer<'a>>,
     variables: Vec<String>,
 }
 
 /// Writes the environment to `$0`, and keeps running.
 const KEEPER: &str = "printenv LD_PRELOAD \"$1\" >\"$0.new\" && mv \"$0.new\" \"$0\" && exec sleep infinity";
 
-impl<'a> Shared<'a> {
+impl<'a> SharedStack<'a> {
     /// # Errors
     /// greenwave's stack does not start; with its output.
-    pub fn new(world: &'a World<'_>) -> Result<Self, String> {
-        if world.stack == Stack::Kernel {
+    pub fn new(world: &'a Trial<'_>) -> Result<Self, String> {
+        if world.stack == StackChoice::Kernel {
             return Ok(Self { world, keeper: None, variables: Vec::new() });
         }
         let path = world.folder().join("environment");
@@ -55,11 +55,11 @@ impl<'a> Shared<'a> {
     /// # Errors
     /// greenwave's stack did not serve to the end.
     pub fn stop(mut self) -> Result<(), String> {
-        self.keeper.take().map_or(Ok(()), Server::stop)
+        self.keeper.take().map_or(Ok(()), ListeningServer::stop)
     }
 }
 
-impl Drop for Shared<'_> {
+impl Drop for SharedStack<'_> {
     fn drop(&mut self) {
         self.keeper = None;
         // Remaining processes in the namespace are daemons of the tests: no other program uses it.

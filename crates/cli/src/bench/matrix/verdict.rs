@@ -1,7 +1,7 @@
 //! Results of trials: a word for each, and the reason.
 
-use super::program::Program;
-use super::results::{Results, Verdict};
+use super::program::TestedProgram;
+use super::results::{Results, SuiteVerdict};
 
 /// Result of a trial.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,17 +25,17 @@ impl TrialResult {
     /// Word for the result, without the reason.
     pub fn word(&self) -> &'static str {
         let verdict = match self {
-            Self::Works | Self::Noted(_) => Verdict::Works,
-            Self::Limited(_) => Verdict::Limited,
-            Self::Fails(_) => Verdict::Fails,
+            Self::Works | Self::Noted(_) => SuiteVerdict::Works,
+            Self::Limited(_) => SuiteVerdict::Limited,
+            Self::Fails(_) => SuiteVerdict::Fails,
             Self::Suite(results) => results.verdict,
             Self::Without(_) => return "not applicable",
             Self::Skipped(_) => return "skipped",
         };
         match verdict {
-            Verdict::Works => "works",
-            Verdict::Limited => "works, with limits",
-            Verdict::Fails => "fails",
+            SuiteVerdict::Works => "works",
+            SuiteVerdict::Limited => "works, with limits",
+            SuiteVerdict::Fails => "fails",
         }
     }
 
@@ -59,7 +59,7 @@ impl TrialResult {
     pub fn is_failure(&self) -> bool {
         match self {
             Self::Fails(_) => true,
-            Self::Suite(results) => results.verdict == Verdict::Fails,
+            Self::Suite(results) => results.verdict == SuiteVerdict::Fails,
             _ => false,
         }
     }
@@ -67,7 +67,7 @@ impl TrialResult {
 
 /// A program and its result for each feature.
 pub struct Row {
-    pub program: Program,
+    pub program: TestedProgram,
     pub version: String,
     pub results: Vec<TrialResult>,
 }

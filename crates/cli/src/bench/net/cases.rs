@@ -1,6 +1,6 @@
 //! Cases: the requests sent to every server.
 
-use load::closed_loop::{Answer, Exchange, Kind, Pace};
+use load::closed_loop::{Exchange, ExpectedResponse, LoadModel, RequestStream};
 use queueing::Span;
 
 use crate::bench::baselines::{CHUNK, REQUEST, Serves};
@@ -12,9 +12,9 @@ pub struct Case {
     pub name: String,
     pub serves: Serves,
     pub connections: u32,
-    pub pace: Pace,
+    pub pace: LoadModel,
     request: Vec<u8>,
-    answer: Answer,
+    answer: ExpectedResponse,
 }
 
 /// Request rates of the open loop, per second. All servers here sustain the first. The second
@@ -23,18 +23,18 @@ pub struct Case {
 const RATES: [f64; 2] = [20_000.0, 80_000.0];
 
 impl Case {
-    fn new(serves: Serves, length: usize, connections: u32, pace: Pace) -> Self {
+    fn new(serves: Serves, length: usize, connections: u32, pace: LoadModel) -> Self {
         let noise = |length: usize| (0..length as u64).map(|i| ((i * 0x9e37) >> 5) as u8).collect();
         let (word, request, answer) = match serves {
-            Serves::Echo => (format!("echo-{length}"), noise(length), Answer::Echo),
-            Serves::Http => ("http".to_owned(), REQUEST.to_vec(), Answer::Http),
-            Serves::Sink => ("stream-in".to_owned(), vec![0; CHUNK], Answer::Nothing),
-            Serves::Source => ("stream-out".to_owned(), vec![0], Answer::Bytes(CHUNK as u64)),
+            Serves::Echo => (format!("echo-{length}"), noise(length), ExpectedResponse::Echo),
+            Serves::Http => ("http".to_owned(), REQUEST.to_vec(), ExpectedResponse::Http),
+            Serves::Sink => ("stream-in".to_owned(), vec![0; CHUNK], ExpectedResponse::Nothing),
+            Serves::Source => ("stream-out".to_owned(), vec![0], ExpectedResponse::Bytes(CHUNK as u64)),
         };
         let name = match pace {
-            Pace::Closed { .. } if matches!(serves, Serves::Sink | Serves::Source) => word,
-            Pace::Closed { .. } => format!("{word} {connections}"),
-            Pace::Open { arrivals, .. } => {
+            LoadModel::Closed { .. } if matches!(serves, Serves::Sink | Serves::Source) => word,
+            LoadModel::Closed { .. } => format!("{word} {connections}"),
+            LoadModel::Open { arrivals, .. } => {
                 format!("{word} {connections} at {:.0}k/s", arrivals.rate_per_s() / 1e3)
             }
         };
@@ -43,22 +43,22 @@ impl Case {
 
     /// Closed loop with one request on each connection.
     fn closed(serves: Serves, length: usize, connections: u32) -> Self {
-        Self::new(serves, length, connections, Pace::Closed { outstanding: 1 })
+        Self::new(serves, length, connections, LoadModel::Closed { outstanding: 1 })
     }
 
     fn open(serves: Serves, length: usize, connections: u32, rate_per_s: f64) -> Self {
-        Self::new(serves, length, connections, Pace::poisson(rate_per_s, 0))
+        Self::new(serves, length, connections, LoadModel::poisson(rate_per_s, 0))
     }
 
     /// Client workload for `time`.
     pub fn exchange(&self, time: Span, seed: u64) -> Exchange {
         let pace = match self.pace {
-            Pace::Open { arrivals, .. } => Pace::Open { arrivals, seed },
+            LoadModel::Open { arrivals, .. } => LoadModel::Open { arrivals, seed },
             closed => closed,
         };
         let (connections, request) = (self.connections, self.request.clone());
         Exchange {
-            kinds: vec![Kind { connections, request, answer: self.answer, pace }],
+            kinds: vec![RequestStream { connections, request, answer: self.answer, pace }],
             // Long enough for TCP's windows to open, and for the initial burst of all connections
             // to be answered.
             warmup: time / 2,
@@ -77,7 +77,7 @@ const STREAM_OUTSTANDING: u32 = 16;
 
 fn streams() -> [Case; 2] {
     [Serves::Sink, Serves::Source]
-        .map(|serves| Case::new(serves, 0, 1, Pace::Closed { outstanding: STREAM_OUTSTANDING }))
+        .map(|serves| Case::new(serves, 0, 1, LoadModel::Closed { outstanding: STREAM_OUTSTANDING }))
 }
 
 /// All cases.

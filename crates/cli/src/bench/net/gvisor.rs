@@ -8,7 +8,7 @@ use netlab::is_installed;
 use crate::source_dir;
 
 /// Path of the program, or the reason why it does not exist.
-pub type Program = Result<PathBuf, String>;
+pub type GvisorProgram = Result<PathBuf, String>;
 
 /// Path beside this program.
 fn path() -> PathBuf {
@@ -16,13 +16,13 @@ fn path() -> PathBuf {
 }
 
 /// Program built by an earlier run.
-pub fn built() -> Program {
+pub fn built() -> GvisorProgram {
     let path = path();
     if path.exists() { Ok(path) } else { Err("not built; `greenwave bench net` builds it".to_owned()) }
 }
 
 /// Builds it: minutes and a download the first time, about a second later on.
-pub fn build() -> Program {
+pub fn build() -> GvisorProgram {
     let source = source_dir::path("bench/gvisor");
     if !source.exists() {
         return Err(format!("source {} is missing", source.display()));

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 use queueing::Span;
 
-use super::comparison::{Common, Cores, Scale, lab};
+use super::comparison::{BenchCores, BenchScale, Common, lab};
 use crate::{Error, progress};
 
 mod cases;
@@ -21,7 +21,7 @@ mod systems;
 mod targets;
 
 use cases::Case;
-use results::Row;
+use results::SystemRow;
 use systems::System;
 
 /// Compare TCP servers on greenwave, the kernel, smoltcp and gVisor (needs root).
@@ -66,29 +66,29 @@ enum RxCore {
 /// No network lab is possible here, or a name does not exist.
 pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let lab = lab("bench net")?;
-    let smoke = args.common.scale == Scale::Smoke;
+    let smoke = args.common.scale == BenchScale::Smoke;
     let systems = chosen(systems::SYSTEMS, &args.systems, |system, name| system.name() == *name)?;
     let all = if smoke { cases::smoke() } else { cases::full() };
     let cases = chosen(&all, &args.cases, |case, name| case.name.starts_with(name.as_str()))?;
     let (rounds, time) =
         if smoke { (1, Span::from_millis(100)) } else { (args.common.rounds, args.duration) };
     let rx_core = args.rx_core;
-    let cores = Cores::allowed()?;
-    let gvisor = match systems.iter().any(|system| system.stack == systems::Stack::Gvisor) {
+    let cores = BenchCores::allowed()?;
+    let gvisor = match systems.iter().any(|system| system.stack == systems::SystemStack::Gvisor) {
         true if !smoke => gvisor::build(),
         _ => gvisor::built(),
     };
     let mut rows = Vec::new();
     for &case in &cases {
         let serving = systems.iter().filter(|system| system.serves(case));
-        rows.extend(serving.map(|&system| Row::new(*system, case)));
+        rows.extend(serving.map(|&system| SystemRow::new(*system, case)));
     }
     let bar = progress::bar(u64::from(rounds) * rows.len() as u64);
     for round in 0..rounds {
         for row in &mut rows {
             bar.set_message(format!("{} {}", row.system.name(), row.case.name));
             let seed = u64::from(round);
-            let setting = setup::Setting {
+            let setting = setup::RoundSettings {
                 cores,
                 time,
                 rx_core,

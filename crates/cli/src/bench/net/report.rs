@@ -3,13 +3,13 @@
 use queueing::Span;
 use serde_json::{Value, json};
 
-use super::results::{Figures, Row};
+use super::results::{SystemFigures, SystemRow};
 use crate::bench::target::Goal;
-use crate::report::Header;
+use crate::report::ResultHeader;
 use crate::table::{Table, micros};
 
 /// Prints tables, notes, and the goals as last lines.
-pub fn print(rows: &[Row], goals: &[Goal]) {
+pub fn print(rows: &[SystemRow], goals: &[Goal]) {
     let mut header = vec!["case", "server", "req/s", "per core", "cores", "p50", "p99", "p99.9"];
     let mut groups = vec![("", 2), ("thousands", 2), ("", 1), ("latency, µs", 3)];
     let any_broken = rows.iter().any(|row| row.figures().is_ok_and(|f| f.broken > 0));
@@ -64,7 +64,7 @@ pub fn print(rows: &[Row], goals: &[Goal]) {
         outln!("broken: connections that broke before the end, over all rounds");
     }
     for row in rows {
-        if let Ok(Figures { resent, .. }) = row.figures()
+        if let Ok(SystemFigures { resent, .. }) = row.figures()
             && resent >= RESENT_MIN
         {
             let (name, case, percent) = (row.system.name(), &row.case.name, resent * 100.0);
@@ -83,8 +83,8 @@ pub fn print(rows: &[Row], goals: &[Goal]) {
 const RESENT_MIN: f64 = 0.01;
 
 /// Results as JSON.
-pub fn json(rows: &[Row], goals: &[Goal], rounds: u32, time: Span) -> Value {
-    let row = |row: &Row| {
+pub fn json(rows: &[SystemRow], goals: &[Goal], rounds: u32, time: Span) -> Value {
+    let row = |row: &SystemRow| {
         let head = json!({
             "stack": row.system.stack.name(),
             "device": row.system.device.name(),
@@ -111,8 +111,8 @@ pub fn json(rows: &[Row], goals: &[Goal], rounds: u32, time: Span) -> Value {
         head.extend(figures);
         let rounds = row.each();
         if !rounds.is_empty() {
-            let each = |of: &dyn Fn(&Figures) -> f64| rounds.iter().map(of).collect::<Vec<_>>();
-            let ns = |of: fn(&Figures) -> Span| each(&|f| of(f).as_nanos() as f64);
+            let each = |of: &dyn Fn(&SystemFigures) -> f64| rounds.iter().map(of).collect::<Vec<_>>();
+            let ns = |of: fn(&SystemFigures) -> Span| each(&|f| of(f).as_nanos() as f64);
             let rounds = json!({
                 "answers_per_s": each(&|f| f.answers_per_s),
                 "answers_per_s_and_core": each(&|f| f.per_core()),
@@ -126,7 +126,7 @@ pub fn json(rows: &[Row], goals: &[Goal], rounds: u32, time: Span) -> Value {
         }
         Value::Object(head)
     };
-    Header::of_host("bench-net", None).examined(&["serve"]).stamp(json!({
+    ResultHeader::of_host("bench-net", None).examined(&["serve"]).stamp(json!({
         "machine": host::Machine::this().to_string(),
         "rounds": rounds,
         "time_ns": time.as_nanos(),

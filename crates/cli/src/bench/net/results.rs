@@ -3,22 +3,22 @@
 use queueing::Span;
 
 use super::cases::Case;
-use super::setup::Measured;
+use super::setup::SystemResults;
 use super::systems::System;
 use crate::bench::comparison::{median, median_span};
 
 /// One server in one case, over all rounds.
-pub struct Row {
+pub struct SystemRow {
     pub system: System,
     pub case: Case,
-    rounds: Vec<Measured>,
+    rounds: Vec<SystemResults>,
     /// Error of a round without figures.
     failed: Option<String>,
 }
 
 /// Medians of a row.
 #[derive(Clone, Copy, Debug)]
-pub struct Figures {
+pub struct SystemFigures {
     pub answers_per_s: f64,
     pub bytes_per_s: f64,
     /// Cores that the server used.
@@ -34,7 +34,7 @@ pub struct Figures {
     pub early: u64,
 }
 
-impl Figures {
+impl SystemFigures {
     /// Answers per second and core of the server.
     pub fn per_core(&self) -> f64 {
         self.answers_per_s / self.cores.max(1e-3)
@@ -46,12 +46,12 @@ impl Figures {
     }
 }
 
-impl Row {
+impl SystemRow {
     pub fn new(system: System, case: &Case) -> Self {
         Self { system, case: case.clone(), rounds: Vec::new(), failed: None }
     }
 
-    pub fn add(&mut self, round: Result<Measured, String>) {
+    pub fn add(&mut self, round: Result<SystemResults, String>) {
         match round {
             Ok(measured) => self.rounds.push(measured),
             Err(why) => self.failed = Some(why),
@@ -59,7 +59,7 @@ impl Row {
     }
 
     /// Medians, unless no round has figures.
-    pub fn figures(&self) -> Result<Figures, &str> {
+    pub fn figures(&self) -> Result<SystemFigures, &str> {
         match self.rounds.as_slice() {
             [] => Err(self.failed.as_deref().unwrap_or("no round was run")),
             rounds => Ok(medians(rounds)),
@@ -67,16 +67,16 @@ impl Row {
     }
 
     /// Figures of each round.
-    pub fn each(&self) -> Vec<Figures> {
+    pub fn each(&self) -> Vec<SystemFigures> {
         self.rounds.iter().map(|round| medians(std::slice::from_ref(round))).collect()
     }
 }
 
 /// Medians of at least one round.
-fn medians(rounds: &[Measured]) -> Figures {
-    let of = |figure: fn(&Measured) -> f64| median(rounds, figure);
+fn medians(rounds: &[SystemResults]) -> SystemFigures {
+    let of = |figure: fn(&SystemResults) -> f64| median(rounds, figure);
     let quantile = |q: f64| median_span(rounds, |m| m.latency.quantile(q));
-    Figures {
+    SystemFigures {
         answers_per_s: of(|m| m.answers_per_s),
         bytes_per_s: of(|m| m.bytes_per_s),
         cores: of(|m| m.cores),

@@ -12,17 +12,17 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use drivers::Tap;
-use drivers::packet::{self, Packet};
-use host::cpu_time::Meter;
+use drivers::packet::{self, PacketSocket};
+use host::cpu_time::CpuTimeMeter;
 use host::{Monotonic, affinity};
-use load::closed_loop::{ClosedLoopClient, Outcome, Tally};
+use load::closed_loop::{ClosedLoopClient, ExchangeResults, KindResults};
 use netlab::{Child, LabError, Namespace, NetLab, Veth};
 use queueing::{Clock, CoreId, Histogram, Span};
 
 use super::cases::Case;
-use super::gvisor::Program;
-use super::systems::{Device, Stack, System};
-use super::{Cores, RxCore};
+use super::gvisor::GvisorProgram;
+use super::systems::{System, SystemDevice, SystemStack};
+use super::{BenchCores, RxCore};
 use crate::bench::baselines::{PORT, Serves, page};
 use crate::bench::comparison::kernel_address;
 use crate::load_client::{self, FRAMES, OPEN_WITHIN, xdp};
@@ -36,19 +36,19 @@ const HERE: &str = "gw0";
 const THERE: &str = "gw1";
 
 /// Settings that all measurements of a round share.
-pub struct Setting<'a> {
-    pub cores: Cores,
+pub struct RoundSettings<'a> {
+    pub cores: BenchCores,
     pub time: Span,
     pub rx_core: RxCore,
     pub busy_poll: Span,
     pub tx_coalesce: Span,
-    pub gvisor: &'a Program,
+    pub gvisor: &'a GvisorProgram,
     pub seed: u64,
 }
 
 /// Results of one measurement.
 #[derive(Clone, Debug)]
-pub struct Measured {
+pub struct SystemResults {
     pub answers_per_s: f64,
     pub bytes_per_s: f64,
     /// Share of a core that the server used.
@@ -71,8 +71,8 @@ pub fn measure(
     lab: &NetLab,
     system: &System,
     case: &Case,
-    setting: &Setting<'_>,
-) -> Result<Measured, String> {
+    setting: &RoundSettings<'_>,
+) -> Result<SystemResults, String> {
     let failed = |e: LabError| e.to_string();
     let server = lab.namespace("server").map_err(failed)?;
     let client = lab.namespace("client").map_err(failed)?;
@@ -81,28 +81,30 @@ pub fn measure(
     }
     let setup = Setup { system, case, setting, server, client };
     match system.device {
-        Device::Veth | Device::Xdp | Device::XdpNative | Device::Packet => setup.on_veth(lab),
-        Device::Tap if system.stack == Stack::Kernel => setup.on_kernel_tap(),
-        Device::Tap => setup.on_tap(),
+        SystemDevice::Veth | SystemDevice::Xdp | SystemDevice::XdpNative | SystemDevice::Packet => {
+            setup.on_veth(lab)
+        }
+        SystemDevice::Tap if system.stack == SystemStack::Kernel => setup.on_kernel_tap(),
+        SystemDevice::Tap => setup.on_tap(),
     }
 }
 
 struct Setup<'a> {
     system: &'a System,
     case: &'a Case,
-    setting: &'a Setting<'a>,
+    setting: &'a RoundSettings<'a>,
     server: Namespace,
     client: Namespace,
 }
 
 impl Setup<'_> {
-    fn on_veth(&self, lab: &NetLab) -> Result<Measured, String> {
+    fn on_veth(&self, lab: &NetLab) -> Result<SystemResults, String> {
         let failed = |e: LabError| e.to_string();
-        let Cores { client, server, .. } = self.setting.cores;
+        let BenchCores { client, server, .. } = self.setting.cores;
         lab.veth((&self.server, HERE), (&self.client, THERE), &Veth::default()).map_err(failed)?;
         self.steer(&self.server, HERE, server)?;
         self.steer(&self.client, THERE, client)?;
-        if self.system.stack == Stack::Kernel {
+        if self.system.stack == SystemStack::Kernel {
             kernel_address(&self.server, HERE).map_err(failed)?;
         }
         let child = self.start(&format!("{}:{HERE}", self.system.device.name()))?;
@@ -111,7 +113,7 @@ impl Setup<'_> {
     }
 
     /// The server opens the TAP device; the client uses its kernel end.
-    fn on_tap(&self) -> Result<Measured, String> {
+    fn on_tap(&self) -> Result<SystemResults, String> {
         let failed = |e: LabError| e.to_string();
         let child = self.start(&format!("tap:{HERE}"))?;
         self.server.disable_offloads(HERE).map_err(failed)?;
@@ -122,7 +124,7 @@ impl Setup<'_> {
     }
 
     /// The client opens the TAP device; the kernel serves at its end.
-    fn on_kernel_tap(&self) -> Result<Measured, String> {
+    fn on_kernel_tap(&self) -> Result<SystemResults, String> {
         let failed = |e: LabError| e.to_string();
         let tap = self.server.enter(|| Tap::create(HERE)).map_err(|e| e.to_string())?;
         self.server.disable_offloads(HERE).map_err(failed)?;
@@ -149,7 +151,7 @@ impl Setup<'_> {
             Serves::Sink => "sink",
             Serves::Source => "source",
         };
-        let mut command = if self.system.stack == Stack::Gvisor {
+        let mut command = if self.system.stack == SystemStack::Gvisor {
             self.gvisor(self.setting.gvisor.as_ref()?, app)?
         } else {
             let this = std::env::current_exe().map_err(|e| e.to_string())?;
@@ -197,7 +199,7 @@ impl Setup<'_> {
         device: D,
         mac: [u8; 6],
         child: &Child,
-    ) -> Result<Measured, String> {
+    ) -> Result<SystemResults, String> {
         let secret = secret_of(self.setting.seed, u64::from(child.id()));
         let exchange = self.case.exchange(self.setting.time, self.setting.seed);
         let client = ClosedLoopClient::new(
@@ -205,7 +207,7 @@ impl Setup<'_> {
             load_client::stack(mac, CLIENT, secret),
             SocketAddr::from((SERVER, PORT)),
         );
-        let meter = Meter::new(child.id(), self.setting.cores.server);
+        let meter = CpuTimeMeter::new(child.id(), self.setting.cores.server);
         let core = self.setting.cores.client;
         let limit = self.setting.time * 4 + OPEN_WITHIN;
         std::thread::scope(|scope| {
@@ -223,9 +225,9 @@ impl Setup<'_> {
 fn run<D: net::Device>(
     mut client: ClosedLoopClient,
     mut device: D,
-    meter: &Meter,
+    meter: &CpuTimeMeter,
     limit: Span,
-) -> Result<Measured, String> {
+) -> Result<SystemResults, String> {
     let clock = Monotonic::new();
     let end = clock.now() + limit;
     let mut before = None;
@@ -244,11 +246,11 @@ fn run<D: net::Device>(
     let before = before.ok_or("the client did not get its core during the measurement")?;
     let used = meter.used().map_err(|_| "the server ended")?.saturating_sub(before);
     let counters = client.stack().counters();
-    let Outcome { span, kinds } = client.outcome().clone();
-    let Tally { answers, bytes, latency, broken, .. } =
+    let ExchangeResults { span, kinds } = client.outcome().clone();
+    let KindResults { answers, bytes, latency, broken, .. } =
         kinds.into_iter().next().ok_or("no such kind of device")?;
     let seconds = span.as_secs_f64();
-    Ok(Measured {
+    Ok(SystemResults {
         answers_per_s: answers as f64 / seconds,
         bytes_per_s: bytes as f64 / seconds,
         cores: used.as_secs_f64() / seconds,
@@ -261,7 +263,7 @@ fn run<D: net::Device>(
 }
 
 /// A packet socket on `device` of this thread's namespace, and its MAC address.
-fn packet_socket(device: &str) -> Result<(Packet, [u8; 6]), String> {
+fn packet_socket(device: &str) -> Result<(PacketSocket, [u8; 6]), String> {
     let options = packet::Options { frames: FRAMES, ..packet::Options::default() };
     let (interface, mut sockets) = packet::open(device, &options).map_err(|e| e.to_string())?;
     Ok((sockets.pop().ok_or("there is no AF_PACKET socket")?, interface.mac))

@@ -5,7 +5,7 @@ use crate::bench::baselines::Serves;
 
 /// TCP/IP stack of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stack {
+pub enum SystemStack {
     Kernel,
     Greenwave,
     Smoltcp,
@@ -14,7 +14,7 @@ pub enum Stack {
 
 /// Device of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Device {
+pub enum SystemDevice {
     /// A veth end with an address of the kernel.
     Veth,
     /// AF_XDP on a veth end, in generic mode.
@@ -30,26 +30,42 @@ pub enum Device {
 /// One of the compared servers.
 #[derive(Clone, Copy, Debug)]
 pub struct System {
-    pub stack: Stack,
-    pub device: Device,
+    pub stack: SystemStack,
+    pub device: SystemDevice,
     /// Note that the figures do not show.
     pub note: &'static str,
 }
 
 /// All servers, the reference servers first.
 pub const SYSTEMS: &[System] = &[
-    System { stack: Stack::Kernel, device: Device::Veth, note: "epoll, one thread; offloads off" },
-    System { stack: Stack::Greenwave, device: Device::Xdp, note: "generic XDP, copied frames" },
     System {
-        stack: Stack::Greenwave,
-        device: Device::XdpNative,
+        stack: SystemStack::Kernel,
+        device: SystemDevice::Veth,
+        note: "epoll, one thread; offloads off",
+    },
+    System { stack: SystemStack::Greenwave, device: SystemDevice::Xdp, note: "generic XDP, copied frames" },
+    System {
+        stack: SystemStack::Greenwave,
+        device: SystemDevice::XdpNative,
         note: "native XDP, copied frames; the receive softirq runs on the client's core",
     },
-    System { stack: Stack::Greenwave, device: Device::Packet, note: "AF_PACKET rings, version 2" },
-    System { stack: Stack::Kernel, device: Device::Tap, note: "epoll, one thread, behind a TAP device" },
-    System { stack: Stack::Greenwave, device: Device::Tap, note: "one frame per system call" },
-    System { stack: Stack::Smoltcp, device: Device::Tap, note: "0.14; one frame per system call" },
-    System { stack: Stack::Gvisor, device: Device::Tap, note: "netstack in Go, GOMAXPROCS 1" },
+    System {
+        stack: SystemStack::Greenwave,
+        device: SystemDevice::Packet,
+        note: "AF_PACKET rings, version 2",
+    },
+    System {
+        stack: SystemStack::Kernel,
+        device: SystemDevice::Tap,
+        note: "epoll, one thread, behind a TAP device",
+    },
+    System { stack: SystemStack::Greenwave, device: SystemDevice::Tap, note: "one frame per system call" },
+    System {
+        stack: SystemStack::Smoltcp,
+        device: SystemDevice::Tap,
+        note: "0.14; one frame per system call",
+    },
+    System { stack: SystemStack::Gvisor, device: SystemDevice::Tap, note: "netstack in Go, GOMAXPROCS 1" },
 ];
 
 impl System {
@@ -61,11 +77,11 @@ impl System {
     /// True if it takes part in `case`. Streams are compared with the kernel only.
     pub fn serves(&self, case: &Case) -> bool {
         let stream = matches!(case.serves, Serves::Sink | Serves::Source);
-        !stream || matches!(self.stack, Stack::Kernel | Stack::Greenwave)
+        !stream || matches!(self.stack, SystemStack::Kernel | SystemStack::Greenwave)
     }
 }
 
-impl Stack {
+impl SystemStack {
     pub fn name(self) -> &'static str {
         match self {
             Self::Kernel => "kernel",
@@ -76,7 +92,7 @@ impl Stack {
     }
 }
 
-impl Device {
+impl SystemDevice {
     pub fn name(self) -> &'static str {
         match self {
             Self::Veth => "veth",

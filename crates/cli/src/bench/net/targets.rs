@@ -1,23 +1,23 @@
 //! Goals: ratios of greenwave's figures to those of others.
 
-use load::closed_loop::Pace;
+use load::closed_loop::LoadModel;
 
 use super::cases::Case;
-use super::results::{Figures, Row};
-use super::systems::{Device, Stack};
+use super::results::{SystemFigures, SystemRow};
+use super::systems::{SystemDevice, SystemStack};
 use crate::bench::target::Goal;
 
 /// A server: its stack and its device.
-type Server = (Stack, Device);
+type Server = (SystemStack, SystemDevice);
 
-const KERNEL: Server = (Stack::Kernel, Device::Veth);
-const OURS: Server = (Stack::Greenwave, Device::Xdp);
+const KERNEL: Server = (SystemStack::Kernel, SystemDevice::Veth);
+const OURS: Server = (SystemStack::Greenwave, SystemDevice::Xdp);
 
 /// All goals.
-pub fn goals(rows: &[Row]) -> Vec<Goal> {
+pub fn goals(rows: &[SystemRow]) -> Vec<Goal> {
     let exchanges = |case: &Case| !case.is_stream();
-    let closed = |case: &Case| !case.is_stream() && matches!(case.pace, Pace::Closed { .. });
-    let tap = |stack| (stack, Device::Tap);
+    let closed = |case: &Case| !case.is_stream() && matches!(case.pace, LoadModel::Closed { .. });
+    let tap = |stack| (stack, SystemDevice::Tap);
     vec![
         Goal::at_least("requests per second and server core over AF_XDP, ÷ the kernel's on veth", 3.0)
             .over(ratios(rows, OURS, KERNEL, closed, |f| f.per_core())),
@@ -30,8 +30,8 @@ pub fn goals(rows: &[Row]) -> Vec<Goal> {
         )),
         Goal::at_least("requests per second and server core on TAP, ÷ gVisor's", 4.0).over(ratios(
             rows,
-            tap(Stack::Greenwave),
-            tap(Stack::Gvisor),
+            tap(SystemStack::Greenwave),
+            tap(SystemStack::Gvisor),
             closed,
             |f| f.per_core(),
         )),
@@ -47,18 +47,18 @@ pub fn goals(rows: &[Row]) -> Vec<Goal> {
 
 /// Ratios of the figure of `ours` to that of `theirs` in all cases that `fits` accepts.
 fn ratios(
-    rows: &[Row],
+    rows: &[SystemRow],
     ours: Server,
     theirs: Server,
     fits: impl Fn(&Case) -> bool,
-    figure: impl Fn(&Figures) -> f64,
+    figure: impl Fn(&SystemFigures) -> f64,
 ) -> Vec<(f64, String)> {
     let find = |(stack, device): Server, case: &str| {
         let mut rows = rows.iter();
         let row = rows.find(|r| (r.system.stack, r.system.device) == (stack, device) && r.case.name == case);
         row.and_then(|row| row.figures().ok()).map(|figures| figure(&figures))
     };
-    let ratio = |row: &Row| Some(find(ours, &row.case.name)? / find(theirs, &row.case.name)?);
+    let ratio = |row: &SystemRow| Some(find(ours, &row.case.name)? / find(theirs, &row.case.name)?);
     let ours = rows.iter().filter(|r| (r.system.stack, r.system.device) == ours && fits(&r.case));
     ours.filter_map(|r| Some((ratio(r)?, r.case.name.clone()))).collect()
 }

@@ -7,18 +7,18 @@
 
 use std::process::ExitCode;
 
-use load::closed_loop::{Kind, Pace};
+use load::closed_loop::{LoadModel, RequestStream};
 use netlab::{NetLab, is_installed};
 use queueing::Span;
 
-use super::comparison::{self, Common, Cores, Scale, StackArgs};
-use crate::programs::{BULK, Program, ProgramSetup, SMALL, Setting, Stack};
+use super::comparison::{self, BenchCores, BenchScale, Common, StackArgs};
+use crate::programs::{BULK, Program, ProgramSettings, ProgramSetup, SMALL, StackChoice};
 use crate::{Error, progress};
 
 mod report;
 mod results;
 
-use results::{Case, Figures, Rows};
+use results::{CaseFigures, LoadCase, ProgramResults};
 
 /// Compare unmodified servers on the kernel's TCP and on greenwave's (needs root).
 #[derive(clap::Args)]
@@ -60,17 +60,17 @@ struct Connections {
 pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let lab = comparison::lab("bench programs")?;
     let (rounds, time, connections) = match args.common.scale {
-        Scale::Full => (args.common.rounds, args.duration, Connections { small: 50, bulk: 32 }),
-        Scale::Smoke => (1, Span::from_millis(50), Connections { small: 4, bulk: 4 }),
+        BenchScale::Full => (args.common.rounds, args.duration, Connections { small: 50, bulk: 32 }),
+        BenchScale::Smoke => (1, Span::from_millis(50), Connections { small: 4, bulk: 4 }),
     };
     let programs = if args.programs.is_empty() { Program::ALL.to_vec() } else { args.programs.clone() };
-    let cores = Cores::allowed()?;
+    let cores = BenchCores::allowed()?;
     let bar = progress::bar(u64::from(rounds) * programs.len() as u64);
-    let mut rows = Rows::default();
+    let mut rows = ProgramResults::default();
     for round in 0..rounds {
         for &program in &programs {
             bar.set_message(program.name());
-            let setting = Setting {
+            let setting = ProgramSettings {
                 client: cores.client,
                 receive: cores.receive,
                 server: cores.server,
@@ -110,50 +110,50 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
 fn measure(
     lab: &NetLab,
     program: Program,
-    setting: &Setting<'_>,
+    setting: &ProgramSettings<'_>,
     duration: Span,
     connections: Connections,
-    rows: &mut Rows,
+    rows: &mut ProgramResults,
 ) -> Result<(), String> {
     if !is_installed(program.name()) {
         return Err("the program is not installed".to_owned());
     }
-    let on = |stack: Stack| move |why: String| format!("{}: {why}", stack.name());
+    let on = |stack: StackChoice| move |why: String| format!("{}: {why}", stack.name());
     let mut setups = Vec::new();
-    for stack in Stack::ALL {
+    for stack in StackChoice::ALL {
         let setup =
             ProgramSetup::new(lab, program, stack, setting, 1, |_, device| device).map_err(on(stack))?;
         setups.push((stack, setup));
     }
     let small = |pace| {
         let (request, answer) = program.request(SMALL);
-        Kind { connections: connections.small, request, answer, pace }
+        RequestStream { connections: connections.small, request, answer, pace }
     };
     let mut slowest = f64::INFINITY;
     for (stack, setup) in &mut setups[..2] {
-        let kinds = vec![small(Pace::Closed { outstanding: 1 })];
+        let kinds = vec![small(LoadModel::Closed { outstanding: 1 })];
         let measured = setup.measure(vec![kinds], duration / 2, duration).map_err(on(*stack))?;
-        let figures = Figures::of(&measured, 0);
+        let figures = CaseFigures::of(&measured, 0);
         slowest = slowest.min(figures.answers_per_s);
-        rows.add(program, *stack, Case::Closed, figures);
+        rows.add(program, *stack, LoadCase::Closed, figures);
     }
-    let at = |share: f64| Pace::poisson((slowest * share).max(1.0), setting.seed);
-    for (case, share) in [(Case::Half, 0.5), (Case::Most, 0.9)] {
+    let at = |share: f64| LoadModel::poisson((slowest * share).max(1.0), setting.seed);
+    for (case, share) in [(LoadCase::Half, 0.5), (LoadCase::Most, 0.9)] {
         for (stack, setup) in &mut setups[..2] {
             let measured =
                 setup.measure(vec![vec![small(at(share))]], duration / 2, duration).map_err(on(*stack))?;
-            rows.add(program, *stack, case, Figures::of(&measured, 0));
+            rows.add(program, *stack, case, CaseFigures::of(&measured, 0));
         }
     }
     // Bulk requests in a closed loop take all remaining capacity.
     for (stack, setup) in &mut setups {
         let (request, answer) = program.request(BULK);
-        let pace = Pace::Closed { outstanding: 1 };
-        let bulk = Kind { connections: connections.bulk, request, answer, pace };
+        let pace = LoadModel::Closed { outstanding: 1 };
+        let bulk = RequestStream { connections: connections.bulk, request, answer, pace };
         let measured =
             setup.measure(vec![vec![small(at(0.05)), bulk]], duration / 2, duration).map_err(on(*stack))?;
-        rows.add(program, *stack, Case::MixedSmall, Figures::of(&measured, 0));
-        rows.add(program, *stack, Case::MixedBulk, Figures::of(&measured, 1));
+        rows.add(program, *stack, LoadCase::MixedSmall, CaseFigures::of(&measured, 0));
+        rows.add(program, *stack, LoadCase::MixedBulk, CaseFigures::of(&measured, 1));
     }
     Ok(())
 }

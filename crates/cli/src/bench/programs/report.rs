@@ -5,13 +5,13 @@ use std::fmt;
 use queueing::Span;
 use serde_json::{Value, json};
 
-use super::results::{Case, Rows};
-use crate::programs::{Program, Stack};
-use crate::report::Header;
+use super::results::{LoadCase, ProgramResults};
+use crate::programs::{Program, StackChoice};
+use crate::report::ResultHeader;
 use crate::table::{Table, micros};
 
 /// A goal and its result; checked for every program, of which the worst decides.
-pub struct Goal {
+pub struct ProgramGoal {
     what: &'static str,
     /// Smallest ratio that is accepted.
     target: f64,
@@ -21,30 +21,31 @@ pub struct Goal {
 }
 
 /// All goals.
-pub fn goals(rows: &Rows) -> Vec<Goal> {
+pub fn goals(rows: &ProgramResults) -> Vec<ProgramGoal> {
     let goal = |what, target, ratio: &dyn Fn(Program) -> Option<f64>| {
         let found: Vec<_> = Program::ALL.into_iter().filter_map(|p| Some((p, ratio(p)?))).collect();
         let holds = (!found.is_empty()).then(|| found.iter().all(|(_, ratio)| *ratio >= target));
-        Goal { what, target, found, holds }
+        ProgramGoal { what, target, found, holds }
     };
     let get = |program, stack, case| rows.get(program, stack, case);
     vec![
         goal("requests per second and core, ÷ the kernel's", 1.0, &|program| {
-            let [ours, kernel] = [Stack::None, Stack::Kernel].map(|stack| get(program, stack, Case::Closed));
+            let [ours, kernel] =
+                [StackChoice::None, StackChoice::Kernel].map(|stack| get(program, stack, LoadCase::Closed));
             Some(ours?.per_core() / kernel?.per_core())
         }),
         goal("p99 of small requests beside others: the kernel's ÷ that of adps", 10.0, &|program| {
-            let p99 = |stack| Some(get(program, stack, Case::MixedSmall)?.p99.as_nanos() as f64);
-            Some(p99(Stack::Kernel)? / p99(Stack::Adps)?)
+            let p99 = |stack| Some(get(program, stack, LoadCase::MixedSmall)?.p99.as_nanos() as f64);
+            Some(p99(StackChoice::Kernel)? / p99(StackChoice::Adps)?)
         }),
         goal("throughput of those others under adps, ÷ the kernel's", 1.0, &|program| {
-            let rate = |stack| Some(get(program, stack, Case::MixedBulk)?.answers_per_s);
-            Some(rate(Stack::Adps)? / rate(Stack::Kernel)?)
+            let rate = |stack| Some(get(program, stack, LoadCase::MixedBulk)?.answers_per_s);
+            Some(rate(StackChoice::Adps)? / rate(StackChoice::Kernel)?)
         }),
     ]
 }
 
-impl fmt::Display for Goal {
+impl fmt::Display for ProgramGoal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let verdict = match self.holds {
             Some(true) => "pass",
@@ -57,7 +58,7 @@ impl fmt::Display for Goal {
 }
 
 /// Prints a table, notes, and the goals as last lines.
-pub fn print(rows: &Rows, goals: &[Goal]) {
+pub fn print(rows: &ProgramResults, goals: &[ProgramGoal]) {
     let header = ["server", "case", "stack", "req/s", "per core", "cores", "p50", "p99", "p99.9", "client"];
     let groups = [("", 3), ("thousands", 2), ("", 1), ("latency, µs", 3), ("", 1)];
     let mut table = Table::new(3, &header).groups(&groups);
@@ -91,8 +92,8 @@ pub fn print(rows: &Rows, goals: &[Goal]) {
 }
 
 /// Results as JSON.
-pub fn json(rows: &Rows, goals: &[Goal], rounds: u32, time: Span) -> Value {
-    let row = |row: &super::results::Row| {
+pub fn json(rows: &ProgramResults, goals: &[ProgramGoal], rounds: u32, time: Span) -> Value {
+    let row = |row: &super::results::ProgramRow| {
         let f = row.figures();
         json!({
             "program": row.program.name(),
@@ -109,7 +110,7 @@ pub fn json(rows: &Rows, goals: &[Goal], rounds: u32, time: Span) -> Value {
         })
     };
     let missing = |(program, why): &(Program, String)| json!({ "program": program.name(), "not_run": why });
-    let goal = |goal: &Goal| {
+    let goal = |goal: &ProgramGoal| {
         let found = goal.found.iter().map(|(program, ratio)| (program.name().to_owned(), json!(ratio)));
         json!({
             "goal": goal.what,
@@ -118,7 +119,7 @@ pub fn json(rows: &Rows, goals: &[Goal], rounds: u32, time: Span) -> Value {
             "holds": goal.holds,
         })
     };
-    Header::of_host("bench-programs", None).examined(&["serve"]).stamp(json!({
+    ResultHeader::of_host("bench-programs", None).examined(&["serve"]).stamp(json!({
         "machine": host::Machine::this().to_string(),
         "rounds": rounds,
         "time_ns": time.as_nanos(),
@@ -134,7 +135,7 @@ mod tests {
 
     #[test]
     fn json_conforms_to_the_schema() {
-        let rows = Rows::default();
+        let rows = ProgramResults::default();
         crate::report::schema::conforms(&json(&rows, &goals(&rows), 3, Span::from_millis(100)));
     }
 }

@@ -3,11 +3,11 @@
 use queueing::Span;
 
 use crate::bench::comparison::{median, median_span};
-use crate::programs::{Measured, Program, Stack};
+use crate::programs::{Program, ProgramExchange, StackChoice};
 
 /// Requests and rate of a case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Case {
+pub enum LoadCase {
     /// Small requests in a closed loop.
     Closed,
     /// Small requests at half the capacity of the slower stack.
@@ -20,7 +20,7 @@ pub enum Case {
     MixedBulk,
 }
 
-impl Case {
+impl LoadCase {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Closed => "closed",
@@ -34,7 +34,7 @@ impl Case {
 
 /// One case of one server on one stack.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Figures {
+pub struct CaseFigures {
     pub answers_per_s: f64,
     /// Cores that the server used; for both kinds of requests together where they are mixed.
     pub cores: f64,
@@ -47,9 +47,9 @@ pub struct Figures {
     pub busy: f64,
 }
 
-impl Figures {
+impl CaseFigures {
     /// Figures of the `nth` kind of requests.
-    pub fn of(measured: &Measured, nth: usize) -> Self {
+    pub fn of(measured: &ProgramExchange, nth: usize) -> Self {
         let tally = &measured.kinds[nth];
         let quantile = |q| tally.latency.quantile(q);
         Self {
@@ -70,18 +70,18 @@ impl Figures {
 }
 
 /// One line of the table.
-pub struct Row {
+pub struct ProgramRow {
     pub program: Program,
-    pub stack: Stack,
-    pub case: Case,
-    rounds: Vec<Figures>,
+    pub stack: StackChoice,
+    pub case: LoadCase,
+    rounds: Vec<CaseFigures>,
 }
 
-impl Row {
+impl ProgramRow {
     /// Medians, and the sum of closed connections.
-    pub fn figures(&self) -> Figures {
+    pub fn figures(&self) -> CaseFigures {
         let rounds = &self.rounds;
-        Figures {
+        CaseFigures {
             answers_per_s: median(rounds, |f| f.answers_per_s),
             cores: median(rounds, |f| f.cores),
             p50: median_span(rounds, |f| f.p50),
@@ -95,17 +95,17 @@ impl Row {
 
 /// All lines, and the reasons for missing ones.
 #[derive(Default)]
-pub struct Rows {
-    pub rows: Vec<Row>,
+pub struct ProgramResults {
+    pub rows: Vec<ProgramRow>,
     pub missing: Vec<(Program, String)>,
 }
 
-impl Rows {
-    pub fn add(&mut self, program: Program, stack: Stack, case: Case, figures: Figures) {
-        let is = |row: &&mut Row| (row.program, row.stack, row.case) == (program, stack, case);
+impl ProgramResults {
+    pub fn add(&mut self, program: Program, stack: StackChoice, case: LoadCase, figures: CaseFigures) {
+        let is = |row: &&mut ProgramRow| (row.program, row.stack, row.case) == (program, stack, case);
         match self.rows.iter_mut().find(is) {
             Some(row) => row.rounds.push(figures),
-            None => self.rows.push(Row { program, stack, case, rounds: vec![figures] }),
+            None => self.rows.push(ProgramRow { program, stack, case, rounds: vec![figures] }),
         }
     }
 
@@ -115,8 +115,8 @@ impl Rows {
         }
     }
 
-    pub fn get(&self, program: Program, stack: Stack, case: Case) -> Option<Figures> {
+    pub fn get(&self, program: Program, stack: StackChoice, case: LoadCase) -> Option<CaseFigures> {
         let row = self.rows.iter().find(|row| (row.program, row.stack, row.case) == (program, stack, case));
-        row.map(Row::figures)
+        row.map(ProgramRow::figures)
     }
 }

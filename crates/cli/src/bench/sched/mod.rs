@@ -19,7 +19,7 @@ use serde_json::json;
 
 use super::target::{self, Goal};
 use crate::Error;
-use crate::report::Header;
+use crate::report::ResultHeader;
 use crate::table::Table;
 
 mod core_handoff;
@@ -210,7 +210,7 @@ fn as_json(
         json!({ "operation": op.name, "what": op.what, "p50_ns": p50_ns, "p99_ns": p99_ns, "count": count, "tries": tries })
     };
     let of = |(cores, each): &(usize, Span)| json!({ "cores": cores, "ns": each.as_nanos() });
-    Header::of_host("bench-sched", None).examined(&["sched"]).stamp(json!({
+    ResultHeader::of_host("bench-sched", None).examined(&["sched"]).stamp(json!({
         "operations": operations.iter().map(operation).collect::<Vec<_>>(),
         "loops": loops.iter().map(of).collect::<Vec<_>>(),
         "goals": goals.iter().map(Goal::json).collect::<Vec<_>>(),

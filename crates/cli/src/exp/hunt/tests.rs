@@ -12,7 +12,7 @@ const LOSES: Mechanism = Mechanism {
     },
     compare: |text| {
         let default = if text.contains("pareto") { 0.5 } else { 1.0 };
-        Ok(Comparison { default, nothing: 1.0 })
+        Ok(CaseGoodput { default, nothing: 1.0 })
     },
 };
 

@@ -7,11 +7,11 @@ use queueing::Span;
 use sim::cores::{self, Config, Outcome, TaskOutcome};
 use toml::{Table, Value};
 
-use super::{Kind, Row, Run, RunResult, World, checked, kept, micros_if, points, shown};
+use super::{ClassFigures, PreparedRun, RunResult, TimeKind, World, checked, kept, micros_if, points, shown};
 
 pub const WORLD: World = World {
     name: "cores",
-    kind: Kind::Sim,
+    kind: TimeKind::Sim,
     note: "latency in µs, unanswered requests included; peak: the highest p99.9 of any 100 ms; work: in hyperthreads of a machine of its own",
     stats: &[
         shown("answered", "1/s", "answered/s"),
@@ -30,7 +30,7 @@ pub const WORLD: World = World {
     prepare,
 };
 
-fn prepare(mode: &str, mut settings: Table) -> Result<Run, String> {
+fn prepare(mode: &str, mut settings: Table) -> Result<PreparedRun, String> {
     settings.entry("policy").or_insert_with(|| Value::String(mode.to_owned()));
     let config = checked(settings, Config::check)?;
     Ok(Box::new(move || {
@@ -39,19 +39,19 @@ fn prepare(mode: &str, mut settings: Table) -> Result<Run, String> {
     }))
 }
 
-fn rows(config: &Config, outcome: &Outcome) -> Vec<Row> {
+fn rows(config: &Config, outcome: &Outcome) -> Vec<ClassFigures> {
     let tasks = config.tasks.iter().zip(&outcome.tasks);
-    let mut rows: Vec<Row> =
+    let mut rows: Vec<ClassFigures> =
         tasks.map(|(task, found)| row(task.name.clone(), found, outcome.counted)).collect();
     let work = outcome.tasks.iter().map(|task| task.cores(outcome.counted)).sum();
     let actions = outcome.actions as f64 / outcome.counted.as_secs_f64();
     let nothing = f64::NAN;
     let figures = vec![nothing, nothing, nothing, nothing, nothing, nothing, nothing, work, actions];
-    rows.push(Row { class: "machine".to_owned(), figures, cdf: Vec::new() });
+    rows.push(ClassFigures { class: "machine".to_owned(), figures, cdf: Vec::new() });
     rows
 }
 
-fn row(class: String, task: &TaskOutcome, counted: Span) -> Row {
+fn row(class: String, task: &TaskOutcome, counted: Span) -> ClassFigures {
     let answers = task.latency.count() > 0;
     let us = micros_if(answers);
     let figures = vec![
@@ -65,5 +65,5 @@ fn row(class: String, task: &TaskOutcome, counted: Span) -> Row {
         task.cores(counted),
         f64::NAN,
     ];
-    Row { class, figures, cdf: points(task.latency.cdf()) }
+    ClassFigures { class, figures, cdf: points(task.latency.cdf()) }
 }

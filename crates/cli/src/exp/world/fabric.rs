@@ -3,14 +3,14 @@
 //! One row per size class of flows, as in the paper, and one for all flows, which also has the
 //! counters of the network.
 
-use sim::fabric::{self, Config, Flow, Outcome};
+use sim::fabric::{self, Config, FlowOutcome, Outcome};
 use toml::Table;
 
-use super::{Kind, Row, Run, RunResult, World, checked, kept, shown};
+use super::{ClassFigures, PreparedRun, RunResult, TimeKind, World, checked, kept, shown};
 
 pub const WORLD: World = World {
     name: "fabric",
-    kind: Kind::Sim,
+    kind: TimeKind::Sim,
     note: "flow completion times in µs; small up to 100 KB, medium up to 10 MB, large above; p99: of single flows",
     stats: &[
         shown("flows", "1", "flows"),
@@ -36,7 +36,7 @@ pub const WORLD: World = World {
 /// Size classes: name, and the largest size in bytes.
 const CLASSES: [(&str, u64); 3] = [("small", 100_000), ("medium", 10_000_000), ("large", u64::MAX)];
 
-fn prepare(_mode: &str, settings: Table) -> Result<Run, String> {
+fn prepare(_mode: &str, settings: Table) -> Result<PreparedRun, String> {
     let config = checked(settings, Config::check)?;
     Ok(Box::new(move || {
         let outcome = fabric::run(&config);
@@ -46,14 +46,14 @@ fn prepare(_mode: &str, settings: Table) -> Result<Run, String> {
 
 /// One row for all flows, and one for each size class.
 #[must_use]
-pub fn rows(outcome: &Outcome) -> Vec<Row> {
+pub fn rows(outcome: &Outcome) -> Vec<ClassFigures> {
     let counters = outcome.counters;
     let percent = |part: u64| part as f64 / counters.sent as f64 * 100.0;
     let network = [percent(counters.dropped), percent(counters.marked), counters.hops as f64];
     let mut rows = vec![row("all", &outcome.flows.iter().collect::<Vec<_>>(), network)];
     let mut least = 0;
     for (name, most) in CLASSES {
-        let flows: Vec<&Flow> =
+        let flows: Vec<&FlowOutcome> =
             outcome.flows.iter().filter(|flow| (least..=most).contains(&flow.bytes())).collect();
         rows.push(row(name, &flows, [f64::NAN; 3]));
         least = most.saturating_add(1);
@@ -62,13 +62,13 @@ pub fn rows(outcome: &Outcome) -> Vec<Row> {
 }
 
 /// Figures of some flows, and of the network.
-fn row(class: &str, flows: &[&Flow], network: [f64; 3]) -> Row {
+fn row(class: &str, flows: &[&FlowOutcome], network: [f64; 3]) -> ClassFigures {
     let mut took: Vec<f64> =
         flows.iter().filter_map(|flow| flow.took).map(|took| took.as_micros_f64()).collect();
     took.sort_by(f64::total_cmp);
     let mut slowdowns: Vec<f64> = flows.iter().filter_map(|flow| flow.slowdown()).collect();
     slowdowns.sort_by(f64::total_cmp);
-    let sum = |of: fn(&Flow) -> u32| flows.iter().map(|flow| f64::from(of(flow))).sum::<f64>();
+    let sum = |of: fn(&FlowOutcome) -> u32| flows.iter().map(|flow| f64::from(of(flow))).sum::<f64>();
     let figures = [
         flows.len() as f64,
         (flows.len() - took.len()) as f64 / flows.len() as f64 * 100.0,
@@ -83,7 +83,7 @@ fn row(class: &str, flows: &[&Flow], network: [f64; 3]) -> Row {
     ];
     let share = 1.0 / took.len() as f64;
     let cdf = took.iter().enumerate().map(|(n, &us)| (us, (n + 1) as f64 * share)).collect();
-    Row { class: class.to_owned(), figures: [&figures[..], &network].concat(), cdf }
+    ClassFigures { class: class.to_owned(), figures: [&figures[..], &network].concat(), cdf }
 }
 
 fn mean(values: &[f64]) -> f64 {

@@ -3,7 +3,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use host::{affinity, signals};
-use netlab::{Group, NetLab};
+use netlab::{NetLab, TestGroup};
 use queueing::CoreId;
 
 use crate::error::Error;
@@ -13,7 +13,7 @@ use crate::error::Error;
 pub fn can_keep_awake(cores: &[CoreId]) -> bool {
     let has = affinity::cores().unwrap_or_default();
     let can = !cores.is_empty() && cores.iter().all(|core| has.contains(core));
-    can && Group::unavailable().is_none() && !signals::is_set()
+    can && TestGroup::unavailable().is_none() && !signals::is_set()
 }
 
 /// Checks that a run of `world` is possible here; each of `who` needs a core. From then on ctrl-C
@@ -26,7 +26,7 @@ pub fn unless_possible(world: &str, experiment: &str, who: &str) -> Result<(), E
     if signals::is_set() {
         return Err(Error::interrupted(""));
     }
-    if let Some(why) = NetLab::unavailable().or_else(Group::unavailable) {
+    if let Some(why) = NetLab::unavailable().or_else(TestGroup::unavailable) {
         let advice = format!("sudo greenwave exp run {experiment}");
         return Err(Error::new(format!("world {world}: {why}")).advice(advice));
     }

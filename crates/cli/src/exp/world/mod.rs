@@ -58,7 +58,7 @@ pub struct World {
     /// Name in an experiment's file.
     pub name: &'static str,
     /// Kind of time.
-    pub kind: Kind,
+    pub kind: TimeKind,
     /// Explanation of the table's terms.
     pub note: &'static str,
     /// Figures of a row, in order.
@@ -71,12 +71,12 @@ pub struct World {
     /// Figures whose sum is `drawn`, if any.
     pub parts: &'static [&'static str],
     /// Reads settings; returns the run or the reason why it cannot run.
-    pub prepare: fn(mode: &str, settings: Table) -> Result<Run, String>,
+    pub prepare: fn(mode: &str, settings: Table) -> Result<PreparedRun, String>,
 }
 
 /// Kind of time in a world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum TimeKind {
     /// Virtual time: a seed gives the same figures on every machine, and runs use all cores.
     Sim,
     /// Real time: figures depend on the machine. Runs wait more than they compute.
@@ -89,7 +89,7 @@ pub enum Kind {
     },
 }
 
-impl Kind {
+impl TimeKind {
     /// Real time, with the cores' idle state unchanged.
     #[must_use]
     pub const fn host(per_core: usize) -> Self {
@@ -139,14 +139,14 @@ pub struct MetricColumn {
 }
 
 /// Run that can be started on any thread.
-pub type Run = Box<dyn Fn() -> Result<RunResult, Error> + Send + Sync>;
+pub type PreparedRun = Box<dyn Fn() -> Result<RunResult, Error> + Send + Sync>;
 
 /// Result of a run.
 pub struct RunResult {
     /// Events simulated, or reported.
     pub events: u64,
     /// One row per class of requests (or per stage).
-    pub rows: Vec<Row>,
+    pub rows: Vec<ClassFigures>,
     /// Deviation from the plan; none in simulations.
     pub noise: Option<Noise>,
 }
@@ -169,7 +169,7 @@ impl Noise {
 }
 
 /// Figures of one class.
-pub struct Row {
+pub struct ClassFigures {
     /// Name of the class.
     pub class: String,
     /// In the order of [`World::stats`].

@@ -2,14 +2,14 @@
 //!
 //! One row. `model` is the closed-form result for the same settings.
 
-use sim::world::overload::{self, Config, Guard, Outcome};
+use sim::world::overload::{self, AdmissionControl, Config, Outcome};
 use toml::Table;
 
-use super::{Kind, Row, Run, RunResult, World, checked, kept, micros_if, points, shown};
+use super::{ClassFigures, PreparedRun, RunResult, TimeKind, World, checked, kept, micros_if, points, shown};
 
 pub const WORLD: World = World {
     name: "overload",
-    kind: Kind::Sim,
+    kind: TimeKind::Sim,
     note: "goodput: served before the client timed out; model: throughput by the closed form",
     stats: &[
         shown("offered", "1/s", "offered"),
@@ -29,7 +29,7 @@ pub const WORLD: World = World {
     prepare,
 };
 
-fn prepare(_mode: &str, settings: Table) -> Result<Run, String> {
+fn prepare(_mode: &str, settings: Table) -> Result<PreparedRun, String> {
     let config = checked(settings, Config::check)?;
     Ok(Box::new(move || {
         let outcome = overload::run(&config);
@@ -37,12 +37,12 @@ fn prepare(_mode: &str, settings: Table) -> Result<Run, String> {
     }))
 }
 
-fn row(config: &Config, outcome: &Outcome) -> Row {
+fn row(config: &Config, outcome: &Outcome) -> ClassFigures {
     let seconds = outcome.arriving.as_secs_f64();
     let offered = config.requests as f64 / seconds;
     let model = match config.guard {
-        Guard::None => config.model().outcome(offered),
-        Guard::Model | Guard::Policy(_) => {
+        AdmissionControl::None => config.model().outcome(offered),
+        AdmissionControl::Model | AdmissionControl::Policy(_) => {
             let admitted = config.model().admitted_best(offered, config.shed);
             config.model().outcome_shedding(offered, admitted, config.shed)
         }
@@ -61,5 +61,5 @@ fn row(config: &Config, outcome: &Outcome) -> Row {
         us(outcome.sojourn.quantile(0.5)),
         us(outcome.sojourn.quantile(0.99)),
     ];
-    Row { class: "all".to_owned(), figures, cdf: points(outcome.sojourn.cdf()) }
+    ClassFigures { class: "all".to_owned(), figures, cdf: points(outcome.sojourn.cdf()) }
 }

@@ -7,12 +7,12 @@ use queueing::Span;
 use sim::world::overloaded_stack::{self, Config, Outcome};
 use toml::Table;
 
-use super::{Kind, Row, Run, RunResult, World, checked, kept, points, shown};
+use super::{ClassFigures, PreparedRun, RunResult, TimeKind, World, checked, kept, points, shown};
 use crate::error::Error;
 
 pub const WORLD: World = World {
     name: "callers",
-    kind: Kind::Sim,
+    kind: TimeKind::Sim,
     note: "goodput: answered before the client timed out; delay: the longest wait in a control interval",
     stats: &[
         shown("offered", "1/s", "offered"),
@@ -33,7 +33,7 @@ pub const WORLD: World = World {
     prepare,
 };
 
-fn prepare(_mode: &str, settings: Table) -> Result<Run, String> {
+fn prepare(_mode: &str, settings: Table) -> Result<PreparedRun, String> {
     let config = checked(settings, Config::check)?;
     Ok(Box::new(move || {
         let outcome = overloaded_stack::run(&config).map_err(|e| {
@@ -47,7 +47,7 @@ fn prepare(_mode: &str, settings: Table) -> Result<Run, String> {
     }))
 }
 
-fn row(config: &Config, outcome: &Outcome) -> Row {
+fn row(config: &Config, outcome: &Outcome) -> ClassFigures {
     let seconds = outcome.counting.as_secs_f64();
     let of = |part: u64, all: u64| part as f64 / all.max(1) as f64 * 100.0;
     let us = Span::as_micros_f64;
@@ -64,14 +64,14 @@ fn row(config: &Config, outcome: &Outcome) -> Row {
         us(outcome.latency.quantile(0.5)),
         us(outcome.latency.quantile(0.99)),
     ];
-    Row { class: "first".to_owned(), figures, cdf: points(outcome.latency.cdf()) }
+    ClassFigures { class: "first".to_owned(), figures, cdf: points(outcome.latency.cdf()) }
 }
 
 /// Row of the clients that are shed first.
-fn others(outcome: &Outcome) -> Row {
+fn others(outcome: &Outcome) -> ClassFigures {
     let seconds = outcome.counting.as_secs_f64();
     let (offered, in_time) = outcome.others;
     let mut figures = vec![0.0; WORLD.stats.len()];
     (figures[0], figures[3]) = (offered as f64 / seconds, in_time as f64 / seconds);
-    Row { class: "others".to_owned(), figures, cdf: Vec::new() }
+    ClassFigures { class: "others".to_owned(), figures, cdf: Vec::new() }
 }

@@ -7,11 +7,11 @@ use queueing::{Histogram, Span};
 use sim::world::platform::{self, ClassOutcome, Config, Outcome};
 use toml::Table;
 
-use super::{Kind, Row, Run, RunResult, World, checked, kept, micros_if, points, shown};
+use super::{ClassFigures, PreparedRun, RunResult, TimeKind, World, checked, kept, micros_if, points, shown};
 
 pub const WORLD: World = World {
     name: "platform",
-    kind: Kind::Sim,
+    kind: TimeKind::Sim,
     note: "latencies in µs from start to response; unanswered requests count with the client's timeout or more; \
            good: answered in time; beside: BE's work, in hyperthreads of a machine of its own",
     stats: &[
@@ -42,7 +42,7 @@ pub const WORLD: World = World {
     prepare,
 };
 
-fn prepare(_mode: &str, settings: Table) -> Result<Run, String> {
+fn prepare(_mode: &str, settings: Table) -> Result<PreparedRun, String> {
     let config = checked(settings, Config::check)?;
     Ok(Box::new(move || {
         let outcome = platform::run(&config);
@@ -50,15 +50,15 @@ fn prepare(_mode: &str, settings: Table) -> Result<Run, String> {
     }))
 }
 
-fn rows(outcome: &Outcome) -> Vec<Row> {
+fn rows(outcome: &Outcome) -> Vec<ClassFigures> {
     let came = outcome.classes.iter().filter(|class| class.requests > 0);
-    let mut rows: Vec<Row> = came.map(|class| row(class, outcome.counted)).collect();
+    let mut rows: Vec<ClassFigures> = came.map(|class| row(class, outcome.counted)).collect();
     rows.push(total(outcome));
     rows
 }
 
 /// Row of a class with arrivals.
-fn row(class: &ClassOutcome, counted: Span) -> Row {
+fn row(class: &ClassOutcome, counted: Span) -> ClassFigures {
     let seconds = counted.as_secs_f64();
     let percent = |part: u64| part as f64 / class.requests as f64 * 100.0;
     let us = Span::as_micros_f64;
@@ -86,11 +86,11 @@ fn row(class: &ClassOutcome, counted: Span) -> Row {
         f64::NAN,
         f64::NAN,
     ];
-    Row { class: class.name.clone(), figures, cdf: points(class.latency.cdf()) }
+    ClassFigures { class: class.name.clone(), figures, cdf: points(class.latency.cdf()) }
 }
 
 /// Row of all classes together, BE and bulk flows.
-fn total(outcome: &Outcome) -> Row {
+fn total(outcome: &Outcome) -> ClassFigures {
     let seconds = outcome.counted.as_secs_f64();
     let sum = |of: fn(&ClassOutcome) -> u64| outcome.classes.iter().map(of).sum::<u64>() as f64;
     let requests = sum(|class| class.requests);
@@ -114,5 +114,5 @@ fn total(outcome: &Outcome) -> Row {
     for (name, value) in known {
         figures[WORLD.stat(name).expect("a figure of this world")] = value;
     }
-    Row { class: "total".to_owned(), figures, cdf: Vec::new() }
+    ClassFigures { class: "total".to_owned(), figures, cdf: Vec::new() }
 }

@@ -17,27 +17,27 @@ use toml::{Table, Value};
 
 use self::runner::Conversation;
 use self::sidecar::Sidecar;
-use self::tally::Tally;
-use super::{Kind, Run, RunResult, World, line, services};
+use self::tally::LineStats;
+use super::{PreparedRun, RunResult, TimeKind, World, line, services};
 use crate::error::Error;
 use crate::exp::embedded;
 use crate::source_dir;
 
 /// tonic services under the layers of `deadline::tower`.
 pub const TONIC: World =
-    World { name: "tonic", kind: Kind::host(4), prepare: prepare_tonic, ..services::WORLD };
+    World { name: "tonic", kind: TimeKind::host(4), prepare: prepare_tonic, ..services::WORLD };
 
 /// Dubbo services with the plug-in of `java/dubbo`.
 pub const DUBBO: World =
-    World { name: "dubbo", kind: Kind::host(1), prepare: prepare_dubbo, ..services::WORLD };
+    World { name: "dubbo", kind: TimeKind::host(1), prepare: prepare_dubbo, ..services::WORLD };
 
 /// A search split over tonic workers with the same layers, and its aggregator.
 pub const FANOUT: World =
-    World { name: "fanout", kind: Kind::host(1), prepare: prepare_fanout, ..services::WORLD };
+    World { name: "fanout", kind: TimeKind::host(1), prepare: prepare_fanout, ..services::WORLD };
 
 /// A topology on Storm with the wrappers of `java/storm`.
 pub const STORM: World =
-    World { name: "storm", kind: Kind::host(1), prepare: prepare_storm, ..services::WORLD };
+    World { name: "storm", kind: TimeKind::host(1), prepare: prepare_storm, ..services::WORLD };
 
 /// Constructor of a runner's command, called at start.
 type Runner = Box<dyn Fn(&Config) -> Result<Staged, Error> + Send + Sync>;
@@ -54,21 +54,21 @@ impl From<Command> for Staged {
     }
 }
 
-fn prepare_tonic(_mode: &str, settings: Table) -> Result<Run, String> {
+fn prepare_tonic(_mode: &str, settings: Table) -> Result<PreparedRun, String> {
     prepare(Box::new(|_| Ok(testbed("series")?.into())), settings, false)
 }
 
-fn prepare_dubbo(_mode: &str, settings: Table) -> Result<Run, String> {
+fn prepare_dubbo(_mode: &str, settings: Table) -> Result<PreparedRun, String> {
     prepare(Box::new(|_| Ok(java("testbed", "greenwave.testbed.Dubbo")?.into())), settings, false)
 }
 
-fn prepare_fanout(_mode: &str, mut settings: Table) -> Result<Run, String> {
+fn prepare_fanout(_mode: &str, mut settings: Table) -> Result<PreparedRun, String> {
     let corpus = Corpus::taken(&mut settings)?.unwrap_or(Corpus::Made);
     prepare(Box::new(move |_| Ok(corpus.told(testbed("search")?)?.into())), settings, true)
 }
 
 /// Without `corpus`, workers wait for the recorded search times and do nothing else.
-fn prepare_storm(_mode: &str, mut settings: Table) -> Result<Run, String> {
+fn prepare_storm(_mode: &str, mut settings: Table) -> Result<PreparedRun, String> {
     let corpus = Corpus::taken(&mut settings)?;
     let staged = move |config: &Config| {
         let mut staged = Staged::from(java("testbed-storm", "greenwave.testbed.Storm")?);
@@ -122,7 +122,7 @@ impl Corpus {
 }
 
 /// `unit`: true if the runner's first stage may have parts; no other stage may.
-fn prepare(runner: Runner, mut settings: Table, unit: bool) -> Result<Run, String> {
+fn prepare(runner: Runner, mut settings: Table, unit: bool) -> Result<PreparedRun, String> {
     let on = settings.remove("on").unwrap_or_else(|| Value::String("host".to_owned()));
     let mut config: Config = settings.try_into().map_err(|e: toml::de::Error| line(&e))?;
     config.load(embedded::text).map_err(|e| line(&e))?;
@@ -148,7 +148,7 @@ fn prepare(runner: Runner, mut settings: Table, unit: bool) -> Result<Run, Strin
 /// Sends the trace of `config` to a runner and aggregates its output.
 fn converse(staged: Staged, config: &Config) -> Result<RunResult, Error> {
     let trace: Vec<_> = Trace::new(config).collect();
-    let mut tally = Tally::new(config, &trace);
+    let mut tally = LineStats::new(config, &trace);
     let conversation = Conversation { setup: runner::setup(config), plan: runner::plan(&trace) };
     conversation.with(staged.command, runner::lasts(&trace), &mut |line| tally.take(line))?;
     drop(staged.beside);

@@ -4,11 +4,11 @@ use load::report::ClassReport;
 use sim::world::server::{self, Config};
 use toml::{Table, Value};
 
-use super::{Kind, Row, Run, RunResult, World, checked, kept, micros_if, points, shown};
+use super::{ClassFigures, PreparedRun, RunResult, TimeKind, World, checked, kept, micros_if, points, shown};
 
 pub const WORLD: World = World {
     name: "server",
-    kind: Kind::Sim,
+    kind: TimeKind::Sim,
     note: "times in µs; lost: unanswered",
     stats: &[
         shown("requests", "1", "reqs"),
@@ -33,12 +33,12 @@ pub const WORLD: World = World {
 };
 
 /// A mode without settings is the one of its name.
-fn prepare(mode: &str, mut settings: Table) -> Result<Run, String> {
+fn prepare(mode: &str, mut settings: Table) -> Result<PreparedRun, String> {
     settings.entry("mode").or_insert_with(|| Value::String(mode.to_owned()));
     let config = checked(settings, Config::check)?;
     Ok(Box::new(move || {
         let outcome = server::run(&config, &mut |_| {});
-        let rows = outcome.report.classes.iter().map(|class| Row {
+        let rows = outcome.report.classes.iter().map(|class| ClassFigures {
             class: class.name.clone(),
             figures: figures(class).to_vec(),
             cdf: points(class.cdf()),

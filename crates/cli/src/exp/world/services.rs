@@ -4,15 +4,15 @@
 //! the time since the request's birth, as in the paper's tables.
 
 use queueing::{Histogram, Span};
-use sim::world::services::{self, Class, Config, Outcome, StageReport};
+use sim::world::services::{self, Config, Outcome, StageReport, UserClassOutcome};
 use toml::Table;
 
-use super::{Kind, Row, Run, RunResult, World, kept, line, micros_if, points, shown};
+use super::{ClassFigures, PreparedRun, RunResult, TimeKind, World, kept, line, micros_if, points, shown};
 
 pub const WORLD: World = World {
     name: "services",
-    kind: Kind::Sim,
-    note: "times in µs since the request's start; of a stage, at its end",
+    kind: TimeKind::Sim,
+    note: "times in µs since the start of the request; rows of stages: at the end of the stage",
     stats: &[
         kept("requests", "1"),
         shown("miss", "%", "miss %"),
@@ -35,7 +35,7 @@ pub const WORLD: World = World {
     prepare,
 };
 
-fn prepare(_mode: &str, settings: Table) -> Result<Run, String> {
+fn prepare(_mode: &str, settings: Table) -> Result<PreparedRun, String> {
     let mut config: Config = settings.try_into().map_err(|e: toml::de::Error| line(&e))?;
     config.load(crate::exp::embedded::text).map_err(|e| line(&e))?;
     config.check().map_err(|e| line(&e))?;
@@ -43,7 +43,7 @@ fn prepare(_mode: &str, settings: Table) -> Result<Run, String> {
 }
 
 /// A run of `config` in virtual time.
-pub(super) fn simulated(config: Config) -> Run {
+pub(super) fn simulated(config: Config) -> PreparedRun {
     Box::new(move || {
         let outcome = services::run(&config);
         Ok(RunResult { events: outcome.events, rows: rows(&outcome), noise: None })
@@ -51,9 +51,9 @@ pub(super) fn simulated(config: Config) -> Run {
 }
 
 /// Rows of `outcome`.
-pub(super) fn rows(outcome: &Outcome) -> Vec<Row> {
+pub(super) fn rows(outcome: &Outcome) -> Vec<ClassFigures> {
     let seconds = outcome.arriving.as_secs_f64();
-    let mut rows: Vec<Row> = Vec::new();
+    let mut rows: Vec<ClassFigures> = Vec::new();
     if outcome.classes.len() > 1 {
         rows.push(of_class("all", &outcome.classes, seconds));
     }
@@ -65,8 +65,8 @@ pub(super) fn rows(outcome: &Outcome) -> Vec<Row> {
 }
 
 /// Figures of one class, or of several together.
-fn of_class(name: &str, classes: &[Class], seconds: f64) -> Row {
-    let sum = |of: fn(&Class) -> u64| classes.iter().map(of).sum::<u64>() as f64;
+fn of_class(name: &str, classes: &[UserClassOutcome], seconds: f64) -> ClassFigures {
+    let sum = |of: fn(&UserClassOutcome) -> u64| classes.iter().map(of).sum::<u64>() as f64;
     let (requests, on_time) = (sum(|class| class.requests), sum(|class| class.on_time));
     let mut latency = Histogram::new();
     classes.iter().for_each(|class| latency.merge(&class.latency));
@@ -86,7 +86,7 @@ fn of_class(name: &str, classes: &[Class], seconds: f64) -> Row {
 }
 
 /// Figures of one stage; drops are a share of its arrivals.
-fn of_stage(stage: &StageReport) -> Row {
+fn of_stage(stage: &StageReport) -> ClassFigures {
     let served = stage.elapsed.count() as f64;
     let came = served + stage.dropped as f64;
     let counts = [came, f64::NAN, stage.dropped as f64 / came.max(1.0) * 100.0, f64::NAN];
@@ -102,7 +102,7 @@ fn of_all(latency: &Histogram, answered: f64) -> f64 {
     if q <= 1.0 { latency.quantile(q).as_micros_f64() } else { f64::INFINITY }
 }
 
-fn row(class: &str, counts: [f64; 4], latency: &Histogram, rest: [f64; 4]) -> Row {
+fn row(class: &str, counts: [f64; 4], latency: &Histogram, rest: [f64; 4]) -> ClassFigures {
     let us = micros_if(latency.count() > 0);
     let times = [
         us(latency.mean()),
@@ -113,5 +113,5 @@ fn row(class: &str, counts: [f64; 4], latency: &Histogram, rest: [f64; 4]) -> Ro
         us(latency.max()),
     ];
     let figures = [&counts[..], &times, &rest].concat();
-    Row { class: class.to_owned(), figures, cdf: points(latency.cdf()) }
+    ClassFigures { class: class.to_owned(), figures, cdf: points(latency.cdf()) }
 }

@@ -1,17 +1,17 @@
 //! World `web`: a web server with a near and a far client population, in virtual time. Source: ADPS
 //! Table 1; world `pages` runs it on a real machine.
 
-use load::closed_loop::Tally;
+use load::closed_loop::KindResults;
 use queueing::Span;
 use sim::world::web::{self, Config};
 use toml::{Table, Value};
 
 use super::web_qoe::qoe::qoe;
-use super::{Kind, Row, Run, RunResult, World, checked, kept, points, shown};
+use super::{ClassFigures, PreparedRun, RunResult, TimeKind, World, checked, kept, points, shown};
 
 pub const WORLD: World = World {
     name: "web",
-    kind: Kind::Sim,
+    kind: TimeKind::Sim,
     note: "pages loaded in the measured time; QoE: computed from the response time alone; busy: the program's core and the stack's",
     stats: &[
         shown("pages", "1/s", "pages/s"),
@@ -33,14 +33,14 @@ pub const WORLD: World = World {
 };
 
 /// A mode without settings is the one of its name.
-fn prepare(mode: &str, mut settings: Table) -> Result<Run, String> {
+fn prepare(mode: &str, mut settings: Table) -> Result<PreparedRun, String> {
     settings.entry("mode").or_insert_with(|| Value::String(mode.to_owned()));
     let config = checked(settings, Config::check)?;
     Ok(Box::new(move || {
         let outcome = web::run(&config);
-        let row = |(class, tally): (&str, &Tally)| {
+        let row = |(class, tally): (&str, &KindResults)| {
             let figures = figures(tally, config.duration, outcome.busy).to_vec();
-            Row { class: class.to_owned(), figures, cdf: points(tally.latency.cdf()) }
+            ClassFigures { class: class.to_owned(), figures, cdf: points(tally.latency.cdf()) }
         };
         let rows = ["near", "far"].into_iter().zip(&outcome.groups).map(row).collect();
         Ok(RunResult { events: outcome.events, rows, noise: None })
@@ -48,7 +48,7 @@ fn prepare(mode: &str, mut settings: Table) -> Result<Run, String> {
 }
 
 /// Figures of one population in the order of the table above.
-fn figures(tally: &Tally, duration: Span, [program, stack]: [f64; 2]) -> [f64; WORLD.stats.len()] {
+fn figures(tally: &KindResults, duration: Span, [program, stack]: [f64; 2]) -> [f64; WORLD.stats.len()] {
     // No samples, no quantile.
     let of = |q| if tally.answers > 0 { tally.latency.quantile(q).as_secs_f64() } else { f64::NAN };
     let [p50, p99] = [0.5, 0.99].map(of);

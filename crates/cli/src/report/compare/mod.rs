@@ -13,17 +13,17 @@ pub use render::{page, text};
 pub use stats::{By, Difference};
 
 use super::plot::Plot;
-use super::run::{Claim, Run};
-use super::tables::{Figure, Row, Rows};
+use super::run::{CheckedClaim, ParsedResult};
+use super::tables::{ResultFigure, ResultRow, ResultTable};
 use crate::error::Error;
 
 /// Comparison of two runs.
 #[derive(Debug)]
 pub struct Comparison {
     /// Run A.
-    pub a: Run,
+    pub a: ParsedResult,
     /// Run B.
-    pub b: Run,
+    pub b: ParsedResult,
     /// All claims of either.
     pub claims: Vec<Compared>,
     /// All figures that both have.
@@ -42,14 +42,14 @@ pub struct Compared {
     /// Values in A and in B.
     pub ours: [Option<f64>; 2],
     /// Change of the verdict.
-    pub verdict: Verdict,
+    pub verdict: ClaimChange,
     /// Difference of the values, if both are numbers.
     pub difference: Option<Difference>,
 }
 
 /// Change of a claim from A to B.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum ClaimChange {
     /// Holds in A and in B.
     HoldsInBoth,
     /// Holds in A, fails in B.
@@ -79,7 +79,7 @@ pub struct Measure {
     pub difference: Difference,
 }
 
-impl Verdict {
+impl ClaimChange {
     fn of(a: Option<bool>, b: Option<bool>) -> Self {
         match (a, b) {
             (Some(true), Some(true)) => Self::HoldsInBoth,
@@ -110,7 +110,7 @@ impl Verdict {
 impl Comparison {
     /// Compares `b` with `a`.
     #[must_use]
-    pub fn of(a: Run, b: Run) -> Self {
+    pub fn of(a: ParsedResult, b: ParsedResult) -> Self {
         let is_paired = have_same_seeds(&a, &b);
         Self {
             claims: claims(&a, &b, is_paired),
@@ -124,7 +124,7 @@ impl Comparison {
     /// True if a claim that holds in A fails in B.
     #[must_use]
     pub fn is_worse(&self) -> bool {
-        self.claims.iter().any(|claim| claim.verdict == Verdict::NowFails)
+        self.claims.iter().any(|claim| claim.verdict == ClaimChange::NowFails)
     }
 
     /// Plots of the same title, combined.
@@ -137,7 +137,7 @@ impl Comparison {
 
 /// True if the n-th repetitions of both used the same seed. Results without a header have their
 /// seeds' values in another order.
-fn have_same_seeds(a: &Run, b: &Run) -> bool {
+fn have_same_seeds(a: &ParsedResult, b: &ParsedResult) -> bool {
     let [a, b] = [&a.header, &b.header];
     a.form.min(b.form) > 0 && a.seed.is_some() && a.seed == b.seed
 }
@@ -147,10 +147,10 @@ fn have_same_seeds(a: &Run, b: &Run) -> bool {
 ///
 /// # Errors
 /// No name is in both.
-pub fn pairs(a: Vec<Run>, b: Vec<Run>) -> Result<(Vec<Comparison>, Vec<String>), Error> {
-    let names = |runs: &[Run]| runs.iter().map(|run| run.name.clone()).collect::<Vec<_>>();
+pub fn pairs(a: Vec<ParsedResult>, b: Vec<ParsedResult>) -> Result<(Vec<Comparison>, Vec<String>), Error> {
+    let names = |runs: &[ParsedResult]| runs.iter().map(|run| run.name.clone()).collect::<Vec<_>>();
     let (in_a, in_b) = (names(&a), names(&b));
-    let mut rest: Vec<Option<Run>> = b.into_iter().map(Some).collect();
+    let mut rest: Vec<Option<ParsedResult>> = b.into_iter().map(Some).collect();
     let (mut compared, mut alone) = (Vec::new(), Vec::new());
     for run in a {
         let other = rest.iter_mut().find(|other| matches!(other, Some(other) if other.name == run.name));
@@ -167,8 +167,8 @@ pub fn pairs(a: Vec<Run>, b: Vec<Run>) -> Result<(Vec<Comparison>, Vec<String>),
     Ok((compared, alone))
 }
 
-fn claims(a: &Run, b: &Run, is_paired: bool) -> Vec<Compared> {
-    let compared = |of_a: Option<&Claim>, of_b: Option<&Claim>| {
+fn claims(a: &ParsedResult, b: &ParsedResult, is_paired: bool) -> Vec<Compared> {
+    let compared = |of_a: Option<&CheckedClaim>, of_b: Option<&CheckedClaim>| {
         let [ours_a, ours_b] = [of_a, of_b].map(|claim| claim?.ours);
         let [seeds_a, seeds_b] = [of_a, of_b].map(|claim| claim.map_or(&[][..], |claim| &claim.seeds));
         let both = ours_a.zip(ours_b);
@@ -178,7 +178,7 @@ fn claims(a: &Run, b: &Run, is_paired: bool) -> Vec<Compared> {
             id: stated.map_or(String::new(), |claim| claim.id.clone()),
             bound: stated.map_or(String::new(), |claim| claim.bound.clone()),
             ours: [ours_a, ours_b],
-            verdict: Verdict::of(of_a.and_then(|claim| claim.holds), of_b.and_then(|claim| claim.holds)),
+            verdict: ClaimChange::of(of_a.and_then(|claim| claim.holds), of_b.and_then(|claim| claim.holds)),
             difference,
         }
     };
@@ -188,14 +188,14 @@ fn claims(a: &Run, b: &Run, is_paired: bool) -> Vec<Compared> {
     in_a.chain(only_b.map(|of_b| compared(None, Some(of_b)))).collect()
 }
 
-fn figures(a: &[Rows], b: &[Rows], is_paired: bool) -> Vec<Measure> {
+fn figures(a: &[ResultTable], b: &[ResultTable], is_paired: bool) -> Vec<Measure> {
     let mut found = Vec::new();
     for of_a in a {
-        let same = |of_b: &&Rows| of_b.name == of_a.name && of_b.labels == of_a.labels;
+        let same = |of_b: &&ResultTable| of_b.name == of_a.name && of_b.labels == of_a.labels;
         let Some(of_b) = b.iter().find(same) else { continue };
         for (number, row) in of_a.rows.iter().enumerate() {
             // Rows with equal labels are paired in their order.
-            let same = |other: &&Row| other.labels == row.labels;
+            let same = |other: &&ResultRow| other.labels == row.labels;
             let before = of_a.rows[..number].iter().filter(same).count();
             let Some(other) = of_b.rows.iter().filter(same).nth(before) else { continue };
             for (column, figure) in of_a.columns.iter().zip(&row.figures) {
@@ -215,13 +215,13 @@ fn figures(a: &[Rows], b: &[Rows], is_paired: bool) -> Vec<Measure> {
     found
 }
 
-fn sample(figure: &Figure) -> stats::Sample<'_> {
+fn sample(figure: &ResultFigure) -> stats::RunSample<'_> {
     (figure.value, &figure.repeats)
 }
 
 /// Settings that differ, and requested facts that differ.
-fn settings(a: &Run, b: &Run) -> Vec<(String, String, String)> {
-    let of = |run: &Run| {
+fn settings(a: &ParsedResult, b: &ParsedResult) -> Vec<(String, String, String)> {
+    let of = |run: &ParsedResult| {
         let facts = run.facts.iter().filter(|(name, _)| !["date", "page"].contains(&name.as_str()));
         facts.chain(&run.settings).cloned().collect::<BTreeMap<String, String>>()
     };

@@ -2,10 +2,10 @@
 
 use std::fmt::Write as _;
 
-use super::{By, Comparison, Difference, Measure, Verdict};
+use super::{By, ClaimChange, Comparison, Difference, Measure};
 use crate::report::html::{self, Section, folded};
 use crate::report::plot::Plot;
-use crate::report::run::Run;
+use crate::report::run::ParsedResult;
 use crate::table::{Table, in_unit, number};
 
 /// Largest width of a claim's or a row's name on a terminal.
@@ -53,7 +53,7 @@ pub fn page(comparisons: &[Comparison], alone: &[String]) -> String {
     lines.extend(alone.iter().cloned());
     let mut sections = vec![Section::text("", &lines.join("\n"))];
     for compared in comparisons {
-        let with_machine = |run: &Run| {
+        let with_machine = |run: &ParsedResult| {
             let machine = run.header.machine.as_ref().map_or(String::new(), |machine| format!(", {machine}"));
             origin(run) + &machine
         };
@@ -86,7 +86,7 @@ pub fn page(comparisons: &[Comparison], alone: &[String]) -> String {
 }
 
 /// Origin of a run, in one line.
-fn origin(run: &Run) -> String {
+fn origin(run: &ParsedResult) -> String {
     let header = &run.header;
     let seed = header.seed.map_or(String::new(), |seed| format!(", seed {seed}"));
     let facts = run.facts.iter().filter(|(name, _)| ["scale", "runs"].contains(&name.as_str()));
@@ -176,13 +176,13 @@ fn closing(comparisons: &[Comparison]) -> String {
         claims.filter(|claim| claim.verdict == verdict).count()
     };
     let verdicts = [
-        Verdict::HoldsInBoth,
-        Verdict::NowHolds,
-        Verdict::NowFails,
-        Verdict::FailsInBoth,
-        Verdict::OnlyInA,
-        Verdict::OnlyInB,
-        Verdict::NotMeasured,
+        ClaimChange::HoldsInBoth,
+        ClaimChange::NowHolds,
+        ClaimChange::NowFails,
+        ClaimChange::FailsInBoth,
+        ClaimChange::OnlyInA,
+        ClaimChange::OnlyInB,
+        ClaimChange::NotMeasured,
     ];
     let counted = verdicts.into_iter().filter(|verdict| count(*verdict) > 0);
     let counted: Vec<_> = counted.map(|verdict| format!("{} {}", count(verdict), verdict.words())).collect();

@@ -31,11 +31,11 @@ pub struct Difference {
 }
 
 /// Figure of one run: the value shown, and the values of its repetitions.
-pub type Sample<'a> = (f64, &'a [Option<f64>]);
+pub type RunSample<'a> = (f64, &'a [Option<f64>]);
 
 /// Compares `b` with `a`; `is_paired` if the n-th repetitions used the same seed.
 #[must_use]
-pub fn difference((a, of_a): Sample<'_>, (b, of_b): Sample<'_>, is_paired: bool) -> Difference {
+pub fn difference((a, of_a): RunSample<'_>, (b, of_b): RunSample<'_>, is_paired: bool) -> Difference {
     let found = match is_paired && of_a.len() == of_b.len() {
         true => paired(of_a, of_b).map(|found| (By::Seed, found)),
         false => welch(of_a, of_b).map(|found| (By::Welch, found)),

@@ -3,12 +3,12 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::report::header::Header;
+use crate::report::header::ResultHeader;
 
 /// Result of an experiment with one claim, `p99 <= 4`, and values `seeds`.
 fn result(name: &str, seed: u64, seeds: &[f64]) -> Value {
     let ours = seeds.iter().sum::<f64>() / seeds.len() as f64;
-    Header::of_sim("experiment", Some(seed)).stamp(json!({
+    ResultHeader::of_sim("experiment", Some(seed)).stamp(json!({
         "experiment": name, "title": name, "scale": "smoke", "seed": seed, "runs": seeds.len(),
         "claims": [{"id": "p99", "ours": ours, "seeds": seeds, "bound": "<= 4", "holds": ours <= 4.0}],
         "units": {"p99": "µs"}, "shown": ["p99"],
@@ -17,22 +17,22 @@ fn result(name: &str, seed: u64, seeds: &[f64]) -> Value {
     }))
 }
 
-fn run(name: &str, seed: u64, seeds: &[f64]) -> Run {
-    Run::read(&result(name, seed, seeds)).expect("a valid result")
+fn run(name: &str, seed: u64, seeds: &[f64]) -> ParsedResult {
+    ParsedResult::read(&result(name, seed, seeds)).expect("a valid result")
 }
 
-fn compared(a: Run, b: Run) -> Comparison {
+fn compared(a: ParsedResult, b: ParsedResult) -> Comparison {
     let (mut comparisons, alone) = pairs(vec![a], vec![b]).expect("runs of the same name");
     assert_eq!(alone, [""; 0]);
     comparisons.remove(0)
 }
 
 #[track_caller]
-fn check(a: &[f64], b: &[f64], verdict: Verdict, differs: Option<bool>) {
+fn check(a: &[f64], b: &[f64], verdict: ClaimChange, differs: Option<bool>) {
     let compared = compared(run("a/one", 1, a), run("a/one", 1, b));
     let claim = &compared.claims[0];
     assert_eq!((claim.verdict, claim.difference.and_then(|d| d.differs)), (verdict, differs));
-    assert_eq!(compared.is_worse(), verdict == Verdict::NowFails);
+    assert_eq!(compared.is_worse(), verdict == ClaimChange::NowFails);
 }
 
 #[test]
@@ -40,31 +40,31 @@ fn a_claim_under_its_old_id_is_compared_with_the_new_one() {
     let named = |id: &str| {
         let mut result = result("fish/fig2", 1, &[3.0]);
         result["claims"][0]["id"] = json!(id);
-        Run::read(&result).expect("a valid result")
+        ParsedResult::read(&result).expect("a valid result")
     };
     let compared = compared(named("apart"), named("no-shared-path-control"));
     let claims: Vec<_> = compared.claims.iter().map(|claim| (claim.id.as_str(), claim.verdict)).collect();
-    assert_eq!(claims, [("no-shared-path-control", Verdict::HoldsInBoth)]);
+    assert_eq!(claims, [("no-shared-path-control", ClaimChange::HoldsInBoth)]);
 }
 
 #[test]
 fn each_claim_has_a_verdict_and_whether_its_figure_moved() {
-    check(&[3.0, 3.2, 3.1], &[3.1, 3.1, 3.2], Verdict::HoldsInBoth, Some(false));
-    check(&[3.0, 3.2, 3.1], &[2.0, 2.2, 2.1], Verdict::HoldsInBoth, Some(true));
-    check(&[3.0, 3.2, 3.1], &[5.0, 5.2, 5.1], Verdict::NowFails, Some(true));
-    check(&[5.0, 9.0, 4.0], &[3.9, 4.1, 3.9], Verdict::NowHolds, Some(false));
-    check(&[5.0], &[6.0], Verdict::FailsInBoth, None);
+    check(&[3.0, 3.2, 3.1], &[3.1, 3.1, 3.2], ClaimChange::HoldsInBoth, Some(false));
+    check(&[3.0, 3.2, 3.1], &[2.0, 2.2, 2.1], ClaimChange::HoldsInBoth, Some(true));
+    check(&[3.0, 3.2, 3.1], &[5.0, 5.2, 5.1], ClaimChange::NowFails, Some(true));
+    check(&[5.0, 9.0, 4.0], &[3.9, 4.1, 3.9], ClaimChange::NowHolds, Some(false));
+    check(&[5.0], &[6.0], ClaimChange::FailsInBoth, None);
 }
 
 #[test]
 fn a_removed_claim_is_reported_and_is_no_failure() {
     let mut without = result("a/one", 1, &[3.0]);
     without["claims"] = json!([]);
-    let without = || Run::read(&without).unwrap();
+    let without = || ParsedResult::read(&without).unwrap();
     let gone = compared(run("a/one", 1, &[3.0]), without());
-    assert_eq!((gone.claims[0].verdict, gone.is_worse()), (Verdict::OnlyInA, false));
+    assert_eq!((gone.claims[0].verdict, gone.is_worse()), (ClaimChange::OnlyInA, false));
     let new = compared(without(), run("a/one", 1, &[5.0]));
-    assert_eq!((new.claims[0].verdict, new.is_worse()), (Verdict::OnlyInB, false));
+    assert_eq!((new.claims[0].verdict, new.is_worse()), (ClaimChange::OnlyInB, false));
 }
 
 #[test]
@@ -77,7 +77,7 @@ fn same_seeds_are_paired_and_others_are_not() {
     assert_eq!(by(2), (By::Welch, By::Welch));
     let mut old = result("a/one", 1, &[3.0, 3.2]);
     old.as_object_mut().unwrap().remove("greenwave");
-    let old = compared(Run::read(&old).unwrap(), run("a/one", 1, &[3.1, 3.3]));
+    let old = compared(ParsedResult::read(&old).unwrap(), run("a/one", 1, &[3.1, 3.3]));
     assert_eq!(old.claims[0].difference.unwrap().by, By::Welch);
 }
 
@@ -103,7 +103,7 @@ fn the_comparison_fits_80_columns_and_names_its_method() {
     worse["figures"][0]["mode"] = long["figures"][0]["mode"].clone();
     worse["settings"][0]["settings"]["load"] = json!(9);
     let (comparisons, alone) =
-        pairs(vec![Run::read(&long).unwrap()], vec![Run::read(&worse).unwrap()]).unwrap();
+        pairs(vec![ParsedResult::read(&long).unwrap()], vec![ParsedResult::read(&worse).unwrap()]).unwrap();
     let text = text(&comparisons, &alone);
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     for part in ["now FAILS", "setting load: 1 in A, 9 in B", "2 paired by seed", "claims: 1 now FAILS\n"] {

@@ -6,8 +6,8 @@ use super::*;
 
 /// Table as lines: labels, then figures with their units.
 fn lines(result: &Value) -> Vec<String> {
-    let line = |table: &Rows, row: &Row| {
-        let figure = |(column, figure): (&(String, String), &Option<Figure>)| {
+    let line = |table: &ResultTable, row: &ResultRow| {
+        let figure = |(column, figure): (&(String, String), &Option<ResultFigure>)| {
             let figure = figure.as_ref()?;
             let half = figure.interval.map_or(String::new(), |half| format!("±{half:.1}"));
             Some(format!(" {}={}{half}{}", column.0, figure.value, column.1))
@@ -15,7 +15,7 @@ fn lines(result: &Value) -> Vec<String> {
         let figures = table.columns.iter().zip(&row.figures).filter_map(figure).collect::<String>();
         format!("{}: {}{figures}", table.name, row.label())
     };
-    let of = |table: &Rows| table.rows.iter().map(|row| line(table, row)).collect::<Vec<_>>();
+    let of = |table: &ResultTable| table.rows.iter().map(|row| line(table, row)).collect::<Vec<_>>();
     read(result).tables.iter().flat_map(of).collect()
 }
 

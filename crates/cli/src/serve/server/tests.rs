@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicUsize;
 use std::time::{Duration, Instant};
 
 use clap::Parser;
-use net::device::{Full, Received};
+use net::device::{Full, ReceivedFrame};
 use queueing::Time;
 
 use super::*;
@@ -27,7 +27,7 @@ struct Breaks {
 impl Device for Breaks {
     type Frame = Vec<u8>;
 
-    fn receive(&mut self, _: Time) -> Option<Received<Vec<u8>>> {
+    fn receive(&mut self, _: Time) -> Option<ReceivedFrame<Vec<u8>>> {
         assert!(!self.breaks, "this device breaks");
         None
     }

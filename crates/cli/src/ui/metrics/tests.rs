@@ -110,8 +110,8 @@ fn a_strict_reader_reads_the_text() {
 /// A figure or a histogram of the metric `name`, without labels.
 fn exported_alone(Metric { name, kind, .. }: &Metric) -> String {
     match kind {
-        Kind::Histogram => text(&[], &[Buckets::new(name, Labels::default())]),
-        Kind::Counter | Kind::Gauge => text(&[Figure::new(name, Labels::default(), 7.0)], &[]),
+        MetricKind::Histogram => text(&[], &[Buckets::new(name, Labels::default())]),
+        MetricKind::Counter | MetricKind::Gauge => text(&[Figure::new(name, Labels::default(), 7.0)], &[]),
     }
 }
 
@@ -158,8 +158,8 @@ fn names_say_what_they_are() {
     assert_eq!(names.len(), METRICS.len(), "a name is there twice");
     for Metric { name, kind, labels, by, help } in METRICS {
         assert!(is_name(name) && name.starts_with("greenwave_"), "{name}");
-        assert_eq!(name.ends_with("_total"), *kind == Kind::Counter, "{name}");
-        assert!(*kind != Kind::Histogram || name.ends_with("_seconds"), "{name}");
+        assert_eq!(name.ends_with("_total"), *kind == MetricKind::Counter, "{name}");
+        assert!(*kind != MetricKind::Histogram || name.ends_with("_seconds"), "{name}");
         assert!(labels.split(", ").all(|label| label.is_empty() || is_name(label)), "{name}");
         let commands = ["all", "serve", "run", "sched", "guard"];
         assert!(by.split(", ").all(|by| commands.contains(&by)), "{name} by {by}");
@@ -202,7 +202,8 @@ fn the_dashboard_queries_only_exported_metrics() {
         assert!(!names.is_empty(), "{expression}");
         for name in names {
             let bare = ["_bucket", "_sum", "_count"].iter().find_map(|end| name.strip_suffix(end));
-            let metric = find(name).or_else(|| find(bare?).filter(|metric| metric.kind == Kind::Histogram));
+            let metric =
+                find(name).or_else(|| find(bare?).filter(|metric| metric.kind == MetricKind::Histogram));
             assert!(metric.is_some(), "{name} of {expression:?} is not exported");
         }
     }

@@ -61,9 +61,9 @@ fn answer_to(place: SocketAddr, question: &[u8]) -> String {
 #[test]
 fn a_server_answers_on_a_socket_and_is_gone_when_dropped() {
     let here = SocketAddr::from(([127, 0, 0, 1], 0));
-    let server = Server::start(here, site(false)).expect("a free port");
+    let server = UiServer::start(here, site(false)).expect("a free port");
     let place = server.place();
-    assert_eq!(Server::start(place, site(false)).err().map(|e| e.kind()), Some(io::ErrorKind::AddrInUse));
+    assert_eq!(UiServer::start(place, site(false)).err().map(|e| e.kind()), Some(io::ErrorKind::AddrInUse));
     let head = answer_to(place, b"HEAD / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n");
     assert!(head.starts_with("HTTP/1.1 200 OK\r\n") && head.ends_with("\r\n\r\n"), "{head}");
     assert!(head.contains("content-security-policy: default-src 'none'"), "{head}");

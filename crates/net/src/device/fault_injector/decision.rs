@@ -143,7 +143,7 @@ fn chance(rng: &mut Rng, p: f64) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Burst;
+    use super::super::BurstLoss;
     use super::*;
 
     const FRAMES: usize = 100_000;
@@ -193,7 +193,7 @@ mod tests {
 
     #[test]
     fn bursts_have_the_configured_length_and_rate() {
-        let burst = Some(Burst { begin: 0.002, end: 0.2 });
+        let burst = Some(BurstLoss { begin: 0.002, end: 0.2 });
         let lost = lost(&actions(Rates { burst, ..Rates::NONE }, 5));
         let bursts = lost.windows(2).filter(|pair| pair[1] && !pair[0]).count();
         let length = lost.iter().filter(|lost| **lost).count() as f64 / bursts as f64;

@@ -20,7 +20,7 @@ pub struct Rates {
     /// Probability of a loss: `loss=1%`.
     pub loss: f64,
     /// Losses in bursts: `burst=0.1%/25%`.
-    pub burst: Option<Burst>,
+    pub burst: Option<BurstLoss>,
     /// Probability of a duplicate: `duplicate=0.1%`.
     pub duplicate: f64,
     /// Probability of one flipped bit: `corrupt=0.01%`.
@@ -37,7 +37,7 @@ pub struct Rates {
 /// Losses in bursts: the model of Gilbert (Bell System Technical Journal, 1960) and Elliott (1963),
 /// with [`Rates::loss`] outside bursts and all frames lost within them.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Burst {
+pub struct BurstLoss {
     /// Probability per frame that a burst begins with it.
     pub begin: f64,
     /// Probability per frame of a burst that the burst ends after it.
@@ -128,9 +128,9 @@ fn chance(text: &str) -> Option<f64> {
     (0.0..=100.0).contains(&percent).then_some(percent / 100.0)
 }
 
-fn burst(text: &str) -> Option<Burst> {
+fn burst(text: &str) -> Option<BurstLoss> {
     let (begin, end) = text.split_once('/')?;
-    Some(Burst { begin: chance(begin)?, end: chance(end)? })
+    Some(BurstLoss { begin: chance(begin)?, end: chance(end)? })
 }
 
 fn delay(text: &str) -> Option<(Span, Span)> {
@@ -149,7 +149,7 @@ mod tests {
             "loss=1%, burst=0.5%/25%,duplicate=0.1%,corrupt=0.01%,reorder=5%,late=300us,delay=10ms..12ms";
         let expected = Rates {
             loss: 0.01,
-            burst: Some(Burst { begin: 0.005, end: 0.25 }),
+            burst: Some(BurstLoss { begin: 0.005, end: 0.25 }),
             duplicate: 0.001,
             corrupt: 0.0001,
             reorder: 0.05,

@@ -199,8 +199,8 @@ fn a_damaged_frame_is_not_marked_as_verified() {
     impl Device for Vouching {
         type Frame = memory::MemoryFrame;
 
-        fn receive(&mut self, now: Time) -> Option<Received<Self::Frame>> {
-            self.0.receive(now).map(|received| Received { checked: true, ..received })
+        fn receive(&mut self, now: Time) -> Option<ReceivedFrame<Self::Frame>> {
+            self.0.receive(now).map(|received| ReceivedFrame { checked: true, ..received })
         }
 
         fn recycle(&mut self, frame: Self::Frame) {

@@ -12,11 +12,11 @@ use std::io::{self, Read};
 use queueing::{Span, Time};
 
 use super::LINK_ETHERNET;
-use crate::device::{Device, Full, Received};
+use crate::device::{Device, Full, ReceivedFrame};
 
 /// Pace of a replay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Pace {
+pub enum ReplayPace {
     /// As captured.
     #[default]
     Captured,
@@ -29,7 +29,7 @@ pub enum Pace {
 pub struct Replay<R> {
     reader: R,
     format: Format,
-    pace: Pace,
+    pace: ReplayPace,
     /// Time at which the first frame was replayed, and its stamp.
     start: Option<(Time, Time)>,
     next: Option<Recorded>,
@@ -111,7 +111,7 @@ impl<R: Read> Replay<R> {
     ///
     /// # Errors
     /// If it is no capture of Ethernet frames.
-    pub fn new(mut reader: R, pace: Pace) -> Result<Self, CaptureError> {
+    pub fn new(mut reader: R, pace: ReplayPace) -> Result<Self, CaptureError> {
         let mut header = [0; 24];
         reader.read_exact(&mut header).map_err(|e| match e.kind() {
             io::ErrorKind::UnexpectedEof => CaptureError::Damaged,
@@ -215,14 +215,14 @@ impl<R: Read> Replay<R> {
     /// True if the next frame, captured at `at`, is due at `now`.
     fn is_due(&mut self, now: Time, at: Time) -> bool {
         let (start, first) = *self.start.get_or_insert((now, at));
-        self.pace == Pace::Fast || now.since(start) >= at.since(first.min(at))
+        self.pace == ReplayPace::Fast || now.since(start) >= at.since(first.min(at))
     }
 }
 
 impl<R: Read> Device for Replay<R> {
     type Frame = Vec<u8>;
 
-    fn receive(&mut self, now: Time) -> Option<Received<Vec<u8>>> {
+    fn receive(&mut self, now: Time) -> Option<ReceivedFrame<Vec<u8>>> {
         let at = self.next.as_ref()?.at;
         if !self.is_due(now, at) {
             return None;
@@ -231,7 +231,7 @@ impl<R: Read> Device for Replay<R> {
         self.counters.played += 1;
         self.read_on();
         // Frames captured at their sender often lack checksums (offload).
-        Some(Received { frame, arrived: None, checked: true })
+        Some(ReceivedFrame { frame, arrived: None, checked: true })
     }
 
     fn recycle(&mut self, frame: Vec<u8>) {
@@ -271,7 +271,7 @@ mod tests {
     }
 
     fn times(file: &[u8]) -> Vec<(u64, u8)> {
-        let mut replay = Replay::new(file, Pace::Captured).unwrap();
+        let mut replay = Replay::new(file, ReplayPace::Captured).unwrap();
         let mut got = Vec::new();
         for now in (0..3_000_000_000_u64).step_by(500_000) {
             while let Some(received) = replay.receive(Time::from_nanos(7 + now)) {
@@ -297,7 +297,7 @@ mod tests {
     #[test]
     fn a_fast_replay_does_not_wait_and_discards_sent_frames() {
         let file = capture([0x4d, 0x3c, 0xb2, 0xa1], false, &[(0, 0, 1), (3600, 0, 2), (1, 0, 3)]);
-        let mut replay = Replay::new(&file[..], Pace::Fast).unwrap();
+        let mut replay = Replay::new(&file[..], ReplayPace::Fast).unwrap();
         assert_eq!(std::iter::from_fn(|| replay.receive(Time::ZERO)).count(), 3);
         replay.transmit(Time::ZERO, 60, &mut |frame| frame.fill(1)).unwrap();
         assert_eq!(replay.counters(), Counters { played: 3, cut: 0, sent: 1 });
@@ -312,14 +312,14 @@ mod tests {
             tee.receive(Time::ZERO).unwrap();
         }
         let (_, file) = tee.into_parts();
-        let mut replay = Replay::new(&file[..], Pace::Captured).unwrap();
+        let mut replay = Replay::new(&file[..], ReplayPace::Captured).unwrap();
         let mut at = |now| replay.receive(Time::from_nanos(now)).map(|received| received.frame);
         assert_eq!([at(100), at(103), at(104)], [Some(b"one".to_vec()), None, Some(b"three".to_vec())]);
     }
 
     #[test]
     fn other_files_are_refused_and_damage_ends_the_replay() {
-        let error_of = |file: &[u8]| Replay::new(file, Pace::Fast).unwrap_err().to_string();
+        let error_of = |file: &[u8]| Replay::new(file, ReplayPace::Fast).unwrap_err().to_string();
         let good = capture([0xd4, 0xc3, 0xb2, 0xa1], false, &[(0, 0, 1), (0, 0, 2)]);
         assert_eq!(error_of(&good[..23]), "ends within a frame");
         assert_eq!(error_of(&[7; 24]), "begins with [07, 07, 07, 07] and is no pcap file");
@@ -328,21 +328,24 @@ mod tests {
         raw[20] = 101;
         assert_eq!(error_of(&raw), "holds frames of link type 101, not of Ethernet, 1");
         for len in 24..good.len() {
-            let mut replay = Replay::new(&good[..len], Pace::Fast).unwrap();
+            let mut replay = Replay::new(&good[..len], ReplayPace::Fast).unwrap();
             let played = std::iter::from_fn(|| replay.receive(Time::ZERO)).count();
             let is_frame = (len - 24) % 17 == 0;
             assert_eq!((played, replay.error().is_none()), ((len - 24) / 17, is_frame), "{len} bytes");
         }
         let mut long = good;
         long[32..36].copy_from_slice(&u32::MAX.to_le_bytes());
-        assert!(matches!(Replay::new(&long[..], Pace::Fast).unwrap().error(), Some(CaptureError::Damaged)));
+        assert!(matches!(
+            Replay::new(&long[..], ReplayPace::Fast).unwrap().error(),
+            Some(CaptureError::Damaged)
+        ));
     }
 
     #[test]
     fn a_truncated_frame_is_skipped() {
         let mut file = capture([0xd4, 0xc3, 0xb2, 0xa1], false, &[(0, 0, 1), (0, 0, 2)]);
         file[36..40].copy_from_slice(&1500_u32.to_le_bytes());
-        let mut replay = Replay::new(&file[..], Pace::Fast).unwrap();
+        let mut replay = Replay::new(&file[..], ReplayPace::Fast).unwrap();
         assert_eq!(replay.receive(Time::ZERO).unwrap().frame, [2]);
         assert_eq!(replay.counters(), Counters { played: 1, cut: 1, sent: 0 });
     }

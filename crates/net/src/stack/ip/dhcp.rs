@@ -8,7 +8,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use queueing::{Span, Time};
-use wire::dhcp::{CLIENT_PORT, Kind, Message, SERVER_PORT};
+use wire::dhcp::{CLIENT_PORT, Message, MessageType, SERVER_PORT};
 use wire::ethernet::{BROADCAST, Mac};
 use wire::ip::{Protocol, TrafficClass};
 use wire::{Malformed, udp};
@@ -123,13 +123,16 @@ impl Client {
             self.began = now;
         }
         let seconds = (now.since(self.began).as_nanos() / 1_000_000_000).min(0xffff) as u16;
-        let message =
-            Message { seconds, broadcast: true, ..Message::new(Kind::Request, self.transaction, self.mac) };
+        let message = Message {
+            seconds,
+            broadcast: true,
+            ..Message::new(MessageType::Request, self.transaction, self.mac)
+        };
         self.tries += 1;
         let act = match self.state {
             State::Selecting => {
                 self.due = now + self.backoff();
-                DhcpAction::Send(Message { kind: Kind::Discover, ..message }, None)
+                DhcpAction::Send(Message { kind: MessageType::Discover, ..message }, None)
             }
             State::Requesting { addr, server } => {
                 self.due = now + self.backoff();
@@ -165,7 +168,7 @@ impl Client {
             return None;
         }
         match (self.state, received.kind) {
-            (State::Selecting, Kind::Offer) => {
+            (State::Selecting, MessageType::Offer) => {
                 let server = received.server?;
                 if is_host(received.yours) {
                     self.state = State::Requesting { addr: received.yours, server };
@@ -173,7 +176,7 @@ impl Client {
                 }
                 None
             }
-            (State::Requesting { .. } | State::Bound(_), Kind::Ack) => {
+            (State::Requesting { .. } | State::Bound(_), MessageType::Ack) => {
                 let before = self.lease().copied();
                 let server = received.server.or(before.map(|lease| lease.server))?;
                 let chosen = match self.state {
@@ -189,11 +192,11 @@ impl Client {
                 (self.state, self.tries, self.due) = (State::Bound(lease), 0, due);
                 Some(DhcpAction::Use(lease))
             }
-            (State::Requesting { server, .. }, Kind::Nak) if received.server == Some(server) => {
+            (State::Requesting { server, .. }, MessageType::Nak) if received.server == Some(server) => {
                 self.restart(now);
                 None
             }
-            (State::Bound(_), Kind::Nak) if self.tries > 0 => {
+            (State::Bound(_), MessageType::Nak) if self.tries > 0 => {
                 self.restart(now);
                 Some(DhcpAction::Lose)
             }
@@ -207,12 +210,12 @@ impl Client {
         let mut ahead = std::iter::successors(Some(self.transaction), |t| Some(following(*t)));
         self.transaction = ahead.by_ref().take(AHEAD_MAX).find(|t| *t == received.transaction)?;
         match received.kind {
-            Kind::Ack if is_host(received.yours) => {
+            MessageType::Ack if is_host(received.yours) => {
                 let lease = Lease::new(now, received, received.server?)?;
                 (self.state, self.due) = (State::Bound(lease), lease.until);
                 Some(DhcpAction::Use(lease))
             }
-            Kind::Nak if self.lease().is_some() => {
+            MessageType::Nak if self.lease().is_some() => {
                 self.restart(now);
                 Some(DhcpAction::Lose)
             }

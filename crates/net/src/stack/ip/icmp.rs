@@ -10,7 +10,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use queueing::Time;
 use wire::ethernet::Mac;
-use wire::icmp::{Cause, Echo, Error, Message};
+use wire::icmp::{Cause, EchoMessage, IcmpError, Message};
 use wire::ip::{Protocol, Quote};
 use wire::tcp::Seq;
 use wire::{FourTuple, Malformed, be16, be32, icmpv6};
@@ -55,7 +55,7 @@ impl Stack {
         match Message::parse(message)? {
             Message::Echo(echo) if !echo.reply && !group => {
                 self.on_ping(source.into(), target.into(), Protocol::Icmp, echo.len(), from, |buf| {
-                    Echo { reply: true, ..echo }.emit(buf);
+                    EchoMessage { reply: true, ..echo }.emit(buf);
                 });
             }
             Message::Echo(_) => {}
@@ -78,7 +78,7 @@ impl Stack {
             icmpv6::Message::Ndp(message) => self.on_discovery(now, source, target, hops, &message)?,
             icmpv6::Message::Echo(echo) if !echo.reply && !target.is_multicast() => {
                 self.on_ping(source.into(), target.into(), Protocol::Icmpv6, echo.len(), from, |buf| {
-                    icmpv6::emit_echo(&Echo { reply: true, ..echo }, target, source, buf);
+                    icmpv6::emit_echo(&EchoMessage { reply: true, ..echo }, target, source, buf);
                 });
             }
             icmpv6::Message::Echo(_) => {}
@@ -118,7 +118,7 @@ impl Stack {
     }
 
     /// Handles an ICMP error about a packet of this host.
-    fn on_error(&mut self, now: Time, error: &Error<'_>) {
+    fn on_error(&mut self, now: Time, error: &IcmpError<'_>) {
         self.counters.icmp_errors += 1;
         let Ok(quote) = Quote::parse(error.quoted) else { return };
         match quote.protocol {
@@ -207,7 +207,7 @@ impl Stack {
             self.counters.icmp_suppressed += 1;
             return;
         }
-        let error = Error { cause, quoted };
+        let error = IcmpError { cause, quoted };
         let mut payload = self.pool.take(quoted.len());
         let protocol = match (source, target) {
             (IpAddr::V4(_), IpAddr::V4(_)) => {

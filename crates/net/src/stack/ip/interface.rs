@@ -15,7 +15,7 @@ use queueing::{Span, Time};
 use siphasher::sip::SipHasher13;
 use wire::ethernet::Mac;
 use wire::ipv6::{ALL_NODES, solicited_node};
-use wire::mld::{Query, Record};
+use wire::mld::{AddressRecord, Query};
 
 use super::mld::Reports;
 use super::redirects::Redirects;
@@ -75,7 +75,7 @@ pub(crate) enum Due {
     /// This address expired.
     Gone(Ipv6Addr),
     /// Send this record of this multicast group.
-    Report(Record, Ipv6Addr),
+    Report(AddressRecord, Ipv6Addr),
 }
 
 /// State of one interface.
@@ -134,7 +134,7 @@ impl Interface {
             let tentative = (self.config.probes > 0).then_some((now, 0));
             let group = solicited_node(addr);
             if !self.listens_to(group) {
-                self.reports.on_change(now, group, Record::Joined);
+                self.reports.on_change(now, group, AddressRecord::Joined);
             }
             self.addrs.push(Address {
                 addr,
@@ -153,7 +153,7 @@ impl Interface {
         let lost = self.addrs.remove(at);
         let group = solicited_node(lost.addr);
         if !self.listens_to(group) {
-            self.reports.on_change(now, group, Record::Left);
+            self.reports.on_change(now, group, AddressRecord::Left);
         }
         lost
     }

@@ -9,7 +9,7 @@
 use std::net::Ipv6Addr;
 
 use queueing::{Span, Time};
-use wire::mld::Record;
+use wire::mld::AddressRecord;
 
 use super::interface::ADDRS_MAX;
 
@@ -24,7 +24,7 @@ const DELAY_MAX: Span = Span::from_secs(10);
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
     group: Ipv6Addr,
-    record: Record,
+    record: AddressRecord,
     /// Number of reports left, and the time of the next.
     times: u8,
     at: Time,
@@ -38,7 +38,7 @@ pub(crate) struct Reports {
 
 impl Reports {
     /// Schedules the report that `group` was joined or left.
-    pub(crate) fn on_change(&mut self, now: Time, group: Ipv6Addr, record: Record) {
+    pub(crate) fn on_change(&mut self, now: Time, group: Ipv6Addr, record: AddressRecord) {
         self.waiting.retain(|waiting| waiting.group != group);
         self.push(Waiting { group, record, times: TIMES, at: now });
     }
@@ -50,7 +50,7 @@ impl Reports {
         match self.waiting.iter_mut().find(|waiting| waiting.group == group) {
             // The pending report serves as the response.
             Some(waiting) => waiting.at = waiting.at.min(at),
-            None => self.push(Waiting { group, record: Record::Listening, times: 1, at }),
+            None => self.push(Waiting { group, record: AddressRecord::Listening, times: 1, at }),
         }
     }
 
@@ -61,7 +61,7 @@ impl Reports {
     }
 
     /// The next report due at `now`.
-    pub(crate) fn poll(&mut self, now: Time) -> Option<(Record, Ipv6Addr)> {
+    pub(crate) fn poll(&mut self, now: Time) -> Option<(AddressRecord, Ipv6Addr)> {
         let i = self.waiting.iter().position(|waiting| waiting.at <= now)?;
         let waiting = &mut self.waiting[i];
         let due = (waiting.record, waiting.group);
@@ -92,13 +92,16 @@ mod tests {
     #[test]
     fn a_change_is_reported_twice_a_second_apart() {
         let mut reports = Reports::default();
-        reports.on_change(at(0), GROUP, Record::Joined);
-        assert_eq!([0, 0, 999].map(|ms| reports.poll(at(ms))), [Some((Record::Joined, GROUP)), None, None]);
+        reports.on_change(at(0), GROUP, AddressRecord::Joined);
+        assert_eq!(
+            [0, 0, 999].map(|ms| reports.poll(at(ms))),
+            [Some((AddressRecord::Joined, GROUP)), None, None]
+        );
         assert_eq!(reports.deadline(), at(1000));
-        assert_eq!([1000, 5000].map(|ms| reports.poll(at(ms))), [Some((Record::Joined, GROUP)), None]);
-        reports.on_change(at(5000), GROUP, Record::Joined);
-        reports.on_change(at(5000), GROUP, Record::Left);
-        assert_eq!([5000, 5000].map(|ms| reports.poll(at(ms))), [Some((Record::Left, GROUP)), None]);
+        assert_eq!([1000, 5000].map(|ms| reports.poll(at(ms))), [Some((AddressRecord::Joined, GROUP)), None]);
+        reports.on_change(at(5000), GROUP, AddressRecord::Joined);
+        reports.on_change(at(5000), GROUP, AddressRecord::Left);
+        assert_eq!([5000, 5000].map(|ms| reports.poll(at(ms))), [Some((AddressRecord::Left, GROUP)), None]);
     }
 
     #[test]
@@ -108,7 +111,7 @@ mod tests {
         reports.on_query(at(1), GROUP, Span::from_secs(8), 128);
         assert_eq!(
             [3999, 4000, 9000].map(|ms| reports.poll(at(ms))),
-            [None, Some((Record::Listening, GROUP)), None]
+            [None, Some((AddressRecord::Listening, GROUP)), None]
         );
     }
 
@@ -116,7 +119,7 @@ mod tests {
     fn pending_reports_are_bounded() {
         let mut reports = Reports::default();
         for n in 0..1000 {
-            reports.on_change(at(0), Ipv6Addr::from_bits(GROUP.to_bits() + n), Record::Left);
+            reports.on_change(at(0), Ipv6Addr::from_bits(GROUP.to_bits() + n), AddressRecord::Left);
         }
         assert_eq!(reports.waiting.len(), WAITING_MAX);
     }

@@ -7,7 +7,7 @@ mod fragments;
 mod input;
 mod network;
 mod parsers;
-mod talk;
+mod streams;
 mod texts;
 
 use net::Stack;
@@ -34,10 +34,10 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("steer", parsers::steer),
     ("pcap", parsers::pcap),
     ("rules", texts::rules),
-    ("talk", talk::talk),
-    ("labels", talk::labels),
+    ("request_streams", streams::requests),
+    ("stream_labels", streams::labels),
     ("faults", texts::faults),
-    ("laws", texts::laws),
+    ("distributions", texts::distributions),
     ("frames", network::frames),
     ("network", network::network),
     ("fragments", fragments::fragments),

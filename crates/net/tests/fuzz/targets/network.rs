@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use net::stack::{Config, Ecn, Ipv6, ListenOptions, UdpId, UdpOptions};
 use queueing::{Span, Time};
-use wire::dhcp::{Kind, Message};
+use wire::dhcp::{Message, MessageType};
 use wire::ip::{self, Protocol};
 use wire::tcp::{Flags, Options, Segment, Seq};
 use wire::{arp, checksum, icmpv6, ipv6, udp};
@@ -115,7 +115,12 @@ fn step(host: &mut Host, input: &mut Input<'_>, transaction: u32) -> Option<()> 
             send(host, PEER4.into(), STACK4.into(), [9, port], &bytes);
         }
         5 => {
-            let kind = input.one_of(&[Kind::Offer, Kind::Ack, Kind::Nak, Kind::Request])?;
+            let kind = input.one_of(&[
+                MessageType::Offer,
+                MessageType::Ack,
+                MessageType::Nak,
+                MessageType::Request,
+            ])?;
             let yours = input.one_of(&[STACK4, PEER4, Ipv4Addr::BROADCAST])?;
             let answer = Message {
                 yours,

@@ -5,8 +5,8 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use net::device::Device;
-use net::device::pcap::{Pace, PcapTap, Replay};
-use net::steer::{FlowHash, Owner, Steering};
+use net::device::pcap::{PcapTap, Replay, ReplayPace};
+use net::steer::{FlowHash, FlowSteering, FrameOwner};
 use queueing::Time;
 use wire::dhcp::Message;
 use wire::tcp::{Options, Segment};
@@ -146,8 +146,8 @@ pub fn dhcp(data: &[u8]) {
 
 /// A frame has an owner, and a TCP segment's owner is that of its flow.
 pub fn steer(data: &[u8]) {
-    let steering = Steering::new(5, FlowHash::Keyed([7; 16]));
-    let Owner::One(owner) = steering.owner(data) else { return };
+    let steering = FlowSteering::new(5, FlowHash::Keyed([7; 16]));
+    let FrameOwner::One(owner) = steering.owner(data) else { return };
     assert!(owner < 5, "shard {owner} of 5");
     let Ok(frame) = ethernet::Frame::parse(data) else { return };
     let read: Option<(IpAddr, IpAddr, _)> = match frame.kind {
@@ -170,7 +170,7 @@ pub fn steer(data: &[u8]) {
 
 /// A capture replays, and the recording of a replay replays again.
 pub fn pcap(data: &[u8]) {
-    let Ok(replay) = Replay::new(data, Pace::Fast) else { return };
+    let Ok(replay) = Replay::new(data, ReplayPace::Fast) else { return };
     let mut tee = PcapTap::new(replay, Vec::new()).expect("writes to memory succeed");
     let frames = play(&mut tee);
     let (replay, file) = tee.into_parts();
@@ -178,7 +178,7 @@ pub fn pcap(data: &[u8]) {
     assert!(replay.is_over() && reported.played == frames.len() as u64);
     let read: usize = frames.iter().map(|frame| 16 + frame.len()).sum();
     assert!(24 + read + 16 * reported.cut as usize <= data.len(), "no byte from nowhere");
-    let mut again = Replay::new(&file[..], Pace::Fast).expect("the recording is a capture");
+    let mut again = Replay::new(&file[..], ReplayPace::Fast).expect("the recording is a capture");
     assert_eq!(play(&mut again), frames);
     assert!(again.error().is_none());
 }

@@ -42,7 +42,7 @@ pub fn faults(data: &[u8]) {
 }
 
 /// Distributions of service and arrival times: a printed value parses to the same value.
-pub fn laws(data: &[u8]) {
+pub fn distributions(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let _ = text.parse::<Span>();
     if let Ok(law) = text.parse::<Distribution>() {

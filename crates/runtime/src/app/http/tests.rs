@@ -19,9 +19,9 @@ impl Clock for Still {
 
 /// Serves everything in `received`; checks status codes, bodies, and whether the connection stays
 /// open.
-fn check(received: &str, expected: &[(u16, &str)], outcome: Outcome) {
+fn check(received: &str, expected: &[(u16, &str)], outcome: ConnectionFate) {
     let mut rest = received.as_bytes();
-    let mut last = Outcome::Keep;
+    let mut last = ConnectionFate::Keep;
     for (status, body) in expected {
         let Framing::Complete { len } = Http.frame(rest) else { panic!("not complete") };
         let (mut response, mut generated) = (Vec::new(), None);
@@ -51,30 +51,34 @@ fn requests_are_answered_one_after_another() {
     let get = "GET /bytes/3 HTTP/1.1\r\nHost: a\r\n\r\n";
     let head = "HEAD /bytes/3 HTTP/1.1\r\nHost: a\r\n\r\n";
     let post = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi";
-    check(&[get, head, post].concat(), &[(200, "xxx"), (200, ""), (200, "hi")], Outcome::Keep);
+    check(&[get, head, post].concat(), &[(200, "xxx"), (200, ""), (200, "hi")], ConnectionFate::Keep);
 }
 
 #[test]
 fn http_1_0_closes_without_keep_alive() {
-    check("GET / HTTP/1.0\r\n\r\n", &[(200, "greenwave: urgent first\n")], Outcome::Close);
+    check("GET / HTTP/1.0\r\n\r\n", &[(200, "greenwave: urgent first\n")], ConnectionFate::Close);
     let keep = "GET /bytes/0 HTTP/1.0\r\nConnection: keep-alive\r\n\r\n";
-    check(keep, &[(200, "")], Outcome::Keep);
+    check(keep, &[(200, "")], ConnectionFate::Keep);
     let close = "GET /bytes/0 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
-    check(close, &[(200, "")], Outcome::Close);
+    check(close, &[(200, "")], ConnectionFate::Close);
 }
 
 #[test]
 fn malformed_requests_get_an_error_response_and_close_the_connection() {
     let big = format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n", BODY_BYTES_MAX + 1);
-    check(&big, &[(413, "the body is longer than 131072 bytes\n")], Outcome::Close);
+    check(&big, &[(413, "the body is longer than 131072 bytes\n")], ConnectionFate::Close);
     let chunked = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
-    check(chunked, &[(501, "transfer codings are not supported: send a content-length\n")], Outcome::Close);
-    check("GET / HTTP/1.1\r\n\r\n", &[(400, "HTTP/1.1 needs a host header\n")], Outcome::Close);
-    check("PUT / HTTP/1.1\r\nHost: a\r\n\r\n", &[(405, "only GET, HEAD and POST\n")], Outcome::Close);
+    check(
+        chunked,
+        &[(501, "transfer codings are not supported: send a content-length\n")],
+        ConnectionFate::Close,
+    );
+    check("GET / HTTP/1.1\r\n\r\n", &[(400, "HTTP/1.1 needs a host header\n")], ConnectionFate::Close);
+    check("PUT / HTTP/1.1\r\nHost: a\r\n\r\n", &[(405, "only GET, HEAD and POST\n")], ConnectionFate::Close);
     let two = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab";
-    check(two, &[(400, "content-length \"2\" is not one number\n")], Outcome::Close);
+    check(two, &[(400, "content-length \"2\" is not one number\n")], ConnectionFate::Close);
     let endless = format!("GET / HTTP/1.1\r\nX: {}", "x".repeat(HEAD_BYTES_MAX));
-    check(&endless, &[(431, "the head is longer than 16384 bytes\n")], Outcome::Close);
+    check(&endless, &[(431, "the head is longer than 16384 bytes\n")], ConnectionFate::Close);
 }
 
 #[test]

@@ -36,7 +36,7 @@ impl Policy for Puppet {
 fn guarded(refusal: Refusal, watches: bool, change: impl FnOnce(&mut Config)) -> (World, Puppet) {
     let puppet = Puppet::default();
     let policy = Box::new(puppet.clone());
-    let guard = Guard { policy, period: Span::from_nanos(1), refusal, watches };
+    let guard = ShardGuard { policy, period: Span::from_nanos(1), refusal, watches };
     let world = world(1, |config| {
         config.guard = Some(guard);
         change(config);
@@ -124,7 +124,7 @@ fn crowded(guard: Option<&str>) -> (u64, u64) {
     let (mut world, _puppet) = guarded(Refusal::Drop, false, |config| {
         config.rx_frames_max = 8;
         if let Some(name) = guard {
-            config.guard = Some(Guard::by_name(name, &::guard::Params::default()).unwrap());
+            config.guard = Some(ShardGuard::by_name(name, &::guard::Params::default()).unwrap());
         }
     });
     let id = world.connect();
@@ -167,7 +167,7 @@ impl App for Sparing {
         Some(Span::from_millis(request.len() as u64))
     }
 
-    fn serve(&self, request: &[u8], cx: &mut Context<'_>, response: &mut Vec<u8>) -> Outcome {
+    fn serve(&self, request: &[u8], cx: &mut Context<'_>, response: &mut Vec<u8>) -> ConnectionFate {
         Lines.serve(request, cx, response)
     }
 }
@@ -202,7 +202,7 @@ fn a_guard_policy_gets_queue_length_age_throughput_and_budgets() {
 #[test]
 fn request_budgets_reach_the_guard_policy() {
     let puppet = Puppet::default();
-    let guard = Guard {
+    let guard = ShardGuard {
         policy: Box::new(puppet.clone()),
         period: Span::from_nanos(1),
         refusal: Refusal::Drop,

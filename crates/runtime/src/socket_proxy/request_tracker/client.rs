@@ -12,7 +12,7 @@
 
 use std::net::SocketAddr;
 
-use classify::l7::{Protocol, Request, RequestVisitor};
+use classify::l7::{L7Protocol, RequestHead, RequestVisitor};
 use queueing::{Label, Priority, Span, Time};
 
 use super::outstanding::Outstanding;
@@ -124,7 +124,7 @@ struct CallCollector<'a> {
 }
 
 impl RequestVisitor for CallCollector<'_> {
-    fn on_request(&mut self, _: &Protocol, request: &Request<'_>) -> u64 {
+    fn on_request(&mut self, _: &L7Protocol, request: &RequestHead<'_>) -> u64 {
         self.writing.attributes = RequestAttributes::of(request);
         0
     }

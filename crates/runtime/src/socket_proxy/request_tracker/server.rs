@@ -11,7 +11,7 @@
 
 use std::collections::VecDeque;
 
-use classify::l7::{Protocol, Request, RequestVisitor};
+use classify::l7::{L7Protocol, RequestHead, RequestVisitor};
 use queueing::{Label, Priority, Span, Time};
 
 use super::outstanding::Outstanding;
@@ -147,7 +147,7 @@ struct RequestCollector<'a> {
 }
 
 impl RequestVisitor for RequestCollector<'_> {
-    fn on_request(&mut self, _: &Protocol, request: &Request<'_>) -> u64 {
+    fn on_request(&mut self, _: &L7Protocol, request: &RequestHead<'_>) -> u64 {
         self.partial.attributes = RequestAttributes::of(request);
         0
     }

@@ -133,7 +133,7 @@ fn driven(verdict: fn(&classify::PacketView<'_>) -> Verdict) -> Counters {
 /// Counts after two connections behind a guard with this limit.
 fn guarded(limit: guard::Limit) -> Counters {
     let mut world = World::new(1000);
-    let guard = crate::shard::Guard {
+    let guard = crate::shard::ShardGuard {
         policy: Box::new(crate::pipeline::tests::Says(limit)),
         period: Span::from_micros(1),
         refusal: crate::shard::Refusal::Reset,

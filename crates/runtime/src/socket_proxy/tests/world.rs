@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use classify::{Private, Verdict};
 use net::device::memory::{MemoryDevice, pair};
-use net::stack::{Config, Datagram, EventKind, Info, Unreachable};
+use net::stack::{Config, EventKind, Info, UdpDatagram, Unreachable};
 use queueing::Span;
 use sched::dispatch::{Params, Steering};
 use wire::ip::TrafficClass;
@@ -207,7 +207,7 @@ impl AppSockets for Program {
         self.mail.merges
     }
 
-    fn deliver(&mut self, port: u16, datagram: &Datagram, segment: usize) -> DeliveryResult {
+    fn deliver(&mut self, port: u16, datagram: &UdpDatagram, segment: usize) -> DeliveryResult {
         assert_eq!(SocketAddr::new(datagram.local, port), MAIL.parse().unwrap());
         assert!(segment == 0 || self.mail.merges, "it does not want that");
         let mail = &mut self.mail;

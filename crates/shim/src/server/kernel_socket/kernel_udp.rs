@@ -19,7 +19,7 @@ use rustix::net::sockopt::{socket_domain, socket_type};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketType, recv, recvfrom, sendto};
 
 use super::super::datagram_forward::put;
-use super::super::{Refusal, SocketServer};
+use super::super::{RefusalKind, SocketServer};
 use crate::datagram_header::{Cmsg, DatagramHeader, mapped};
 use crate::protocol::KernelSocketInfo;
 use crate::scm_rights;
@@ -41,17 +41,17 @@ impl SocketServer {
         let port = mailbox.bound.addr.port();
         if mailbox.half.is_some() {
             // The first one is in the epoll set, and stays.
-            return self.refuse(Refusal::Malformed);
+            return self.refuse(RefusalKind::Malformed);
         }
         let Some(half) = self.half(port, said, half) else { return };
         if !is_for_datagrams(&half) {
-            return self.refuse(Refusal::Malformed);
+            return self.refuse(RefusalKind::Malformed);
         }
         be_told_nothing(&half);
         let data = epoll::EventData::new_u64(id | HALF);
         let flags = epoll::EventFlags::IN | epoll::EventFlags::RDHUP;
         if let Err(e) = epoll::add(&self.watches[0], &half, data, flags) {
-            self.refuse(Refusal::Half { port, errno: e.raw_os_error() });
+            self.refuse(RefusalKind::Half { port, errno: e.raw_os_error() });
         } else if let Some(mailbox) = self.mailboxes.get_mut(id) {
             mailbox.half = Some(half);
         }
@@ -90,7 +90,7 @@ impl SocketServer {
                 Ok(()) => {}
                 Err(Errno::AGAIN | Errno::NOBUFS | Errno::MSGSIZE) => {
                     let port = mailbox.bound.addr.port();
-                    return self.refuse(Refusal::KernelSocketOverflow { port });
+                    return self.refuse(RefusalKind::KernelSocketOverflow { port });
                 }
                 // The program is gone.
                 Err(_) => return,
@@ -104,7 +104,7 @@ impl SocketServer {
         let port = mailbox.bound.addr.port();
         let Some(half) = mailbox.half.take() else { return };
         self.unwatch(&half);
-        self.refuse(Refusal::Half { port, errno: Errno::SHUTDOWN.raw_os_error() });
+        self.refuse(RefusalKind::Half { port, errno: Errno::SHUTDOWN.raw_os_error() });
     }
 }
 

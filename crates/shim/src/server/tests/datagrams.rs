@@ -84,7 +84,7 @@ impl World {
         let (answer, socket) = self.wants(addr, reuse, None, false);
         assert_eq!(answer, Answer::Done, "{addr}");
         let name = Name::of(socket.as_fd()).expect("a socket has a name");
-        assert_eq!((name.kind, name.local), (Kind::Datagrams, end(addr)));
+        assert_eq!((name.kind, name.local), (SocketKind::Datagrams, end(addr)));
         Socket(socket, name.id)
     }
 
@@ -93,11 +93,11 @@ impl World {
     }
 
     fn ends(&mut self, socket: &Socket) -> (SocketAddr, Option<SocketAddr>) {
-        let (seam, id) = (self.seam, socket.1);
+        let (shim_client, id) = (self.shim_client, socket.1);
         std::thread::scope(|scope| {
-            let asking = scope.spawn(move || seam.ends(id).expect("the server is alive"));
+            let asking = scope.spawn(move || shim_client.ends(id).expect("the server is alive"));
             while !asking.is_finished() {
-                self.desk.poll(&mut Vec::new());
+                self.socket_server.poll(&mut Vec::new());
                 std::thread::yield_now();
             }
             asking.join().unwrap()
@@ -105,14 +105,14 @@ impl World {
     }
 
     fn deliver(&mut self, from: &str, payload: &[u8]) -> Delivered {
-        self.desk.deliver(arrived(MAIL, from), 7, payload, 0)
+        self.socket_server.deliver(arrived(MAIL, from), 7, payload, 0)
     }
 
-    fn letter(&mut self, socket: &Socket) -> (QueuedDatagram, Vec<u8>) {
+    fn next_datagram(&mut self, socket: &Socket) -> (QueuedDatagram, Vec<u8>) {
         let mut bytes = vec![0; 2000];
-        let letter = self.desk.letter(socket.1, 7, &mut bytes);
-        let len = if let QueuedDatagram::Out { len, .. } = letter { len } else { 0 };
-        (letter, bytes[..len].to_vec())
+        let datagram = self.socket_server.next_datagram(socket.1, 7, &mut bytes);
+        let len = if let QueuedDatagram::Out { len, .. } = datagram { len } else { 0 };
+        (datagram, bytes[..len].to_vec())
     }
 }
 
@@ -126,10 +126,10 @@ fn datagrams_pass_with_their_addresses() {
         socket.send(DatagramHeader::Peer(end(PEER)), payload);
         assert_eq!(world.poll(), [SocketEvent::DatagramReadable(socket.1)]);
         let out = out(MAIL, PEER, payload.len());
-        assert_eq!(world.letter(&socket), (out, payload.to_vec()));
-        assert_eq!(world.letter(&socket).0, QueuedDatagram::Nothing);
+        assert_eq!(world.next_datagram(&socket), (out, payload.to_vec()));
+        assert_eq!(world.next_datagram(&socket).0, QueuedDatagram::Nothing);
     }
-    assert_eq!(world.desk.deliver(arrived("10.0.0.1:54", PEER), 7, b"x", 0), Delivered::NoSocket);
+    assert_eq!(world.socket_server.deliver(arrived("10.0.0.1:54", PEER), 7, b"x", 0), Delivered::NoSocket);
 }
 
 #[test]
@@ -152,7 +152,7 @@ fn a_socket_is_ours_by_its_address_or_by_whom_its_first_datagram_is_for() {
     assert_eq!(world.ends(&connected), (local, Some(end(PEER))));
     connected.send(DatagramHeader::Connected, b"hello");
     let out = out(&local.to_string(), PEER, 5);
-    assert_eq!(world.letter(&connected), (out, b"hello".to_vec()));
+    assert_eq!(world.next_datagram(&connected), (out, b"hello".to_vec()));
 }
 
 #[test]
@@ -171,7 +171,7 @@ fn a_connected_socket_receives_from_its_peer_only() {
     client.get();
     client.get();
     client.send(DatagramHeader::Connected, b"to whom?");
-    assert_eq!(world.letter(&client).0, QueuedDatagram::Settled(Delivered::NoSocket));
+    assert_eq!(world.next_datagram(&client).0, QueuedDatagram::Settled(Delivered::NoSocket));
     assert_eq!(client.get(), Some((DatagramHeader::Failed(libc::EDESTADDRREQ as u16), vec![])));
 }
 
@@ -210,22 +210,22 @@ fn programs_send_to_each_other_without_a_wire() {
     let server = world.socket("0.0.0.0:53", ALONE);
     let client = world.socket("10.0.0.1:4000", ALONE);
     client.send(DatagramHeader::Peer(end(MAIL)), b"question");
-    assert_eq!(world.letter(&client).0, QueuedDatagram::Settled(Delivered::To(server.1)));
+    assert_eq!(world.next_datagram(&client).0, QueuedDatagram::Settled(Delivered::To(server.1)));
     assert_eq!(server.get(), Some((DatagramHeader::Peer(end("10.0.0.1:4000")), b"question".to_vec())));
     server.send(DatagramHeader::Peer(end("10.0.0.1:4000")), b"answer");
-    world.letter(&server);
+    world.next_datagram(&server);
     assert_eq!(client.get(), Some((DatagramHeader::Peer(end(MAIL)), b"answer".to_vec())));
     // A connected socket receives the error; others do not.
     let nobody = "10.0.0.1:4001";
     for connected in [false, true] {
         assert_eq!(world.aim(&client, connected.then_some(nobody)), Answer::Done);
         client.send(DatagramHeader::Peer(end(nobody)), b"anybody there?");
-        assert_eq!(world.letter(&client).0, QueuedDatagram::Settled(Delivered::NoSocket));
+        assert_eq!(world.next_datagram(&client).0, QueuedDatagram::Settled(Delivered::NoSocket));
         let refused = (DatagramHeader::Failed(libc::ECONNREFUSED as u16), vec![]);
         assert_eq!(client.get(), connected.then_some(refused));
     }
     world.aim(&client, Some(PEER));
-    world.desk.undelivered(4000, end(PEER), Errno::CONNREFUSED);
+    world.socket_server.undelivered(4000, end(PEER), Errno::CONNREFUSED);
     assert!(matches!(client.get(), Some((DatagramHeader::Failed(_), _))));
 }
 
@@ -244,13 +244,19 @@ fn what_a_program_sent_before_it_ended_is_collected() {
     let next = world.socket(MAIL, ALONE);
     let mut bytes = [0; 100];
     let out = out(MAIL, PEER, 8);
-    assert_eq!(world.desk.letter(id, 7, &mut bytes), out);
-    assert_eq!(world.desk.letter(id, 7, &mut bytes), QueuedDatagram::End { port: 53, last: false });
+    assert_eq!(world.socket_server.next_datagram(id, 7, &mut bytes), out);
+    assert_eq!(
+        world.socket_server.next_datagram(id, 7, &mut bytes),
+        QueuedDatagram::End { port: 53, last: false }
+    );
     assert_eq!(world.deliver(PEER, b"x"), Delivered::To(next.1));
     let Socket(fd, id) = next;
     drop(fd);
     soon(|| world.poll().contains(&SocketEvent::DatagramReadable(id)));
-    assert_eq!(world.desk.letter(id, 7, &mut bytes), QueuedDatagram::End { port: 53, last: true });
+    assert_eq!(
+        world.socket_server.next_datagram(id, 7, &mut bytes),
+        QueuedDatagram::End { port: 53, last: true }
+    );
 }
 
 //~ datagrams: IP_PKTINFO reports and sets the local address
@@ -259,7 +265,7 @@ fn a_socket_receives_and_sets_the_local_address_by_pktinfo() {
     let mut world = World::new(49);
     let addrs = ["10.0.0.1", "10.0.0.2"].map(|addr| addr.parse().unwrap());
     let interface = 7;
-    world.desk.set_place(Routes {
+    world.socket_server.set_place(Routes {
         addrs: addrs.to_vec(),
         subnets: vec![(addrs[0], 24)],
         interface,
@@ -273,11 +279,14 @@ fn a_socket_receives_and_sets_the_local_address_by_pktinfo() {
     for (value, expected) in [(1, Some(PktInfo { addr: addrs[1], interface })), (0, None)] {
         assert_eq!(option(&mut world, value), Answer::Done);
         let told_by_option = world.while_polled(
-            |seam| seam.option(socket.1, libc::IPPROTO_IP, libc::IP_PKTINFO).unwrap(),
+            |shim_client| shim_client.option(socket.1, libc::IPPROTO_IP, libc::IP_PKTINFO).unwrap(),
             |_, _| (),
         );
         assert_eq!(told_by_option.0, value.to_ne_bytes());
-        assert_eq!(world.desk.deliver(arrived("10.0.0.2:53", PEER), 7, b"x", 0), Delivered::To(socket.1));
+        assert_eq!(
+            world.socket_server.deliver(arrived("10.0.0.2:53", PEER), 7, b"x", 0),
+            Delivered::To(socket.1)
+        );
         assert_eq!(socket.told().here, expected);
     }
     let send_from = |addr: &str, to: &str| {
@@ -286,12 +295,12 @@ fn a_socket_receives_and_sets_the_local_address_by_pktinfo() {
     };
     for (from, expected) in [("10.0.0.2", "10.0.0.2:53"), ("0.0.0.0", "0.0.0.0:53")] {
         send_from(from, PEER);
-        assert_eq!(world.letter(&socket).0, out(expected, PEER, 1));
+        assert_eq!(world.next_datagram(&socket).0, out(expected, PEER, 1));
     }
     for from in ["10.0.0.9", "fd00::1"] {
         send_from(from, PEER);
         assert_eq!(
-            world.letter(&socket).0,
+            world.next_datagram(&socket).0,
             QueuedDatagram::Settled(Delivered::NoSocket),
             "{from} is no address of the stack, or of another family"
         );
@@ -325,21 +334,23 @@ fn what_is_sent_at_once_is_cut_as_the_message_says_or_the_socket_does() {
             whole: false,
             hops: 64,
         };
-        assert_eq!(world.letter(&socket).0, out);
+        assert_eq!(world.next_datagram(&socket).0, out);
     }
-    let told = world
-        .while_polled(|seam| seam.option(socket.1, libc::SOL_UDP, libc::UDP_SEGMENT).unwrap(), |_, _| ());
+    let told = world.while_polled(
+        |shim_client| shim_client.option(socket.1, libc::SOL_UDP, libc::UDP_SEGMENT).unwrap(),
+        |_, _| (),
+    );
     assert_eq!(told.0, 400_i32.to_ne_bytes());
     for wrong in [-1, 65_536] {
         assert_eq!(option(&mut world, wrong), no(Errno::INVAL));
     }
     // Too many segments; and to a program of this server.
     send_to(PEER, 7, 129 * 7);
-    assert_eq!(world.letter(&socket).0, QueuedDatagram::Settled(Delivered::NoSocket));
+    assert_eq!(world.next_datagram(&socket).0, QueuedDatagram::Settled(Delivered::NoSocket));
     assert_eq!(socket.get(), Some((DatagramHeader::Failed(libc::EINVAL as u16), vec![])));
     let other = world.socket("10.0.0.1:54", ALONE);
     send_to("10.0.0.1:54", 40, 100);
-    assert_eq!(world.letter(&socket).0, QueuedDatagram::Settled(Delivered::To(other.1)));
+    assert_eq!(world.next_datagram(&socket).0, QueuedDatagram::Settled(Delivered::To(other.1)));
     let lens = std::iter::from_fn(|| other.get()).map(|(_, payload)| payload.len());
     assert_eq!(lens.collect::<Vec<_>>(), [40, 40, 20]);
 }
@@ -358,7 +369,7 @@ fn a_socket_receives_and_sets_the_traffic_class() {
     };
     let came = |world: &mut World| {
         [(MAIL, PEER), ("[fd00::1]:53", six)].map(|(local, remote)| {
-            let delivered = world.desk.deliver(arrived(local, remote), 7, b"x", 0);
+            let delivered = world.socket_server.deliver(arrived(local, remote), 7, b"x", 0);
             assert_eq!(delivered, Delivered::To(socket.1));
             socket.told().class
         })
@@ -372,7 +383,7 @@ fn a_socket_receives_and_sets_the_traffic_class() {
     let leaves = |world: &mut World, said| {
         [PEER, six].map(|to| {
             socket.say(to, Cmsg { class: said, ..Cmsg::default() }, b"y");
-            match world.letter(&socket).0 {
+            match world.next_datagram(&socket).0 {
                 QueuedDatagram::Out { class, .. } => class,
                 other => panic!("{other:?}"),
             }
@@ -389,7 +400,7 @@ fn a_socket_receives_and_sets_the_traffic_class() {
     let request = Request::Option { id: other.1, level: v4, name: libc::IP_RECVTOS, value: [1, 0] };
     assert_eq!(world.ask(request).0, Answer::Done);
     socket.say("10.0.0.1:54", Cmsg { class: Some(3), ..Cmsg::default() }, b"y");
-    assert_eq!(world.letter(&socket).0, QueuedDatagram::Settled(Delivered::To(other.1)));
+    assert_eq!(world.next_datagram(&socket).0, QueuedDatagram::Settled(Delivered::To(other.1)));
     assert_eq!(other.told().class, Some(3));
 }
 
@@ -404,21 +415,21 @@ fn datagrams_are_handed_over_at_once_to_a_socket_that_takes_them_so() {
             world.ask(Request::Option { id: socket.1, level, name, value: [value, 0] }).0,
             Answer::Done
         );
-        assert_eq!(world.desk.merges(53), value == 1);
+        assert_eq!(world.socket_server.merges(53), value == 1);
         for remote in [PEER, "10.0.0.1:54"] {
-            let delivered = world.desk.deliver(arrived(MAIL, remote), 7, &[b'x'; 100], 40);
+            let delivered = world.socket_server.deliver(arrived(MAIL, remote), 7, &[b'x'; 100], 40);
             assert_eq!(delivered, Delivered::To(socket.1));
             let lens = std::iter::from_fn(|| socket.get()).map(|(_, payload)| payload.len());
             assert_eq!(lens.collect::<Vec<_>>(), expected);
         }
         // A single datagram has no segment size.
         for (len, segment, said) in [(100, 40, if value == 1 { 40 } else { 0 }), (40, 40, 0), (40, 0, 0)] {
-            world.desk.deliver(arrived(MAIL, PEER), 7, &vec![b'x'; len], segment);
+            world.socket_server.deliver(arrived(MAIL, PEER), 7, &vec![b'x'; len], segment);
             assert_eq!(socket.told().segment, said, "{len} in {segment}");
             while socket.get().is_some() {}
         }
     }
-    assert!(!world.desk.merges(54), "no socket");
+    assert!(!world.socket_server.merges(54), "no socket");
 }
 
 /// The socket's buffer may be smaller than the merged datagrams.
@@ -434,7 +445,7 @@ fn what_is_too_much_at_once_is_handed_over_one_by_one() {
     }
     let payload: Vec<u8> = (0..30_000).map(|n| n as u8).collect();
     // Some do not fit, which counts as all lost.
-    assert_eq!(world.desk.deliver(arrived(MAIL, PEER), 7, &payload, 1000), Delivered::Lost);
+    assert_eq!(world.socket_server.deliver(arrived(MAIL, PEER), 7, &payload, 1000), Delivered::Lost);
     let came: Vec<_> = std::iter::from_fn(|| socket.get()).map(|(_, one)| one).collect();
     assert!(came.len() > 1, "{} of 30", came.len());
     assert!(came.iter().map(Vec::as_slice).eq(payload.chunks(1000).take(came.len())));
@@ -452,7 +463,9 @@ fn a_socket_that_probes_for_the_mtu_sends_nothing_that_may_be_cut() {
         // Options of IPv4 do not apply to IPv6.
         for (to, expected) in [(PEER, expected), ("[fd00::9]:7", false)] {
             socket.say(to, Cmsg::default(), b"x");
-            let QueuedDatagram::Out { whole, .. } = world.letter(&socket).0 else { panic!("sent to a peer") };
+            let QueuedDatagram::Out { whole, .. } = world.next_datagram(&socket).0 else {
+                panic!("sent to a peer")
+            };
             assert_eq!(whole, expected, "{to}");
         }
     }
@@ -461,7 +474,9 @@ fn a_socket_that_probes_for_the_mtu_sends_nothing_that_may_be_cut() {
     assert_eq!(world.ask(request).0, Answer::Done);
     for (to, expected) in [(PEER, false), ("[fd00::9]:7", true)] {
         socket.say(to, Cmsg::default(), b"x");
-        let QueuedDatagram::Out { whole, .. } = world.letter(&socket).0 else { panic!("sent to a peer") };
+        let QueuedDatagram::Out { whole, .. } = world.next_datagram(&socket).0 else {
+            panic!("sent to a peer")
+        };
         assert_eq!(whole, expected, "{to}");
     }
 }
@@ -472,10 +487,10 @@ fn messages_without_an_envelope_are_dropped_and_counted() {
     let socket = world.socket(MAIL, ALONE);
     for nonsense in [&b"short"[..], &[b'?'; 60], &DatagramHeader::Failed(1).encode()] {
         send(&socket.0, nonsense, SendFlags::empty()).unwrap();
-        assert_eq!(world.letter(&socket).0, QueuedDatagram::Settled(Delivered::NoSocket));
+        assert_eq!(world.next_datagram(&socket).0, QueuedDatagram::Settled(Delivered::NoSocket));
     }
     // Longer than the buffer.
     socket.send(DatagramHeader::Peer(end(PEER)), &[b'x'; 3000]);
-    assert_eq!(world.letter(&socket).0, QueuedDatagram::Settled(Delivered::NoSocket));
-    assert_eq!(world.desk.refused().collect::<Vec<_>>(), [(Refusal::Malformed, 4)]);
+    assert_eq!(world.next_datagram(&socket).0, QueuedDatagram::Settled(Delivered::NoSocket));
+    assert_eq!(world.socket_server.refused().collect::<Vec<_>>(), [(RefusalKind::Malformed, 4)]);
 }

@@ -35,7 +35,8 @@ fn what_comes_to_the_kernels_addresses_is_accepted_in_the_same_line() {
     scm_rights::send(&listener, None, &KernelSocketInfo::Here.encode(), half.as_fd()).unwrap();
     drop(half);
     listens(&mut world, &listener, 4);
-    let pipe = world.desk.offer(7, end(&format!("10.0.0.1:{}", at.port())), end("10.0.0.9:4242")).unwrap();
+    let pipe =
+        world.socket_server.offer(7, end(&format!("10.0.0.1:{}", at.port())), end("10.0.0.9:4242")).unwrap();
     let mut client = TcpStream::connect(at).unwrap();
     let (first, _ours) = accept(&listener);
     assert_eq!(first.id, 7, "the first connection");
@@ -81,7 +82,7 @@ fn a_blocking_kernel_socket_stops_no_other() {
     listens(&mut world, &listener, 4);
     soon(|| {
         world.poll();
-        world.desk.listeners.get(id).is_some_and(|listener| listener.half.is_some())
+        world.socket_server.listeners.get(id).is_some_and(|listener| listener.half.is_some())
     });
     rustix::io::ioctl_fionbio(&other, false).unwrap();
     let _client = TcpStream::connect(at).unwrap();
@@ -105,7 +106,7 @@ fn no_connection_is_accepted_from_the_kernel_before_listen_or_while_the_queue_is
     assert!(!waits(&listener));
     listens(&mut world, &listener, 8);
     let mut clients = vec![client];
-    let waiting = |world: &World| world.desk.listeners.get(id).expect("it is bound").waits();
+    let waiting = |world: &World| world.socket_server.listeners.get(id).expect("it is bound").waits();
     // The pair takes some; then eight wait in the server and eight in the kernel.
     while waiting(&world) < 8 {
         assert!(clients.len() < 10_000, "a pair takes fewer");
@@ -129,13 +130,13 @@ fn unavailable_kernel_addresses_are_reported() {
     let listener = bound(&mut world, 80);
     let errno = Errno::ADDRINUSE.raw_os_error();
     let _ = send(&listener, &KernelSocketInfo::None { errno }.encode(), QUIET).unwrap();
-    let refusal = Refusal::Half { port: 80, errno };
+    let refusal = RefusalKind::Half { port: 80, errno };
     soon(|| {
         world.poll();
-        world.desk.refused().eq([(refusal, 1)])
+        world.socket_server.refused().eq([(refusal, 1)])
     });
     listens(&mut world, &listener, 4);
-    world.desk.offer(7, end(HERE), end("10.0.0.9:4242")).unwrap();
+    world.socket_server.offer(7, end(HERE), end("10.0.0.9:4242")).unwrap();
     assert_eq!(accept(&listener).0.id, 7, "the stack's listener works");
 }
 
@@ -194,29 +195,43 @@ fn datagrams_come_by_the_kernels_addresses_and_go_where_the_device_does_not_lead
     let here = client.local_addr().unwrap();
     let mut bytes = [0; 100];
     // The kernel socket is the first message.
-    assert_eq!(world.desk.letter(id, 7, &mut bytes), QueuedDatagram::Elsewhere);
-    assert_eq!(world.desk.letter(id, 7, &mut bytes), QueuedDatagram::Nothing);
+    assert_eq!(world.socket_server.next_datagram(id, 7, &mut bytes), QueuedDatagram::Elsewhere);
+    assert_eq!(world.socket_server.next_datagram(id, 7, &mut bytes), QueuedDatagram::Nothing);
     client.send_to(b"question", at).unwrap();
     assert_eq!(hears(&mut world, &end), (here, b"question".to_vec()));
     says(&end, DatagramHeader::Peer(here), b"answer");
-    assert_eq!(world.desk.letter(id, 7, &mut bytes), QueuedDatagram::Elsewhere, "sent by the kernel socket");
+    assert_eq!(
+        world.socket_server.next_datagram(id, 7, &mut bytes),
+        QueuedDatagram::Elsewhere,
+        "sent by the kernel socket"
+    );
     assert_eq!(client.recv(&mut bytes).map(|len| bytes[..len].to_vec()).unwrap(), b"answer");
     // The stack routes to this destination.
     says(&end, DatagramHeader::Peer("10.0.0.9:53".parse().unwrap()), b"out");
-    assert!(matches!(world.desk.letter(id, 7, &mut bytes), QueuedDatagram::Out { len: 3, .. }));
+    assert!(matches!(
+        world.socket_server.next_datagram(id, 7, &mut bytes),
+        QueuedDatagram::Out { len: 3, .. }
+    ));
     let broadcast = Request::Option { id, level: libc::SOL_SOCKET, name: libc::SO_BROADCAST, value: [1, 0] };
     assert_eq!(world.ask(broadcast).0, Answer::Done, "set on the kernel socket");
     let ttl = Request::Option { id, level: libc::IPPROTO_IP, name: libc::IP_TTL, value: [7, 0] };
     assert_eq!(world.ask(ttl).0, Answer::Done);
-    let half =
-        world.desk.mailboxes.get(id).and_then(|mailbox| mailbox.half.as_ref()).expect("a kernel socket");
+    let half = world
+        .socket_server
+        .mailboxes
+        .get(id)
+        .and_then(|mailbox| mailbox.half.as_ref())
+        .expect("a kernel socket");
     assert_eq!(rustix::net::sockopt::ip_ttl(half), Ok(7));
     says(&end, DatagramHeader::Peer("10.0.0.9:53".parse().unwrap()), b"out");
-    assert!(matches!(world.desk.letter(id, 7, &mut bytes), QueuedDatagram::Out { hops: 7, .. }));
+    assert!(matches!(
+        world.socket_server.next_datagram(id, 7, &mut bytes),
+        QueuedDatagram::Out { hops: 7, .. }
+    ));
     drop(end);
     soon(|| {
         world.poll();
-        matches!(world.desk.letter(id, 7, &mut bytes), QueuedDatagram::End { .. })
+        matches!(world.socket_server.next_datagram(id, 7, &mut bytes), QueuedDatagram::End { .. })
     });
     // The kernel socket is closed with the UDP socket.
     soon(|| UdpSocket::bind(at).is_ok());
@@ -235,7 +250,7 @@ fn a_socket_connected_through_the_kernel_receives_from_that_peer_only() {
     assert_eq!(hears(&mut world, &end), (peer.local_addr().unwrap(), b"me".to_vec()));
     says(&end, DatagramHeader::Connected, b"you");
     let mut bytes = [0; 100];
-    assert_eq!(world.desk.letter(id, 7, &mut bytes), QueuedDatagram::Elsewhere);
+    assert_eq!(world.socket_server.next_datagram(id, 7, &mut bytes), QueuedDatagram::Elsewhere);
     peer.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     assert_eq!(peer.recv(&mut bytes).map(|len| bytes[..len].to_vec()).unwrap(), b"you");
 }
@@ -251,11 +266,15 @@ fn the_result_of_datagrams_is_reported_once() {
     let (end, id, _) = mailbox_with(&mut world, half);
     let closed = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let mut bytes = [0; 100];
-    assert_eq!(world.desk.letter(id, 7, &mut bytes), QueuedDatagram::Elsewhere, "the kernel socket");
+    assert_eq!(
+        world.socket_server.next_datagram(id, 7, &mut bytes),
+        QueuedDatagram::Elsewhere,
+        "the kernel socket"
+    );
     let mut to_nobody = |world: &mut World| {
         says(&end, DatagramHeader::Peer(closed), b"anybody?");
         (0..3).for_each(|_| drop(world.poll()));
-        assert_eq!(world.desk.letter(id, 7, &mut bytes), QueuedDatagram::Elsewhere);
+        assert_eq!(world.socket_server.next_datagram(id, 7, &mut bytes), QueuedDatagram::Elsewhere);
     };
     to_nobody(&mut world);
     assert!(!world.is_told(), "IP_RECVERR is cleared");
@@ -274,11 +293,11 @@ fn a_kernel_socket_that_is_open_elsewhere_goes_with_its_socket() {
     let other = half.try_clone().unwrap();
     let (end, id, at) = mailbox_with(&mut world, half);
     let mut bytes = [0; 100];
-    assert_eq!(world.desk.letter(id, 7, &mut bytes), QueuedDatagram::Elsewhere);
+    assert_eq!(world.socket_server.next_datagram(id, 7, &mut bytes), QueuedDatagram::Elsewhere);
     drop(end);
     soon(|| {
         world.poll();
-        matches!(world.desk.letter(id, 7, &mut bytes), QueuedDatagram::End { .. })
+        matches!(world.socket_server.next_datagram(id, 7, &mut bytes), QueuedDatagram::End { .. })
     });
     let client = UdpSocket::bind("127.0.0.1:0").unwrap();
     client.send_to(b"anybody?", at).unwrap();
@@ -292,13 +311,13 @@ fn a_kernel_socket_that_is_shut_down_is_released() {
     let half = UdpSocket::bind("127.0.0.1:0").unwrap();
     let other = half.try_clone().unwrap();
     let (_end, id, at) = mailbox_with(&mut world, half);
-    assert_eq!(world.desk.letter(id, 7, &mut [0; 100]), QueuedDatagram::Elsewhere);
+    assert_eq!(world.socket_server.next_datagram(id, 7, &mut [0; 100]), QueuedDatagram::Elsewhere);
     // It returns ENOTCONN, and still shuts down.
     let _ = shutdown(&other, Shutdown::Both);
-    let refusal = Refusal::Half { port: at.port(), errno: Errno::SHUTDOWN.raw_os_error() };
+    let refusal = RefusalKind::Half { port: at.port(), errno: Errno::SHUTDOWN.raw_os_error() };
     soon(|| {
         world.poll();
-        world.desk.refused().eq([(refusal, 1)])
+        world.socket_server.refused().eq([(refusal, 1)])
     });
     assert!(!world.is_told());
 }
@@ -308,11 +327,11 @@ fn a_socket_has_one_half_and_that_is_for_datagrams() {
     let mut world = World::new(66);
     let (end, id, at) = mailbox(&mut world);
     let mut bytes = [0; 100];
-    assert_eq!(world.desk.letter(id, 7, &mut bytes), QueuedDatagram::Elsewhere);
+    assert_eq!(world.socket_server.next_datagram(id, 7, &mut bytes), QueuedDatagram::Elsewhere);
     let second = UdpSocket::bind("127.0.0.1:0").unwrap();
     scm_rights::send(&end, None, &KernelSocketInfo::Here.encode(), second.as_fd()).unwrap();
-    assert_eq!(world.desk.letter(id, 7, &mut bytes), QueuedDatagram::Elsewhere);
-    assert_eq!(world.desk.refused().collect::<Vec<_>>(), [(Refusal::Malformed, 1)]);
+    assert_eq!(world.socket_server.next_datagram(id, 7, &mut bytes), QueuedDatagram::Elsewhere);
+    assert_eq!(world.socket_server.refused().collect::<Vec<_>>(), [(RefusalKind::Malformed, 1)]);
     let client = UdpSocket::bind("127.0.0.1:0").unwrap();
     client.send_to(b"question", at).unwrap();
     assert_eq!(hears(&mut world, &end).1, b"question", "the first kernel socket stays");
@@ -333,7 +352,7 @@ fn a_socket_has_one_half_and_that_is_for_datagrams() {
     scm_rights::send(&end, None, &KernelSocketInfo::Here.encode(), ours.as_fd()).unwrap();
     let id = Name::of(end.as_fd()).unwrap().id;
     world.poll();
-    assert_eq!(world.desk.letter(id, 7, &mut bytes), QueuedDatagram::Elsewhere);
-    assert_eq!(world.desk.refused().collect::<Vec<_>>(), [(Refusal::Malformed, 2)]);
+    assert_eq!(world.socket_server.next_datagram(id, 7, &mut bytes), QueuedDatagram::Elsewhere);
+    assert_eq!(world.socket_server.refused().collect::<Vec<_>>(), [(RefusalKind::Malformed, 2)]);
     assert!(!world.is_told());
 }

@@ -41,10 +41,10 @@ impl World {
             low_water: 1,
             hops: HopLimits::default(),
         };
-        let (mut asked, _) = self.ask_stack(request, |desk, what| {
+        let (mut asked, _) = self.ask_stack(request, |socket_server, what| {
             if let SocketEvent::Connect { call, to, port: None, .. } = *what {
                 assert_eq!(to, end(PEER));
-                pipe = desk.opening(call, 7, end(FROM), to);
+                pipe = socket_server.opening(call, 7, end(FROM), to);
             }
         });
         assert_eq!(asked.answer, Answer::Done);
@@ -66,18 +66,18 @@ fn a_connection_is_writable_once_its_handshake_is_complete() {
     let mut world = World::new(20);
     let (mut pipe, theirs, _) = world.opening(false);
     let name = Name::of(theirs.as_fd()).unwrap();
-    assert_eq!((name.kind, name.local, name.remote), (Kind::Opened, end(FROM), end(PEER)));
+    assert_eq!((name.kind, name.local, name.remote), (SocketKind::Opened, end(FROM), end(PEER)));
     assert_eq!((ready(&theirs), world.stands()), (PollFlags::empty(), no(Errno::ALREADY)));
     let mut stream = UnixStream::from(theirs.try_clone().unwrap());
     stream.set_nonblocking(true).unwrap();
     assert_eq!(stream.write(b"early").unwrap_err().kind(), io::ErrorKind::WouldBlock);
-    world.desk.opened(7, &mut pipe);
+    world.socket_server.opened(7, &mut pipe);
     assert_eq!((ready(&theirs), world.stands()), (PollFlags::OUT, Answer::Done));
     let much = vec![b'x'; 100_000];
     assert_eq!(stream.write(&much).unwrap(), much.len(), "the buffer has its full size");
     let mut bytes = vec![0; much.len()];
     let mut got = 0;
-    while let Read::Some(len) = found(&mut pipe, &mut bytes[got..]) {
+    while let ProgramRead::Some(len) = found(&mut pipe, &mut bytes[got..]) {
         got += len;
         if got == bytes.len() {
             break;
@@ -85,14 +85,14 @@ fn a_connection_is_writable_once_its_handshake_is_complete() {
     }
     assert!(bytes == much, "no padding");
     drop((theirs, stream));
-    soon(|| found(&mut pipe, &mut [0; 8]) == Read::End);
+    soon(|| found(&mut pipe, &mut [0; 8]) == ProgramRead::End);
 }
 
 #[test]
 fn a_connection_that_could_not_be_opened_is_an_error_with_its_reason() {
     let mut world = World::new(21);
     let (pipe, theirs, _) = world.opening(false);
-    world.desk.failed(7, Errno::CONNREFUSED);
+    world.socket_server.failed(7, Errno::CONNREFUSED);
     drop(pipe);
     soon(|| ready(&theirs).contains(PollFlags::ERR | PollFlags::OUT | PollFlags::IN));
     assert_eq!(world.stands(), no(Errno::CONNREFUSED));
@@ -105,11 +105,11 @@ fn a_blocked_connect_gets_the_outcome() {
     let (mut pipe, _theirs, asked) = world.opening(true);
     let moment = Some(std::time::Duration::from_millis(1));
     assert_eq!(asked.outcome(moment), Err(Errno::AGAIN), "not yet");
-    world.desk.opened(7, &mut pipe);
+    world.socket_server.opened(7, &mut pipe);
     assert_eq!(asked.outcome(None), Ok(Answer::Done));
     let mut world = World::new(23);
     let (_, _theirs, asked) = world.opening(true);
-    world.desk.failed(7, Errno::TIMEDOUT);
+    world.socket_server.failed(7, Errno::TIMEDOUT);
     assert_eq!(asked.outcome(None), Ok(no(Errno::TIMEDOUT)));
     let (_, _theirs, asked) = world.opening(true);
     drop(world);
@@ -119,9 +119,9 @@ fn a_blocked_connect_gets_the_outcome() {
 #[test]
 fn what_the_stack_cannot_begin_is_refused_with_its_reason() {
     let mut world = World::new(24);
-    let (asked, _) = world.ask_stack(connect(PEER), |desk, what| {
+    let (asked, _) = world.ask_stack(connect(PEER), |socket_server, what| {
         if let SocketEvent::Connect { call, .. } = *what {
-            desk.refuse_opening(call, Errno::ADDRNOTAVAIL);
+            socket_server.refuse_opening(call, Errno::ADDRNOTAVAIL);
         }
     });
     assert_eq!((asked.answer, asked.brought.is_none()), (no(Errno::ADDRNOTAVAIL), true));
@@ -150,10 +150,10 @@ fn a_syn_has_the_hop_limits_of_its_socket() {
             hops: kernels,
         };
         let mut told = None;
-        world.ask_stack(request, |desk, what| {
+        world.ask_stack(request, |socket_server, what| {
             if let SocketEvent::Connect { call, hops, .. } = *what {
                 told = Some(hops);
-                desk.refuse_opening(call, Errno::NETUNREACH);
+                socket_server.refuse_opening(call, Errno::NETUNREACH);
             }
         });
         assert_eq!(told, Some(expected), "from {from}");
@@ -177,10 +177,10 @@ fn a_bound_socket_connects_from_its_port_with_what_was_set() {
         hops: HopLimits::default(),
     };
     let mut pipe = None;
-    let (_, happened) = world.ask_stack(request(PEER), |desk, what| {
+    let (_, happened) = world.ask_stack(request(PEER), |socket_server, what| {
         if let SocketEvent::Connect { call, to, port, .. } = *what {
             assert_eq!(port, Some(4444));
-            pipe = desk.opening(call, 7, end("10.0.0.1:4444"), to);
+            pipe = socket_server.opening(call, 7, end("10.0.0.1:4444"), to);
         }
     });
     let set = SocketEvent::Set { id: 7, setting: TcpSockopt::KeepAlive(true) };
@@ -213,14 +213,14 @@ fn a_socket_bound_to_any_port_has_none_of_a_connection() {
     for closes in [false, true] {
         let mut world = World::new(95);
         let mut pipe = None;
-        world.ask_stack(connect(PEER), |desk, what| {
+        world.ask_stack(connect(PEER), |socket_server, what| {
             if let SocketEvent::Connect { call, to, .. } = *what {
-                pipe = desk.opening(call, 7, SocketAddr::new(end(HERE).ip(), first), to);
+                pipe = socket_server.opening(call, 7, SocketAddr::new(end(HERE).ip(), first), to);
             }
         });
         assert!(pipe.is_some());
         if closes {
-            world.desk.ended(7, End { error: None, whole: true, released: true });
+            world.socket_server.ended(7, ConnectionEnd { error: None, whole: true, released: true });
         }
         assert_ne!(port(&world.bind("10.0.0.1:0").1), first, "closed: {closes}");
     }
@@ -237,7 +237,7 @@ fn programs_connect_to_each_other_without_a_wire() {
     let (accepted, mut theirs) = accept(&listener);
     theirs.read_exact(&mut [0; 1]).expect("the mark that accept takes");
     let opened = Name::of(ours.as_fd()).unwrap();
-    assert_eq!((opened.kind, accepted.kind), (Kind::Opened, Kind::Connection));
+    assert_eq!((opened.kind, accepted.kind), (SocketKind::Opened, SocketKind::Connection));
     assert_eq!((opened.local, opened.remote), (accepted.remote, accepted.local));
     assert_eq!(Name::of(theirs.as_fd()), Some(accepted), "the peer has the same name");
     ours.write_all(b"hello").unwrap();
@@ -262,12 +262,12 @@ fn a_connection_between_programs_that_ends_in_the_accept_queue_is_reset() {
 fn a_connection_in_its_handshake_has_no_outbox_to_write_to() {
     let mut world = World::new(31);
     let (mut pipe, _theirs, _) = world.opening(false);
-    let (outboxes, _) = world.while_polled(|seam| reached(seam, 7), |_, _| ());
+    let (outboxes, _) = world.while_polled(|shim_client| reached(shim_client, 7), |_, _| ());
     let put = || outboxes.put(7, std::iter::once(&b"hello"[..]), || true);
     assert!(!put());
-    world.desk.opened(7, &mut pipe);
+    world.socket_server.opened(7, &mut pipe);
     assert!(put());
-    assert_eq!(pipe.read(&mut [0; 8]), Read::Some(5));
+    assert_eq!(pipe.read(&mut [0; 8]), ProgramRead::Some(5));
 }
 
 #[test]
@@ -277,7 +277,7 @@ fn a_program_that_is_gone_before_its_handshake_is_complete_is_noticed_after_a_wh
     let is_gone = |what: &SocketEvent| matches!(what, SocketEvent::Pipe { id: 7, gone: true, .. });
     drop(theirs);
     assert!(!world.poll().iter().any(is_gone), "the server keeps a copy");
-    world.desk.openings.let_go(|| std::time::Instant::now() + KEPT);
+    world.socket_server.openings.let_go(|| std::time::Instant::now() + KEPT);
     soon(|| world.poll().iter().any(is_gone));
 }
 
@@ -285,12 +285,12 @@ fn a_program_that_is_gone_before_its_handshake_is_complete_is_noticed_after_a_wh
 fn a_handshake_that_takes_a_while_ends_as_others_do() {
     let mut world = World::new(68);
     let (mut pipe, theirs, _asked) = world.opening(false);
-    world.desk.openings.let_go(|| std::time::Instant::now() + KEPT);
+    world.socket_server.openings.let_go(|| std::time::Instant::now() + KEPT);
     assert_eq!((ready(&theirs), world.stands()), (PollFlags::empty(), no(Errno::ALREADY)));
-    world.desk.opened(7, &mut pipe);
+    world.socket_server.opened(7, &mut pipe);
     assert_eq!((ready(&theirs), world.stands()), (PollFlags::OUT, Answer::Done));
     UnixStream::from(theirs).write_all(b"hello").unwrap();
     let mut bytes = [0; 8];
-    assert_eq!(found(&mut pipe, &mut bytes), Read::Some(5));
+    assert_eq!(found(&mut pipe, &mut bytes), ProgramRead::Some(5));
     assert_eq!(&bytes[..5], b"hello", "no padding");
 }

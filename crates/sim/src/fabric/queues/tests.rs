@@ -5,13 +5,14 @@ use proptest::prelude::{prop_assert, prop_assert_eq, proptest};
 use queueing::{Entry, PushResult, Thresholds, Time};
 
 use super::*;
-use crate::fabric::packet::{Kind, Packet};
+use crate::fabric::packet::{Packet, PacketKind};
 
 /// Settings valid for a scheduler.
 fn settings(scheduler: Scheduler) -> Vec<&'static str> {
-    let mut settings = vec!["", "mark = 5", "mark = 5\nmarking = \"queue\"", "red = { min = 2, max = 6 }"];
+    let mut settings =
+        vec!["", "ecn_threshold = 5", "ecn_threshold = 5\nmarking = \"queue\"", "red = { min = 2, max = 6 }"];
     if scheduler.is_flow_fair() && scheduler != Scheduler::FqCodel {
-        settings.extend(["quantum = 4000", "mark = 2\nmarking = \"flow\""]);
+        settings.extend(["quantum = 4000", "ecn_threshold = 2\nmarking = \"flow\""]);
     }
     if scheduler.has_levels() {
         settings.push("buffer = \"queue\"");
@@ -21,7 +22,7 @@ fn settings(scheduler: Scheduler) -> Vec<&'static str> {
 
 fn config(scheduler: Scheduler, room: &str, more: &str) -> Config {
     let text = format!(
-        "scheduler = \"{}\"\nroom = {room}\n{more}\nthresholds = [3, 6, 12]\nflows = 1\nsenders = \"first\"\n\
+        "scheduler = \"{}\"\nbuffer_size = {room}\n{more}\nthresholds = [3, 6, 12]\nflows = 1\nsenders = \"first\"\n\
          sizes = \"websearch\"\narrivals = \"poisson 1\"\ncodel = {{ target = \"20us\", interval = \"100us\" }}\n\
          topology = {{ kind = \"star\", hosts = 2, host = {{ gbps = 10, delay = \"1us\" }} }}",
         scheduler.name()
@@ -35,7 +36,7 @@ fn packet(flow: u32, segment: u32, thresholds: &Thresholds) -> Packet {
         segment,
         bytes: SEGMENT_BYTES,
         capable: true,
-        kind: Kind::Data,
+        kind: PacketKind::Data,
         level: thresholds.level(Bytes::new(u64::from(segment) * super::super::MSS)),
         left: 10_000 - segment,
         marked: false,

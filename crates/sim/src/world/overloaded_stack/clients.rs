@@ -8,7 +8,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use classify::{DriverClassifier, PacketView, Verdict};
-use load::protocol::synthetic::{REQUEST_LEN_MIN, RESPONSE_LEN, Request};
+use load::protocol::synthetic::{REQUEST_LEN_MIN, RESPONSE_LEN, RequestHeader};
 use load::short_connections::SourcePool;
 use net::stack::CloseReason;
 use net::{ConnId, Event, EventKind};
@@ -111,7 +111,7 @@ pub(super) struct ClientPopulation {
 /// [`ADDRESSES_MAX`].
 fn addresses(config: &Config) -> usize {
     let load = config.load.max(config.surge) + config.load_others;
-    let time = config.warmup + config.duration + config.patience;
+    let time = config.warmup + config.duration + config.timeout;
     let all = load * config.capacity_per_s() * time.as_secs_f64();
     ((all / config.connections_max as f64).ceil() as usize).clamp(1, ADDRESSES_MAX)
 }
@@ -146,7 +146,7 @@ impl ClientPopulation {
             classes: [first, others],
             rng: rng.fork(2),
             service: config.service,
-            patience: config.patience,
+            patience: config.timeout,
             starts: Time::ZERO + config.warmup,
             ends: Time::ZERO + config.warmup + config.duration,
             now: Time::ZERO,
@@ -220,7 +220,7 @@ impl ClientPopulation {
                 let service = self.service.sample(&mut self.rng);
                 let (priority, length) = (Priority::LOWEST, REQUEST_LEN_MIN as u32);
                 self.buffer.clear();
-                Request { id: 0, kind: 0, priority, length, service }.encode(&mut self.buffer);
+                RequestHeader { id: 0, kind: 0, priority, length, service }.encode(&mut self.buffer);
                 let _ = self.sources.stack(at).send(now, id, &self.buffer);
             }
             EventKind::Readable { .. } => {

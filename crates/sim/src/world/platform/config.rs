@@ -3,8 +3,8 @@
 use queueing::{Arrivals, Bytes, Distribution, Priority, Span};
 
 use super::mechanisms::Mechanisms;
-use super::network::Network;
-use crate::cores::{self, Costs, Machine, Needs, Phase, Task, TaskClass};
+use super::network::PlatformNetwork;
+use crate::cores::{self, Costs, MachineConfig, Needs, Phase, TaskClass, TaskConfig};
 use crate::serde_text::{text, text_or_none};
 use crate::{BadConfig, CostModel};
 
@@ -14,7 +14,7 @@ use crate::{BadConfig, CostModel};
 /// let config = sim::world::platform::Config::from_toml(r#"
 ///     mechanisms = "all"
 ///     clients = 1
-///     lasts = "10ms"
+///     duration = "10ms"
 ///     machine = { physical = 2, lanes = 1 }
 ///     tiers = [{ name = "front", hosts = 1, service = "exp 10us" },
 ///              { name = "leaf", hosts = 4, parts = 4, service = "exp 20us" }]
@@ -34,30 +34,30 @@ pub struct Config {
     #[serde(deserialize_with = "text")]
     pub mechanisms: Mechanisms,
     /// Network between hosts; absent: messages arrive when they are sent.
-    pub network: Option<Network>,
+    pub network: Option<PlatformNetwork>,
     /// Number of client hosts.
     pub clients: u32,
     /// Tiers of the service, in the order of calls.
     pub tiers: Vec<Tier>,
     /// Request classes.
-    pub classes: Vec<Class>,
+    pub classes: Vec<PlatformClass>,
     /// Factor on the arrival rate of each class, or on its burst size; for larger platforms.
     /// More than 0.
     #[serde(default = "once")]
     pub users: f64,
     /// Cores, DRAM and cache of each server.
     #[serde(default)]
-    pub machine: Machine,
+    pub machine: MachineConfig,
     /// Costs of core allocation, and BE's time slice where `cores` is off; a slice of `0ns`
     /// selects the idle class.
-    #[serde(default)]
-    pub handing: Costs,
+    #[serde(default, alias = "handing")]
+    pub core_costs: Costs,
     /// Resource use of the service.
     #[serde(default)]
     pub needs: Needs,
     /// Phases of the BE task on each server, which uses all its cores; empty: no BE task.
-    #[serde(default)]
-    pub beside: Vec<Phase>,
+    #[serde(default, alias = "beside")]
+    pub be_phases: Vec<Phase>,
     /// THRESH_BW in GB/s and socket; default: the paper's 25.
     pub bandwidth_max_gb: Option<f64>,
     /// Costs of the stack's work; default: the checked-in model.
@@ -72,14 +72,14 @@ pub struct Config {
     #[serde(default = "capacity")]
     pub capacity: usize,
     /// Minimum latency recorded for a request that is rejected, dropped or unanswered.
-    #[serde(default = "patience", deserialize_with = "text")]
-    pub patience: Span,
+    #[serde(default = "timeout", alias = "patience", deserialize_with = "text")]
+    pub timeout: Span,
     /// Warm-up; requests and work after it are measured.
     #[serde(default, deserialize_with = "text")]
     pub warmup: Span,
     /// Measured duration, after which no requests arrive.
-    #[serde(deserialize_with = "text")]
-    pub lasts: Span,
+    #[serde(alias = "lasts", deserialize_with = "text")]
+    pub duration: Span,
     /// Time for outstanding requests to complete.
     #[serde(default = "drain", deserialize_with = "text")]
     pub drain: Span,
@@ -120,7 +120,7 @@ pub struct Tier {
 /// Class of requests.
 #[derive(Clone, Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Class {
+pub struct PlatformClass {
     /// Name in reports.
     pub name: String,
     /// Arrival process.
@@ -162,7 +162,7 @@ fn capacity() -> usize {
     65_536
 }
 
-fn patience() -> Span {
+fn timeout() -> Span {
     Span::from_millis(100)
 }
 
@@ -207,8 +207,8 @@ impl Config {
         if self.clients == 0 {
             return bad("clients 0 is not at least 1".to_owned());
         }
-        if self.lasts == Span::ZERO {
-            return bad("lasts 0ns is not above 0".to_owned());
+        if self.duration == Span::ZERO {
+            return bad("duration 0ns is not above 0".to_owned());
         }
         if !(1..=3).contains(&self.tiers.len()) {
             return bad(format!("{} tiers are outside 1..=3", self.tiers.len()));
@@ -234,7 +234,7 @@ impl Config {
         if !(self.users.is_finite() && self.users > 0.0) {
             return bad(format!("users {} is not more than 0", self.users));
         }
-        for Class { name, level, granted, scale, .. } in &self.classes {
+        for PlatformClass { name, level, granted, scale, .. } in &self.classes {
             let level = granted.unwrap_or(*level).max(*level);
             if !(1..Priority::LEVELS as u8).contains(&level) {
                 return bad(format!("class {name}: level {level} is outside 1..=7"));
@@ -271,7 +271,7 @@ impl Config {
     pub(super) fn host(&self, number: u64) -> cores::Config {
         let lanes = self.machine.sockets * self.machine.physical * self.machine.lanes;
         let enabled = self.mechanisms.cores;
-        let task = |name: &str, class| Task {
+        let task = |name: &str, class| TaskConfig {
             name: name.to_owned(),
             class,
             guaranteed: 0,
@@ -287,28 +287,28 @@ impl Config {
             phases: Vec::new(),
         };
         let guaranteed = lanes as u16;
-        let mut tasks = vec![Task { guaranteed, ..task("service", TaskClass::Critical) }];
-        if !self.beside.is_empty() {
-            let phases = self.beside.clone();
-            tasks.push(Task { threads: lanes as u32, phases, ..task("beside", TaskClass::BestEffort) });
+        let mut tasks = vec![TaskConfig { guaranteed, ..task("service", TaskClass::Critical) }];
+        if !self.be_phases.is_empty() {
+            let phases = self.be_phases.clone();
+            tasks.push(TaskConfig { threads: lanes as u32, phases, ..task("beside", TaskClass::BestEffort) });
         }
         cores::Config {
             policy: if enabled { "caladan" } else { "linux" }.to_owned(),
             machine: self.machine.clone(),
             costs: Costs {
-                slice: self.handing.slice.filter(|slice| !enabled && slice.mean() > Span::ZERO),
-                ..self.handing
+                slice: self.core_costs.slice.filter(|slice| !enabled && slice.mean() > Span::ZERO),
+                ..self.core_costs
             },
             tasks,
             bandwidth_max_gb: self.bandwidth_max_gb,
-            lasts: self.lasts,
+            duration: self.duration,
             warmup: self.warmup,
             seed: self.seed.wrapping_mul(1_000_003).wrapping_add(number),
         }
     }
 }
 
-impl Class {
+impl PlatformClass {
     /// Arrival process, scaled by `users`.
     pub(super) fn arrivals(&self, users: f64) -> Arrivals {
         match self.arrivals {

@@ -22,9 +22,9 @@ mod service;
 mod stack;
 
 pub use crate::BadConfig;
-pub use config::{Class, Config, Tier};
+pub use config::{Config, PlatformClass, Tier};
 pub use mechanisms::Mechanisms;
-pub use network::{BulkTraffic, Network};
+pub use network::{BulkTraffic, PlatformNetwork};
 pub use outcome::{ClassOutcome, Outcome, TimeBreakdown};
 
 use std::collections::BTreeMap;
@@ -81,7 +81,7 @@ pub fn run(config: &Config) -> Outcome {
         None => Box::new(network::NoNetwork::default()),
     };
     let mut world = World::new(config, port);
-    let end = Time::ZERO + config.warmup + config.lasts + config.drain;
+    let end = Time::ZERO + config.warmup + config.duration + config.drain;
     while let Some(now) = world.step(end) {
         if world.closed && world.requests.len() == 0 {
             return world.finish(now);
@@ -118,7 +118,7 @@ struct ClassArrivals {
 impl<'a> World<'a> {
     fn new(config: &'a Config, port: Box<dyn MessagePort + 'a>) -> Self {
         let seed = Rng::seeded(config.seed);
-        let arrivals = |(number, class): (usize, &Class)| {
+        let arrivals = |(number, class): (usize, &PlatformClass)| {
             let stream = |n: u64| seed.fork(1_000 + number as u64 * 2 + n);
             ClassArrivals {
                 times: class.arrivals(config.users).times(Time::ZERO + class.from, stream(0)),
@@ -146,7 +146,7 @@ impl<'a> World<'a> {
             world.engine.schedule(Time::ZERO, Event::GuardTick(server));
         }
         world.engine.schedule(Time::ZERO + config.warmup, Event::Close);
-        world.engine.schedule(Time::ZERO + config.warmup + config.lasts, Event::Close);
+        world.engine.schedule(Time::ZERO + config.warmup + config.duration, Event::Close);
         world
     }
 
@@ -180,8 +180,8 @@ impl<'a> World<'a> {
 
     /// Schedules the next request of `class`, until arrivals end.
     fn schedule_arrival(&mut self, class: usize) {
-        let Class { until, .. } = self.config.classes[class];
-        let over = Time::ZERO + (self.config.warmup + self.config.lasts).min(until.unwrap_or(Span::MAX));
+        let PlatformClass { until, .. } = self.config.classes[class];
+        let over = Time::ZERO + (self.config.warmup + self.config.duration).min(until.unwrap_or(Span::MAX));
         if let Some(at) = self.arrivals[class].times.next().filter(|&at| at < over) {
             self.engine.schedule(at, Event::Arrival(class));
         }
@@ -189,7 +189,7 @@ impl<'a> World<'a> {
 
     fn on_arrival(&mut self, now: Time, class: usize) {
         self.schedule_arrival(class);
-        let Class { slo, .. } = self.config.classes[class];
+        let PlatformClass { slo, .. } = self.config.classes[class];
         let [requested, _] = self.config.classes[class].levels();
         let ClassArrivals { clients, grant, .. } = &mut self.arrivals[class];
         let client = clients.below(self.config.clients.into()) as u32;
@@ -258,7 +258,8 @@ impl<'a> World<'a> {
         }
         let subrequest = self.requests.subrequest(message.at);
         let latency = now.since(message.sent);
-        let sum = |of: fn(&deadline::Stage) -> Span| subrequest.budget.stages().iter().map(of).sum::<Span>();
+        let sum =
+            |of: fn(&deadline::StageTime) -> Span| subrequest.budget.stages().iter().map(of).sum::<Span>();
         let spent = TimeBreakdown {
             fabric: sum(|stage| stage.network) + latency - subrequest.received,
             receive: subrequest.received,
@@ -272,16 +273,16 @@ impl<'a> World<'a> {
     fn end(&mut self, now: Time, at: SubrequestId, end: End) {
         let request = self.requests.remove(at);
         if request.counted {
-            let Config { patience, .. } = *self.config;
+            let Config { timeout, .. } = *self.config;
             let slo = self.config.classes[request.class].slo;
-            self.outcome.classes[request.class].ended(now.since(request.arrived), slo, patience, end);
+            self.outcome.classes[request.class].ended(now.since(request.arrived), slo, timeout, end);
         }
     }
 
     /// Starts or ends the measurement of BE's work.
     fn close(&mut self, now: Time) {
         let work = self.hosts.work(now);
-        let duration = self.config.lasts.as_secs_f64();
+        let duration = self.config.duration.as_secs_f64();
         self.closed = now > Time::ZERO + self.config.warmup;
         if self.closed {
             self.outcome.beside = work.as_secs_f64() / duration;
@@ -292,7 +293,7 @@ impl<'a> World<'a> {
         for request in self.requests.active().filter(|request| request.counted) {
             let slo = self.config.classes[request.class].slo;
             let took = end.since(request.arrived);
-            self.outcome.classes[request.class].ended(took, slo, self.config.patience, End::Never);
+            self.outcome.classes[request.class].ended(took, slo, self.config.timeout, End::Never);
         }
         let stats = self.port.stats();
         self.outcome.bulk_bytes = stats.bulk_bytes;

@@ -6,7 +6,7 @@ use queueing::{Arrivals, Priority, QueueLength, Span, Time};
 
 use crate::BadConfig;
 use crate::fabric::{
-    Buffer, Codel, Config, LevelAssignment, Marking, MessagePort, MessagePortStats, Multipath,
+    BufferConfig, Codel, Config, LevelAssignment, Marking, MessagePort, MessagePortStats, Multipath,
     PreparedFabric, RngStreams, Scheduler, Senders, Sizes, Topology, Transport, depth,
 };
 use crate::serde_text::text;
@@ -14,15 +14,15 @@ use crate::serde_text::text;
 /// Fabric between hosts.
 #[derive(Clone, Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Network {
+pub struct PlatformNetwork {
     /// Topology; at least as many hosts as are in use.
     pub topology: Topology,
     /// Transport of all hosts; a message is a flow.
     #[serde(default)]
     pub transport: Transport,
     /// Choice among several shortest paths.
-    #[serde(default)]
-    pub ways: Multipath,
+    #[serde(default, alias = "ways")]
+    pub multipath: Multipath,
     /// Scheduler of ports while `fabric` is on.
     #[serde(default = "fish", deserialize_with = "text")]
     pub scheduler: Scheduler,
@@ -30,11 +30,11 @@ pub struct Network {
     #[serde(default)]
     pub thresholds: Vec<u64>,
     /// Buffer size of a port.
-    #[serde(default = "room", deserialize_with = "depth")]
-    pub room: QueueLength,
+    #[serde(default = "buffer_size", alias = "room", deserialize_with = "depth")]
+    pub buffer_size: QueueLength,
     /// Packets are marked when more than this is queued.
-    #[serde(default = "mark", deserialize_with = "depth")]
-    pub mark: QueueLength,
+    #[serde(default = "ecn_threshold", alias = "mark", deserialize_with = "depth")]
+    pub ecn_threshold: QueueLength,
     /// Background flows between all hosts.
     pub bulk: Option<BulkTraffic>,
 }
@@ -56,15 +56,15 @@ fn fish() -> Scheduler {
     Scheduler::Fish
 }
 
-fn room() -> QueueLength {
+fn buffer_size() -> QueueLength {
     QueueLength::Entries(240)
 }
 
-fn mark() -> QueueLength {
+fn ecn_threshold() -> QueueLength {
     QueueLength::Entries(65)
 }
 
-impl Network {
+impl PlatformNetwork {
     /// Checks that the network can be built and has at least `hosts` hosts.
     pub(super) fn check(&self, hosts: u32, seed: u64) -> Result<(), BadConfig> {
         let available = self.topology.hosts();
@@ -109,9 +109,9 @@ impl Network {
             topology: self.topology.clone(),
             scheduler: if on { self.scheduler } else { Scheduler::Fifo },
             thresholds: self.thresholds.clone(),
-            room: self.room,
-            buffer: Buffer::default(),
-            mark: self.mark,
+            buffer_size: self.buffer_size,
+            buffer: BufferConfig::default(),
+            ecn_threshold: self.ecn_threshold,
             marking: Marking::default(),
             red: None,
             codel: Codel::default(),
@@ -119,14 +119,14 @@ impl Network {
             shares: None,
             tagging: LevelAssignment::default(),
             idle: Span::from_micros(500),
-            ways: self.ways,
+            multipath: self.multipath,
             transport: self.transport.clone(),
             // Upper bound; flows are drawn as they start.
             flows: FLOWS,
             sizes: self.bulk.as_ref().map_or(Sizes::List(vec![1]), |bulk| bulk.sizes.clone()),
             arrivals: Arrivals::Poisson { rate_per_s: 1.0 },
             senders: Senders::All,
-            draws: RngStreams::Own,
+            rng_streams: RngStreams::Own,
             limit: Span::MAX,
             occupancy: false,
             seed,

@@ -150,7 +150,7 @@ impl Outcome {
     pub(super) fn new(config: &Config) -> Self {
         Self {
             classes: config.classes.iter().map(|class| ClassOutcome::new(&class.name)).collect(),
-            counted: config.lasts,
+            counted: config.duration,
             beside: 0.0,
             bulk_bytes: 0,
             elapsed: Span::ZERO,

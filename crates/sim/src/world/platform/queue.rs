@@ -7,7 +7,7 @@
 //! | off | on | earliest deadline; infeasible requests are dropped (D2P) |
 //! | on | on | level, then earliest deadline |
 
-use deadline::{DeadlineQueue, DequeueResult, EnqueueResult, Order, Settings, Shedding, Slack, Work};
+use deadline::{DeadlineQueue, DequeueResult, EnqueueResult, Order, QueueSettings, Shedding, Slack, Work};
 use queueing::{Label, Priority, Span, Time};
 use sched::dispatch::{Dispatch, IdleWorkers, Params, Task, WorkerSet, by_name};
 
@@ -20,8 +20,12 @@ pub(super) fn queue(events: bool, deadline: bool, capacity: usize) -> Box<dyn Re
         let policy = by_name(name, &Params::new(1, capacity)).expect("sched has these orders");
         return Box::new(EventQueue { policy, offers: Vec::new(), free: Vec::new() });
     }
-    let settings =
-        Settings { capacity, order: Order::Edf, shedding: Shedding::Infeasible, age_max: Span::from_secs(1) };
+    let settings = QueueSettings {
+        capacity,
+        order: Order::Edf,
+        shedding: Shedding::Infeasible,
+        age_max: Span::from_secs(1),
+    };
     let levels = if events { Priority::LEVELS } else { 1 };
     let levels = (0..levels).map(|_| DeadlineQueue::new(settings)).collect();
     Box::new(DeadlineQueues { levels, capacity, late: 0 })

@@ -7,7 +7,7 @@
 use deadline::{Budget, StageTimer};
 use queueing::{Distribution, Priority, Rng, Span, Time};
 
-use super::config::{Class, Config};
+use super::config::{Config, PlatformClass};
 
 /// Identifier of a sub-request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,7 +126,7 @@ pub(super) struct NewRequest {
 /// Sub-requests of a request of `class`, tier by tier.
 fn subrequests(
     config: &Config,
-    class: &Class,
+    class: &PlatformClass,
     rng: &mut Rng,
     level: Priority,
     budget: Budget,

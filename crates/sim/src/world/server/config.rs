@@ -5,14 +5,14 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use load::client::{Client, PORTS_PER_TARGET};
-use load::plan::{Class, Plan};
+use load::plan::{Plan, RequestClass};
 use queueing::{Priority, Rate, Span};
 use runtime::mode::{Classifiers, Mode};
 use runtime::shard;
 use sched::dispatch::{Params, RequestType, Steering, WorkerId, WorkerSet};
 
 use super::Machine;
-use super::scenario::Scenario;
+use super::scenario::ScenarioClassifiers;
 use crate::BadConfig;
 use crate::serde_text::text;
 use crate::{CostModel, link};
@@ -51,12 +51,12 @@ pub struct Config {
     pub mode: Mode,
     /// Classifiers registered by the application.
     #[serde(default)]
-    pub scenario: Scenario,
+    pub scenario: ScenarioClassifiers,
     /// Cores that serve requests, 1..=256; 1 if shared, 1..=32 if preemptive.
     pub workers: usize,
     /// Assignment of workers to cores.
     #[serde(default)]
-    pub cores: Cores,
+    pub cores: WorkerPlacement,
     /// Workers per priority (`low = [1]`, `"0-1" = [0]`), for modes with steering; unnamed
     /// levels go to any worker.
     #[serde(default)]
@@ -69,7 +69,7 @@ pub struct Config {
     pub nic_ring: usize,
     /// Cable between client and server.
     #[serde(default)]
-    pub link: Link,
+    pub link: LinkConfig,
     /// Costs of the stack's work; default: the checked-in model.
     pub costs: Option<CostModel>,
     /// Load of the client.
@@ -84,7 +84,7 @@ pub struct Config {
 /// Assignment of workers to cores.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Cores {
+pub enum WorkerPlacement {
     /// One core per worker, and one for the stack.
     #[default]
     Own,
@@ -98,7 +98,7 @@ pub enum Cores {
 /// Cable between client and server.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Link {
+pub struct LinkConfig {
     /// Rate of each direction in Gbit/s, 0.001..=1000.
     pub gbps: f64,
     /// Propagation delay.
@@ -106,7 +106,7 @@ pub struct Link {
     pub delay: Span,
 }
 
-impl Default for Link {
+impl Default for LinkConfig {
     fn default() -> Self {
         Self { gbps: 10.0, delay: Span::from_micros(2) }
     }
@@ -118,13 +118,13 @@ impl Config {
     pub fn new(mode: Mode, load: Plan) -> Self {
         Self {
             mode,
-            scenario: Scenario::default(),
+            scenario: ScenarioClassifiers::default(),
             workers: 1,
-            cores: Cores::Own,
+            cores: WorkerPlacement::Own,
             steering: BTreeMap::new(),
             rx_frames_max: rx_frames_default(),
             nic_ring: nic_ring_default(),
-            link: Link::default(),
+            link: LinkConfig::default(),
             costs: None,
             darc_samples: None,
             seed: load.seed,
@@ -146,9 +146,9 @@ impl Config {
     /// The first value outside its range.
     pub fn check(&self) -> Result<(), BadConfig> {
         let workers_max = match self.cores {
-            Cores::Own => WORKERS_MAX,
-            Cores::Shared => 1,
-            Cores::Preemptive => IN_HAND,
+            WorkerPlacement::Own => WORKERS_MAX,
+            WorkerPlacement::Shared => 1,
+            WorkerPlacement::Preemptive => IN_HAND,
         };
         let within = |name: &str, value: f64, min: f64, max: f64| {
             let text = format!("{name} {value} is outside {min}..={max}");
@@ -178,7 +178,7 @@ impl Config {
     /// Number of the shard's workers; for a preemptive server they are assigned jobs, not
     /// cores.
     fn slots(&self) -> usize {
-        if self.cores == Cores::Preemptive { WORKERS_MAX } else { self.workers }
+        if self.cores == WorkerPlacement::Preemptive { WORKERS_MAX } else { self.workers }
     }
 
     fn shard(&self, classifiers: Classifiers) -> shard::Config {
@@ -190,10 +190,10 @@ impl Config {
         let mut shard = shard::Config::new(self.stack(SERVER), policy, self.slots());
         shard.rx_frames_max = self.rx_frames_max;
         match self.cores {
-            Cores::Own => {}
+            WorkerPlacement::Own => {}
             // TCP delivers a request, which is served and answered before the next.
-            Cores::Shared => shard.budget.transport = 1,
-            Cores::Preemptive => shard.steering = std::array::from_fn(in_hand),
+            WorkerPlacement::Shared => shard.budget.transport = 1,
+            WorkerPlacement::Preemptive => shard.steering = std::array::from_fn(in_hand),
         }
         shard
     }
@@ -230,7 +230,7 @@ impl Config {
     }
 
     fn steering(&self) -> Result<Steering, BadConfig> {
-        if self.cores == Cores::Preemptive {
+        if self.cores == WorkerPlacement::Preemptive {
             return Ok(Steering::all(WORKERS_MAX));
         }
         let lists = self.steering.iter().map(|(levels, workers)| (levels.as_str(), workers.as_slice()));
@@ -252,7 +252,7 @@ pub(in crate::world) const CLIENT_RTO_MIN: Span = Span::from_secs(1);
 
 /// Declared urgency of a request kind: DARC orders kinds of equal service time by it (ADPS
 /// §4.1).
-fn urgency(class: &Class) -> Option<(RequestType, Priority)> {
+fn urgency(class: &RequestClass) -> Option<(RequestType, Priority)> {
     Some((RequestType(class.kind.into()), Priority::new(class.priority)?))
 }
 

@@ -16,7 +16,7 @@ pub struct Outcome {
     pub nic: link::Counters,
     /// Load of the server's cores since the start of measurement. If cores are shared, `stack`
     /// and `worker 0` are parts of one core.
-    pub cores: Vec<Core>,
+    pub cores: Vec<CoreLoad>,
     /// Virtual time since the start of measurement.
     pub elapsed: Span,
     /// Events simulated, connection setup included.
@@ -25,7 +25,7 @@ pub struct Outcome {
 
 /// Load of a core.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Core {
+pub struct CoreLoad {
     /// `stack`, `worker 0`, and so on.
     pub name: String,
     /// Busy time.

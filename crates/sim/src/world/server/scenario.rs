@@ -13,7 +13,7 @@ use load::Synthetic;
 use load::protocol::synthetic::{KIND_AT, LENGTH_AT, LEVEL_AT, MAGIC};
 use queueing::{Bytes, Span};
 use runtime::App;
-use runtime::app::{Context, Framing, Outcome};
+use runtime::app::{ConnectionFate, Context, Framing};
 use runtime::mode::Classifiers;
 use sched::dispatch::RequestType;
 
@@ -27,13 +27,13 @@ const KIND: KindAt = KindAt { magic: MAGIC_AT, kind_at: KIND_AT };
 /// Classifiers of a scenario; a mode uses those that it supports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, serde::Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Scenario {
+pub struct ScenarioClassifiers {
     /// Classifier called for each frame.
     #[serde(deserialize_with = "text_or_none")]
     pub driver: Option<Driver>,
     /// Classifier called for each segment with payload.
     #[serde(deserialize_with = "text_or_none")]
-    pub transport: Option<Transport>,
+    pub transport: Option<TransportClassifiers>,
 }
 
 /// Driver classifiers.
@@ -49,7 +49,7 @@ pub enum Driver {
 
 /// Transport classifiers.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Transport {
+pub enum TransportClassifiers {
     /// `network 100ms 0.01`: connections with a longer round trip or more loss have low
     /// priority (scenario 3).
     Network(Span, f32),
@@ -92,7 +92,7 @@ impl FromStr for Driver {
     }
 }
 
-impl FromStr for Transport {
+impl FromStr for TransportClassifiers {
     type Err = BadClassifier;
 
     fn from_str(text: &str) -> Result<Self, BadClassifier> {
@@ -111,7 +111,7 @@ impl FromStr for Transport {
     }
 }
 
-impl Scenario {
+impl ScenarioClassifiers {
     /// Application, and the classifiers it registers.
     pub(in crate::world) fn build(&self) -> (Application, Classifiers) {
         let times = Arc::new(ServiceTimes::new());
@@ -124,10 +124,12 @@ impl Scenario {
         });
         let transport = self.transport.map(|transport| -> TransportClassifier {
             match transport {
-                Transport::Network(rtt, loss) => scenarios::network(rtt, loss),
-                Transport::Volume(bytes) => scenarios::volume(bytes),
-                Transport::Span => scenarios::span(SPAN_AT),
-                Transport::ServiceTime(span) => scenarios::service_time(Arc::clone(&times), KIND, span),
+                TransportClassifiers::Network(rtt, loss) => scenarios::network(rtt, loss),
+                TransportClassifiers::Volume(bytes) => scenarios::volume(bytes),
+                TransportClassifiers::Span => scenarios::span(SPAN_AT),
+                TransportClassifiers::ServiceTime(span) => {
+                    scenarios::service_time(Arc::clone(&times), KIND, span)
+                }
             }
         });
         (
@@ -153,7 +155,7 @@ impl App for Application {
         self.synthetic.kind(segment)
     }
 
-    fn serve(&self, request: &[u8], cx: &mut Context<'_>, response: &mut Vec<u8>) -> Outcome {
+    fn serve(&self, request: &[u8], cx: &mut Context<'_>, response: &mut Vec<u8>) -> ConnectionFate {
         let taken = cx.clock.now();
         let outcome = self.synthetic.serve(request, cx, response);
         if let Some(&kind) = request.get(KIND_AT) {
@@ -171,14 +173,20 @@ mod tests {
     #[test]
     fn classifier_names_round_trip() {
         assert_eq!("length 200".parse(), Ok(Driver::Length(200)));
-        assert_eq!("network 100ms 0.01".parse(), Ok(Transport::Network(Span::from_millis(100), 0.01)));
-        assert_eq!("service-time 100us".parse(), Ok(Transport::ServiceTime(Span::from_micros(100))));
+        assert_eq!(
+            "network 100ms 0.01".parse(),
+            Ok(TransportClassifiers::Network(Span::from_millis(100), 0.01))
+        );
+        assert_eq!(
+            "service-time 100us".parse(),
+            Ok(TransportClassifiers::ServiceTime(Span::from_micros(100)))
+        );
     }
 
     #[test]
     fn an_unknown_classifier_error_lists_the_valid_ones() {
         let error = "size 200".parse::<Driver>().unwrap_err().to_string();
         assert_eq!(error, "classifier \"size 200\" is not one of tag, lns, length BYTES");
-        assert!("span 3".parse::<Transport>().is_err());
+        assert!("span 3".parse::<TransportClassifiers>().is_err());
     }
 }

@@ -6,12 +6,12 @@ use queueing::{Clock, Span, Time, VirtualClock};
 use runtime::shard::Job;
 use sched::dispatch::WorkerId;
 
-use super::{Application, Cores, Event};
+use super::{Application, Event, WorkerPlacement};
 use crate::CostModel;
 use crate::world::cores::{Preemptive, WorkCompletion};
 
 /// Workers on any kind of cores.
-pub struct Workers {
+pub struct SimWorkers {
     cores: CoreKind,
     /// Current job of each of the shard's workers, and the time of its assignment.
     jobs: Vec<Option<(Job, Time)>>,
@@ -34,13 +34,19 @@ struct Own {
 /// Event to schedule, and its time.
 pub type ScheduledEvent = Option<(Time, Event)>;
 
-impl Workers {
+impl SimWorkers {
     /// `workers` idle cores of kind `cores`; the shard assigns jobs to `slots` workers.
-    pub fn new(cores: Cores, workers: usize, slots: usize, cost: CostModel, app: Arc<Application>) -> Self {
+    pub fn new(
+        cores: WorkerPlacement,
+        workers: usize,
+        slots: usize,
+        cost: CostModel,
+        app: Arc<Application>,
+    ) -> Self {
         let cores = match cores {
-            Cores::Own => CoreKind::Own(vec![Own::default(); workers]),
-            Cores::Shared => CoreKind::Shared { busy: Span::ZERO },
-            Cores::Preemptive => CoreKind::Preemptive(Box::new(Preemptive::new(workers))),
+            WorkerPlacement::Own => CoreKind::Own(vec![Own::default(); workers]),
+            WorkerPlacement::Shared => CoreKind::Shared { busy: Span::ZERO },
+            WorkerPlacement::Preemptive => CoreKind::Preemptive(Box::new(Preemptive::new(workers))),
         };
         Self { cores, jobs: std::iter::repeat_with(|| None).take(slots).collect(), cost, app }
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use deadline::{Order, Shedding};
 use queueing::{Arrivals, Distribution, Span};
 
-use super::Record;
+use super::ServiceTimeRecord;
 use crate::BadConfig;
 use crate::serde_text::text;
 
@@ -48,8 +48,8 @@ pub struct Config {
     #[serde(default)]
     pub expects: Expects,
     /// Maximum time for which a request may be passed over.
-    #[serde(default = "patience_default", deserialize_with = "text")]
-    pub patience: Span,
+    #[serde(default = "age_max_default", alias = "patience", deserialize_with = "text")]
+    pub age_max: Span,
     /// Capacity of a server's queue.
     #[serde(default = "capacity_default")]
     pub capacity: usize,
@@ -139,7 +139,7 @@ pub struct Stage {
     pub slower: u64,
     /// Parsed record.
     #[serde(skip)]
-    pub recorded: Option<Arc<Record>>,
+    pub recorded: Option<Arc<ServiceTimeRecord>>,
     /// Other kinds of requests at this service.
     #[serde(default)]
     pub kinds: Vec<WorkKind>,
@@ -207,7 +207,7 @@ impl Config {
         for stage in &mut self.stages {
             if let Some(name) = &stage.record {
                 let text = read(name).map_err(BadConfig)?;
-                stage.recorded = Some(Arc::new(Record::parse(&text, stage.slower)?));
+                stage.recorded = Some(Arc::new(ServiceTimeRecord::parse(&text, stage.slower)?));
             }
         }
         Ok(())
@@ -307,7 +307,7 @@ fn capacity_default() -> usize {
     10_000_000
 }
 
-fn patience_default() -> Span {
+fn age_max_default() -> Span {
     Span::from_secs(3_600)
 }
 

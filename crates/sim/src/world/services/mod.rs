@@ -15,12 +15,12 @@ mod trace;
 
 pub use crate::BadConfig;
 pub use config::{Config, Expects, Learns, Slo, SpeedChange, Stage, WorkKind};
-pub use outcome::{Class, Outcome, StageReport};
-pub use record::Record;
+pub use outcome::{Outcome, StageReport, UserClassOutcome};
+pub use record::ServiceTimeRecord;
 pub use trace::{SampledWork, Trace, TraceRequest};
 
 use deadline::{
-    Budget, DeadlineQueue, DequeueResult, EnqueueResult, Forecast, History, ServiceTimeEwma, Settings,
+    Budget, DeadlineQueue, DequeueResult, EnqueueResult, Forecast, History, QueueSettings, ServiceTimeEwma,
     StageTimer, Work,
 };
 use queueing::{Entry, Label, Priority, Span, Time};
@@ -148,11 +148,11 @@ struct Request {
 
 impl<'a> World<'a> {
     fn new(config: &'a Config) -> Self {
-        let settings = Settings {
+        let settings = QueueSettings {
             capacity: config.capacity,
             order: config.order,
             shedding: config.shedding,
-            age_max: config.patience,
+            age_max: config.age_max,
         };
         let servers = |stage: &Stage| Servers {
             parts: (0..stage.parts)

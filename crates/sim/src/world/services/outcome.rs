@@ -1,6 +1,6 @@
 //! Result of a services run: per user class, and per stage.
 
-use deadline::{Budget, Stage};
+use deadline::{Budget, StageTime};
 use queueing::{Histogram, Span, Time};
 
 use super::Config;
@@ -9,7 +9,7 @@ use super::Config;
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// Results per class, in the configuration's order.
-    pub classes: Vec<Class>,
+    pub classes: Vec<UserClassOutcome>,
     /// Results per stage, in the order of calls.
     pub stages: Vec<StageReport>,
     /// Time from the first measured arrival to the last.
@@ -23,7 +23,7 @@ pub struct Outcome {
 
 /// Result of a user class.
 #[derive(Clone, Debug)]
-pub struct Class {
+pub struct UserClassOutcome {
     /// Class name.
     pub name: String,
     /// Measured requests.
@@ -63,7 +63,7 @@ impl Outcome {
     /// Empty result for `config`.
     #[must_use]
     pub fn new(config: &Config) -> Self {
-        let class = |slo: &super::Slo| Class {
+        let class = |slo: &super::Slo| UserClassOutcome {
             name: slo.name.clone(),
             requests: 0,
             on_time: 0,
@@ -103,7 +103,7 @@ impl Outcome {
 
     /// Records a measured request, or a part of one, served at `stage`, `elapsed` after its
     /// arrival.
-    pub fn served(&mut self, stage: usize, spent: &Stage, elapsed: Span) {
+    pub fn served(&mut self, stage: usize, spent: &StageTime, elapsed: Span) {
         let report = &mut self.stages[stage];
         report.elapsed.record(elapsed);
         report.queue.record(spent.queue);
@@ -135,12 +135,12 @@ impl Outcome {
     /// Fraction of measured requests answered in time, 0.0..=1.0.
     #[must_use]
     pub fn on_time_share(&self) -> f64 {
-        let sum = |of: fn(&Class) -> u64| self.classes.iter().map(of).sum::<u64>() as f64;
+        let sum = |of: fn(&UserClassOutcome) -> u64| self.classes.iter().map(of).sum::<u64>() as f64;
         sum(|class| class.on_time) / sum(|class| class.requests).max(1.0)
     }
 }
 
-impl Class {
+impl UserClassOutcome {
     /// `(T_max − T_min) / T_avg × 100 %` of answered requests, D2P (1).
     #[must_use]
     pub fn variability_range(&self) -> f64 {

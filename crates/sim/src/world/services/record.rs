@@ -10,12 +10,12 @@ use crate::BadConfig;
 
 /// Service times of queries at the workers of a unit.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Record {
+pub struct ServiceTimeRecord {
     /// One row per query, one time per worker.
     rows: Vec<Vec<Span>>,
 }
 
-impl Record {
+impl ServiceTimeRecord {
     /// Parses a record; times are multiplied by `slower`.
     ///
     /// # Errors

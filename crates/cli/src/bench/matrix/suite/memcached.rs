@@ -6,16 +6,16 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use super::super::harness::{OURS, PEER, World, because, finished};
-use super::super::results::{File, SuiteResult};
-use super::super::shared_stack::Shared;
+use super::super::harness::{OURS, PEER, Trial, because, finished};
+use super::super::results::{FileResult, SuiteResult};
+use super::super::shared_stack::SharedStack;
 use super::{LIMIT, copy};
 
 /// Concurrent files: they sleep most of the time.
 const AT_ONCE: &str = "4";
 
 /// Runs memcached's tests, or `only` those files, one after the other.
-pub fn run(world: &World<'_>, source: &Path, only: &[String]) -> Result<SuiteResult, String> {
+pub fn run(world: &Trial<'_>, source: &Path, only: &[String]) -> Result<SuiteResult, String> {
     let folder = copy(world, &source.join("t"), "memcached")?;
     let executable = |name: &str, text: String| {
         let path = folder.join(name);
@@ -23,7 +23,7 @@ pub fn run(world: &World<'_>, source: &Path, only: &[String]) -> Result<SuiteRes
         let may = std::fs::Permissions::from_mode(0o755);
         std::fs::set_permissions(path, may).map_err(because("a file"))
     };
-    let shared = Shared::new(world)?;
+    let shared = SharedStack::new(world)?;
     let quoted = |word: &String| format!("'{}' ", word.replace('\'', "'\\''"));
     let words: String = shared.words("memcached").iter().map(quoted).collect();
     // Its help text hides Unix sockets, so that the tests use TCP.
@@ -86,7 +86,7 @@ fn output(text: &str) -> SuiteResult {
             file.failed.push(what.split_whitespace().collect::<Vec<_>>().join(" "));
         } else if let Some((name, result)) = line.split_once(" .").filter(|(name, _)| name.ends_with(".t")) {
             let result = result.trim_start_matches('.').trim();
-            let mut file = File::default();
+            let mut file = FileResult::default();
             match result.strip_prefix("skipped") {
                 Some(why) => file.skipped = Some(why.trim_start_matches(':').trim().to_owned()),
                 None if result == "ok" => {}

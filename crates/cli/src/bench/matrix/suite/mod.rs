@@ -6,11 +6,11 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::harness::{World, because};
-use super::program::Program;
+use super::harness::{Trial, because};
+use super::program::TestedProgram;
 use super::results::{Results, SuiteResult};
 use super::verdict::TrialResult;
-use crate::programs::Stack;
+use crate::programs::StackChoice;
 
 mod memcached;
 mod redis;
@@ -18,18 +18,18 @@ mod redis;
 /// Timeout, many times longer than all tests of one program take.
 const LIMIT: Duration = Duration::from_secs(1200);
 
-pub fn suite(program: Program, world: &World<'_>) -> Result<TrialResult, String> {
+pub fn suite(program: TestedProgram, world: &Trial<'_>) -> Result<TrialResult, String> {
     let Some(source) = world.sources().and_then(|folder| source(folder, program.upstream())) else {
         let what = format!("--sources names no folder with the source of {}", program.upstream());
         return Ok(TrialResult::Skipped(what));
     };
-    let is_redis = program == Program::Redis;
+    let is_redis = program == TestedProgram::Redis;
     let needs: &[&str] = if is_redis { &["tclsh", "redis-cli"] } else { &["prove", "nsenter"] };
     if let Some(tool) = needs.iter().find(|tool| !netlab::is_installed(tool)) {
         return Ok(TrialResult::Skipped(format!("{tool} is not installed")));
     }
     let run = if is_redis { redis::run } else { memcached::run };
-    let on = |world: &World<'_>| -> Result<SuiteResult, String> {
+    let on = |world: &Trial<'_>| -> Result<SuiteResult, String> {
         let mut output = run(world, &source, &[])?;
         let failed = output.failed();
         if output.whole && !failed.is_empty() {
@@ -37,7 +37,7 @@ pub fn suite(program: Program, world: &World<'_>) -> Result<TrialResult, String>
         }
         Ok(output)
     };
-    let (ours, kernel) = (on(world)?, on(&world.again(Stack::Kernel)?)?);
+    let (ours, kernel) = (on(world)?, on(&world.again(StackChoice::Kernel)?)?);
     let name = source.file_name().unwrap_or_default().to_string_lossy();
     Ok(TrialResult::Suite(Box::new(Results::new(&name, ours, kernel))))
 }
@@ -54,7 +54,7 @@ fn source(sources: &Path, name: &str) -> Option<PathBuf> {
 }
 
 /// Copies `from`, which tests write into, to `to` in the setup's folder.
-fn copy(world: &World<'_>, from: &Path, to: &str) -> Result<PathBuf, String> {
+fn copy(world: &Trial<'_>, from: &Path, to: &str) -> Result<PathBuf, String> {
     let kernel = world.folder().join(to);
     if kernel.exists() {
         std::fs::remove_dir_all(&kernel).map_err(because("a folder"))?;

@@ -4,10 +4,10 @@
 
 use std::path::Path;
 
-use super::super::harness::{OURS, World, because, finished};
+use super::super::harness::{OURS, Trial, because, finished};
 use super::super::http_checks::serving;
-use super::super::program::{Program, Shape};
-use super::super::results::{File, SuiteResult};
+use super::super::program::{SetupVariant, TestedProgram};
+use super::super::results::{FileResult, SuiteResult};
 use super::{LIMIT, copy};
 
 /// Test that occupies a port on the machine of the tests so that the server cannot bind it. Here
@@ -15,7 +15,7 @@ use super::{LIMIT, copy};
 const ON_ONE_MACHINE: &str = "CONFIG SET rollback on apply error";
 
 /// Runs all of redis's tests, or `only` these units.
-pub fn run(world: &World<'_>, source: &Path, only: &[String]) -> Result<SuiteResult, String> {
+pub fn run(world: &Trial<'_>, source: &Path, only: &[String]) -> Result<SuiteResult, String> {
     let folder = copy(world, &source.join("tests"), "redis")?;
     std::fs::create_dir_all(folder.join("src")).map_err(because("a folder"))?;
     for tool in ["redis-cli", "redis-benchmark", "redis-server"] {
@@ -23,7 +23,7 @@ pub fn run(world: &World<'_>, source: &Path, only: &[String]) -> Result<SuiteRes
         let link = folder.join("src").join(tool);
         std::os::unix::fs::symlink(file.trim(), link).map_err(because("a link"))?;
     }
-    let server = serving(Program::Redis, world, Shape::Usual, b"")?;
+    let server = serving(TestedProgram::Redis, world, SetupVariant::Usual, b"")?;
     let place = folder.display().to_string();
     let test = ["env", "-C", &place, "TERM=dumb", "tclsh", "tests/test_helper.tcl"];
     let what = ["--host", OURS, "--port", "6379", "--tags", "-slow", "--skiptest", ON_ONE_MACHINE];
@@ -37,7 +37,7 @@ pub fn run(world: &World<'_>, source: &Path, only: &[String]) -> Result<SuiteRes
 fn output(text: &str) -> SuiteResult {
     let ended = text.contains("\\o/") || text.contains("!!! WARNING");
     let mut all = SuiteResult { whole: ended && !text.contains("[TIMEOUT]"), ..SuiteResult::default() };
-    let (mut unit, mut file, mut why) = (String::new(), File::default(), None);
+    let (mut unit, mut file, mut why) = (String::new(), FileResult::default(), None);
     for line in text.lines() {
         let after = |begin: &str| line.strip_prefix(begin);
         if let Some(next) = after("Testing ").or_else(|| line.contains("The End").then_some("")) {
@@ -59,7 +59,7 @@ fn output(text: &str) -> SuiteResult {
 }
 
 /// Records the end of unit `unit`.
-fn end(all: &mut SuiteResult, unit: &str, mut file: File, why: Option<String>) {
+fn end(all: &mut SuiteResult, unit: &str, mut file: FileResult, why: Option<String>) {
     if unit.is_empty() {
         return;
     }
@@ -85,7 +85,8 @@ mod tests {
         assert!(ours.whole);
         assert_eq!(ours.failed(), ["unit/a"]);
         let names = |all: &[&str]| all.iter().map(|&name| name.to_owned()).collect();
-        let a = File { passed: 2, failed: names(&["SET it"]), left_out: names(&["PUT"]), skipped: None };
+        let a =
+            FileResult { passed: 2, failed: names(&["SET it"]), left_out: names(&["PUT"]), skipped: None };
         assert_eq!(ours.files["unit/a"], a);
         assert_eq!(ours.files["unit/b"].skipped.as_deref(), Some("Not supported"));
         assert_eq!(ours.files["unit/c"].skipped.as_deref(), Some("no tests for such a server"));

@@ -13,12 +13,12 @@ use queueing::{Clock, Span};
 use sched::cores::worker_signals::SignalMemory;
 
 use super::super::sched_daemon::Daemon;
-use super::setup::{Rig, SHARED_CORE};
+use super::setup::{ColocatedSetup, SHARED_CORE};
 use super::{Config, Sharing};
 use crate::error::Error;
 
 /// Manager of the shared core.
-pub struct Manager {
+pub struct CoreManager {
     parties: Option<Mutex<Parties>>,
     /// The worst tail reported since the last step.
     tail: Mutex<Span>,
@@ -34,12 +34,12 @@ const LOOK: Duration = Duration::from_millis(5);
 /// Interval between steps (Caladan §7).
 const STEP_EVERY: Duration = Duration::from_millis(500);
 
-impl Manager {
+impl CoreManager {
     /// Starts the manager of the programs of `rig`.
     ///
     /// # Errors
     /// It does not start.
-    pub fn new(config: &Config, rig: &Rig) -> Result<Self, Error> {
+    pub fn new(config: &Config, rig: &ColocatedSetup) -> Result<Self, Error> {
         let parties = (config.sharing == Sharing::Parties)
             .then(|| Mutex::new(Parties::new(config.be_share, config.tail_target)));
         let daemon = match (config.sharing, &rig.be) {
@@ -63,7 +63,7 @@ impl Manager {
     }
 
     /// Manages until `end`.
-    pub fn until(&self, end: Instant, rig: &Rig) {
+    pub fn until(&self, end: Instant, rig: &ColocatedSetup) {
         let (Some(parties), Some(best)) = (&self.parties, &rig.be) else {
             return signals::sleep_until(end);
         };

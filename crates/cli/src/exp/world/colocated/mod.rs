@@ -13,22 +13,22 @@ mod programs;
 mod setup;
 mod workload;
 
-use load::{Class, Plan};
+use load::{Plan, RequestClass};
 use queueing::{Histogram, Span};
 use serde::Deserialize;
 use toml::{Table, Value};
 
 use self::programs::{BestEffort, Critical};
-use self::setup::Rig;
-use self::workload::Driven;
+use self::setup::ColocatedSetup;
+use self::workload::ColocatedResults;
 use super::host_requirements::HostLock;
-use super::{Kind, Row, Run, RunResult, World, checked, kept, micros_if, points, shown};
+use super::{ClassFigures, PreparedRun, RunResult, TimeKind, World, checked, kept, micros_if, points, shown};
 use crate::error::Error;
 use crate::settings::{text, text_or_none, within};
 
 pub const WORLD: World = World {
     name: "colocated",
-    kind: Kind::host(1),
+    kind: TimeKind::host(1),
     note: "latencies in µs; lost: never sent or never answered; work: relative to running alone; cpu: of the \
            shared core; other: CPU use of other processes",
     stats: &[
@@ -124,7 +124,7 @@ fn keep_mib() -> u32 {
     128
 }
 
-fn prepare(mode: &str, mut settings: Table) -> Result<Run, String> {
+fn prepare(mode: &str, mut settings: Table) -> Result<PreparedRun, String> {
     settings.entry("sharing").or_insert_with(|| Value::String(mode.to_owned()));
     let config = checked(settings, Config::check)?;
     Ok(Box::new(move || run(&config)))
@@ -152,7 +152,7 @@ impl Config {
 
     /// Requests to LC and their times.
     fn plan(&self) -> Plan {
-        let class = |&(name, share, kind, length): &(&str, f64, u8, usize)| Class {
+        let class = |&(name, share, kind, length): &(&str, f64, u8, usize)| RequestClass {
             name: name.to_owned(),
             share,
             // The server itself determines the service time.
@@ -185,15 +185,15 @@ static ALONE: HostLock<(BestEffort, u32, Span, u64)> = HostLock::new();
 fn run(config: &Config) -> Result<RunResult, Error> {
     let mut only = ALONE.enter();
     if config.sharing == Sharing::Alone {
-        let driven = Rig::new(config)?.drive(config)?;
+        let driven = ColocatedSetup::new(config)?.drive(config)?;
         return Ok(found(config, &driven, f64::NAN));
     }
-    let by_itself = only.known(config.by_itself(), || Rig::best_effort_alone(config))?;
-    let driven = Rig::new(config)?.drive(config)?;
+    let by_itself = only.known(config.by_itself(), || ColocatedSetup::best_effort_alone(config))?;
+    let driven = ColocatedSetup::new(config)?.drive(config)?;
     Ok(found(config, &driven, by_itself))
 }
 
-fn found(config: &Config, driven: &Driven, by_itself: f64) -> RunResult {
+fn found(config: &Config, driven: &ColocatedResults, by_itself: f64) -> RunResult {
     let mut rows = vec![critical(config, driven)];
     let none = f64::NAN;
     if let Some(done) = &driven.done {
@@ -210,14 +210,14 @@ fn found(config: &Config, driven: &Driven, by_itself: f64) -> RunResult {
             done.cores * 100.0,
             none,
         ];
-        rows.push(Row { class: "be".to_owned(), figures, cdf: Vec::new() });
+        rows.push(ClassFigures { class: "be".to_owned(), figures, cdf: Vec::new() });
     }
     let events = driven.report.requests();
     RunResult { events, rows, noise: None }
 }
 
 /// Row of LC: all its requests together.
-fn critical(config: &Config, driven: &Driven) -> Row {
+fn critical(config: &Config, driven: &ColocatedResults) -> ClassFigures {
     let mut latency = Histogram::new();
     driven.report.classes.iter().for_each(|class| latency.merge(&class.latency));
     let requests = driven.report.requests() as f64;
@@ -237,7 +237,7 @@ fn critical(config: &Config, driven: &Driven) -> Row {
         driven.lc_cores * 100.0,
         driven.other * 100.0,
     ];
-    Row { class: "lc".to_owned(), figures, cdf: points(latency.cdf()) }
+    ClassFigures { class: "lc".to_owned(), figures, cdf: points(latency.cdf()) }
 }
 
 #[cfg(test)]

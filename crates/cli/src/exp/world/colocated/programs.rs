@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use ::load::kernel::Protocol;
+use ::load::kernel::AppProtocol;
 use ::load::protocol::memcached;
 use netlab::TempDir;
 use serde::Deserialize;
@@ -79,11 +79,13 @@ impl Critical {
     }
 
     /// Protocol of its requests.
-    pub fn protocol(self) -> Protocol {
+    pub fn protocol(self) -> AppProtocol {
         match self {
-            Self::Memcached => Protocol::Memcached { keys: KEYS },
-            Self::Storage => Protocol::Texts { text: include_bytes!("../../../../../../LICENSE").to_vec() },
-            Self::Tpcc => Protocol::Synthetic,
+            Self::Memcached => AppProtocol::Memcached { keys: KEYS },
+            Self::Storage => {
+                AppProtocol::Texts { text: include_bytes!("../../../../../../LICENSE").to_vec() }
+            }
+            Self::Tpcc => AppProtocol::Synthetic,
         }
     }
 

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use ::load::protocol::memcached;
 use netlab::TempDir;
-use netlab::{Child, Group, LabError, Namespace, NetLab, Veth};
+use netlab::{Child, LabError, Namespace, NetLab, TestGroup, Veth};
 use queueing::{CoreId, Span};
 use serde_json::Value;
 
@@ -41,14 +41,14 @@ const START: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_millis(10);
 
 /// Both programs, ready.
-pub struct Rig {
+pub struct ColocatedSetup {
     // Fields are in drop order.
-    pub be: Option<Best>,
+    pub be: Option<LimitedProgram>,
     pub lc: Child,
     /// Contains BE too, since scheduling classes compare within a group, unless BE has a group of
     /// its own. LC's group is then preferred. Otherwise it is an ordinary group: a preferred one
     /// would put BE before the kernel threads that serve LC's disk and network.
-    _group: Group,
+    _group: TestGroup,
     pub client: Namespace,
     pub target: SocketAddr,
     _host: Namespace,
@@ -57,15 +57,15 @@ pub struct Rig {
 }
 
 /// A running best-effort program.
-pub struct Best {
+pub struct LimitedProgram {
     pub child: Child,
     /// Progress lines.
     pub stdout: Option<ChildStdout>,
     /// Cgroup that limits its CPU time.
-    pub group: Option<Group>,
+    pub group: Option<TestGroup>,
 }
 
-impl Rig {
+impl ColocatedSetup {
     /// Creates the setup of `config`: LC answers, BE works.
     ///
     /// # Errors
@@ -76,8 +76,8 @@ impl Rig {
         let folder = TempDir::new(config.lc.program())?;
         let host = lab.namespace("server")?;
         let group = match config.sharing {
-            Sharing::Static | Sharing::Parties => Group::preferred(config.lc.program())?,
-            _ => Group::new(config.lc.program())?,
+            Sharing::Static | Sharing::Parties => TestGroup::preferred(config.lc.program())?,
+            _ => TestGroup::new(config.lc.program())?,
         };
         if matches!(config.sharing, Sharing::Caladan | Sharing::CaladanRuntime) {
             group.real_time(REAL_TIME)?;
@@ -106,7 +106,7 @@ impl Rig {
         };
         let be = match config.sharing {
             Sharing::Alone => None,
-            _ => Some(Best::new(config, &host, &group, &folder)?),
+            _ => Some(LimitedProgram::new(config, &host, &group, &folder)?),
         };
         Ok(Self { be, lc, _group: group, client, target, _host: host, _folder: folder, _lab: lab })
     }
@@ -114,25 +114,25 @@ impl Rig {
     /// BE's throughput alone, per second.
     ///
     /// # Errors
-    /// As [`Rig::new`]; or BE reports no progress.
+    /// As [`ColocatedSetup::new`]; or BE reports no progress.
     pub fn best_effort_alone(config: &Config) -> Result<f64, Error> {
         possible()?;
         let lab = NetLab::new("colocated")?;
         let folder = TempDir::new(config.be.program())?;
         let host = lab.namespace("server")?;
         let config = Config { sharing: Sharing::Linux, ..config.clone() };
-        let group = Group::new(config.be.program())?;
-        let mut best = Best::new(&config, &host, &group, &folder)?;
+        let group = TestGroup::new(config.be.program())?;
+        let mut best = LimitedProgram::new(&config, &host, &group, &folder)?;
         best.by_itself(&config)
     }
 }
 
-impl Best {
-    fn new(config: &Config, host: &Namespace, shared: &Group, folder: &TempDir) -> Result<Self, Error> {
+impl LimitedProgram {
+    fn new(config: &Config, host: &Namespace, shared: &TestGroup, folder: &TempDir) -> Result<Self, Error> {
         let words = config.be.words(config, folder)?;
         let group = match config.sharing {
             Sharing::Static | Sharing::Parties => {
-                let group = Group::new(config.be.program())?;
+                let group = TestGroup::new(config.be.program())?;
                 group.limit(config.be_share, PERIOD)?;
                 Some(group)
             }

@@ -7,19 +7,19 @@ use std::time::{Duration, Instant};
 use ::load::kernel;
 use ::load::{Progress, Report};
 use host::{Monotonic, affinity, cpu_time, proc, signals};
-use netlab::Group;
+use netlab::TestGroup;
 use queueing::Span;
 
 use super::super::background_load::BackgroundLoad;
 use super::super::progress_lines::ProgressLines;
 use super::Config;
-use super::core_manager::Manager;
-use super::setup::{Best, CLIENT_CORE, Rig};
+use super::core_manager::CoreManager;
+use super::setup::{CLIENT_CORE, ColocatedSetup, LimitedProgram};
 use crate::error::Error;
 use crate::panics;
 
 /// Results of a run.
-pub struct Driven {
+pub struct ColocatedResults {
     pub report: Report,
     /// Cores that LC used.
     pub lc_cores: f64,
@@ -40,7 +40,7 @@ pub struct Done {
 /// Smallest interval between samples.
 const NAP: Duration = Duration::from_millis(20);
 
-impl Best {
+impl LimitedProgram {
     /// BE's rate without other load.
     pub fn by_itself(&mut self, config: &Config) -> Result<f64, Error> {
         let said = ProgressLines::of(self.stdout.take());
@@ -64,12 +64,12 @@ struct Read {
     others: BackgroundLoad,
 }
 
-impl Rig {
+impl ColocatedSetup {
     /// Sends `config`'s requests to LC while BE works and the manager runs.
     ///
     /// # Errors
     /// A program fails, or the run was interrupted.
-    pub fn drive(mut self, config: &Config) -> Result<Driven, Error> {
+    pub fn drive(mut self, config: &Config) -> Result<ColocatedResults, Error> {
         let said = match &mut self.be {
             Some(best) => {
                 let said = ProgressLines::of(best.stdout.take());
@@ -78,8 +78,8 @@ impl Rig {
             }
             None => ProgressLines::default(),
         };
-        let manager = Manager::new(config, &self)?;
-        let group = Group::preferred("clients")?;
+        let manager = CoreManager::new(config, &self)?;
+        let group = TestGroup::preferred("clients")?;
         let (plan, protocol, stop) = (config.plan(), config.lc.protocol(), signals::flag());
         let (starts, started) = channel();
         let (rig, joined, managed) = (&self, &group, &manager);
@@ -127,7 +127,7 @@ impl Rig {
                 .then(|| Done { per_s: said.per_s(before.at, after.at), cores: cores(|read| read.be) });
             managed.worked()?;
             let other = after.others.since(before.others) / seconds;
-            Ok(Driven { report, lc_cores: cores(|read| read.lc), done, other })
+            Ok(ColocatedResults { report, lc_cores: cores(|read| read.lc), done, other })
         })
     }
 

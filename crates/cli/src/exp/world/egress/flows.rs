@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use hostbpf::egress::{Level, Status};
 use queueing::{Rng, Span};
 
-use super::network::Network;
+use super::network::BottleneckNetwork;
 use super::{Group, Plan};
 use crate::error::{Error, plain};
 
@@ -23,7 +23,7 @@ pub struct Took {
 }
 
 /// Results of a run.
-pub struct Found {
+pub struct FlowResults {
     /// Completed flows, unordered.
     pub took: Vec<Took>,
     /// Utilisation and drops in %, and levels that packets reached.
@@ -36,7 +36,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 const WARMUP: Duration = Duration::from_millis(1_000);
 
 /// Runs the flows of `plan` on `network`.
-pub fn run(plan: &Plan, network: &Network) -> Result<Found, Error> {
+pub fn run(plan: &Plan, network: &BottleneckNetwork) -> Result<FlowResults, Error> {
     let stop = AtomicBool::new(false);
     let failed = |what: &str, e: &io::Error| Error::new(format!("{what}: {}", plain(&e.to_string())));
     std::thread::scope(|scope| {
@@ -72,7 +72,7 @@ fn drain(mut stream: TcpStream) {
 }
 
 /// Starts flows as planned, on a thread in the senders' namespace.
-fn send(plan: &Plan, network: &Network, stop: &AtomicBool) -> Result<Found, Error> {
+fn send(plan: &Plan, network: &BottleneckNetwork, stop: &AtomicBool) -> Result<FlowResults, Error> {
     let config = &plan.config;
     let (done, ended) = channel();
     std::thread::scope(|scope| {
@@ -100,7 +100,7 @@ fn send(plan: &Plan, network: &Network, stop: &AtomicBool) -> Result<Found, Erro
             took.push(flow.map_err(|e| Error::new(format!("a flow: {}", plain(&e.to_string()))))?);
         }
         drop(ending);
-        Ok(Found { took, link: link(plan, &before, &after, window) })
+        Ok(FlowResults { took, link: link(plan, &before, &after, window) })
     })
 }
 
@@ -125,7 +125,7 @@ fn order(small: Group, large: Group, rng: &mut Rng) -> Vec<bool> {
     order
 }
 
-fn connect(plan: &Plan, network: &Network) -> io::Result<TcpStream> {
+fn connect(plan: &Plan, network: &BottleneckNetwork) -> io::Result<TcpStream> {
     let stream = TcpStream::connect_timeout(&network.target, LIMIT)?;
     rustix::net::sockopt::set_tcp_congestion(&stream, &plan.config.congestion)?;
     stream.set_read_timeout(Some(LIMIT))?;
@@ -134,14 +134,14 @@ fn connect(plan: &Plan, network: &Network) -> io::Result<TcpStream> {
 }
 
 /// A flow that ends when the flag is set.
-fn endless(plan: &Plan, network: &Network, stop: &AtomicBool) {
+fn endless(plan: &Plan, network: &BottleneckNetwork, stop: &AtomicBool) {
     let Ok(mut stream) = connect(plan, network) else { return };
     let bytes = vec![0; 64 * 1024];
     while !stop.load(Ordering::Relaxed) && stream.write_all(&bytes).is_ok() {}
 }
 
 /// A flow of its group's size, and its completion time.
-fn timed(plan: &Plan, network: &Network, large: bool, done: &Sender<io::Result<Took>>) {
+fn timed(plan: &Plan, network: &BottleneckNetwork, large: bool, done: &Sender<io::Result<Took>>) {
     let group = if large { plan.config.large } else { plan.config.small };
     let flow = || {
         let start = Instant::now();

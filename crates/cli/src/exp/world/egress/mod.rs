@@ -16,13 +16,13 @@ use serde::Deserialize;
 use toml::Table;
 
 use self::flows::Took;
-use self::network::Network;
-use super::{Kind, Row, Run, RunResult, World, kept, line, micros_if, points, shown};
+use self::network::BottleneckNetwork;
+use super::{ClassFigures, PreparedRun, RunResult, TimeKind, World, kept, line, micros_if, points, shown};
 use crate::error::Error;
 
 pub const WORLD: World = World {
     name: "egress",
-    kind: Kind::host(1),
+    kind: TimeKind::host(1),
     note: "flow completion times in µs; utilisation: bytes sent over bytes possible at the rate",
     stats: &[
         shown("flows", "1", "flows"),
@@ -86,7 +86,7 @@ struct Plan {
 /// Largest number of concurrent flows: each has two threads.
 const FLOWS_MAX: u32 = 200;
 
-fn prepare(_mode: &str, settings: Table) -> Result<Run, String> {
+fn prepare(_mode: &str, settings: Table) -> Result<PreparedRun, String> {
     let config: Config = settings.try_into().map_err(|e: toml::de::Error| line(&e))?;
     let mut policy = crate::egress::named(&config.policy).map_err(|e| line(&e))?;
     policy.queue = config.queue.unwrap_or(policy.queue);
@@ -113,7 +113,7 @@ static ALONE: Mutex<()> = Mutex::new(());
 
 fn run(plan: &Plan) -> Result<RunResult, Error> {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let network = Network::new(plan)?;
+    let network = BottleneckNetwork::new(plan)?;
     let found = flows::run(plan, &network)?;
     let figures = found.link;
     let all = found.took.iter().collect::<Vec<_>>();
@@ -124,7 +124,7 @@ fn run(plan: &Plan) -> Result<RunResult, Error> {
 }
 
 /// Figures of some flows, and of the link.
-fn row(class: &str, took: &[&Took], link: [f64; 3]) -> Row {
+fn row(class: &str, took: &[&Took], link: [f64; 3]) -> ClassFigures {
     let mut histogram = Histogram::new();
     took.iter().for_each(|took| histogram.record(took.span));
     let us = micros_if(!took.is_empty());
@@ -135,5 +135,5 @@ fn row(class: &str, took: &[&Took], link: [f64; 3]) -> Row {
         us(histogram.max()),
     ];
     let figures = [&[took.len() as f64][..], &times, &link].concat();
-    Row { class: class.to_owned(), figures, cdf: points(histogram.cdf()) }
+    ClassFigures { class: class.to_owned(), figures, cdf: points(histogram.cdf()) }
 }

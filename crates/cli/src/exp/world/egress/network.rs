@@ -14,7 +14,7 @@ const SENDER: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 71, 0, 2), Ipv4Addr::new(10, 71
 const RECEIVER: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 72, 0, 2), Ipv4Addr::new(10, 72, 0, 1)];
 
 /// Network with one bottleneck queue.
-pub struct Network {
+pub struct BottleneckNetwork {
     /// Namespace of the senders.
     pub senders: Namespace,
     router: Namespace,
@@ -25,7 +25,7 @@ pub struct Network {
     _receivers: Namespace,
 }
 
-impl Network {
+impl BottleneckNetwork {
     /// Creates the network of `plan` and attaches its policy.
     pub fn new(plan: &Plan) -> Result<Self, Error> {
         if let Some(why) = NetLab::unavailable() {

@@ -15,13 +15,13 @@ use super::server::PORT;
 use crate::error::Error;
 
 /// Attached guard; dropping it detaches it.
-pub struct Guard(Child);
+pub struct AttachedGuard(Child);
 
 /// Timeout of attaching and of detaching.
 const PATIENCE: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(5);
 
-impl Guard {
+impl AttachedGuard {
     /// Attaches a guard to `device` of `host` as in `config`. It runs on `core`, the server's, so
     /// that its CPU time counts against the server.
     pub fn attach(
@@ -61,7 +61,7 @@ impl Guard {
     }
 }
 
-impl Drop for Guard {
+impl Drop for AttachedGuard {
     fn drop(&mut self) {
         // The guard detaches its program on SIGTERM. A guard that does not exit is killed, and its
         // program is removed with the namespace.

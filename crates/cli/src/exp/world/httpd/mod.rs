@@ -15,22 +15,22 @@ mod workload;
 
 use std::collections::BTreeMap;
 
-use load::short_connections::{LoadBurst, OutcomeCounts, Pace, RequestOutcome, ShortConnections};
+use load::short_connections::{ArrivalModel, LoadBurst, OutcomeCounts, RequestOutcome, ShortConnections};
 use queueing::Span;
 use serde::Deserialize;
 use toml::Table;
 
-use self::server::Server;
-use self::setup::Rig;
-use self::workload::Driven;
+use self::server::HttpdServer;
+use self::setup::HttpdSetup;
+use self::workload::HttpdResults;
 use super::host_requirements::HostLock;
-use super::{Kind, Row, Run, RunResult, World, checked, kept, micros_if, points, shown};
+use super::{ClassFigures, PreparedRun, RunResult, TimeKind, World, checked, kept, micros_if, points, shown};
 use crate::error::Error;
 use crate::settings::{text, within};
 
 pub const WORLD: World = World {
     name: "httpd",
-    kind: Kind::Host { per_core: 1, awake: &[setup::SERVER_CORE] },
+    kind: TimeKind::Host { per_core: 1, awake: &[setup::SERVER_CORE] },
     note: "goodput: answered before the client timed out; overflow: the accept queue was full, so the \
            client was connected and never answered; other: CPU use of other processes; client: visits that \
            the client began late",
@@ -93,8 +93,8 @@ struct Config {
     /// Periods of higher load.
     swell: Option<SwellConfig>,
     /// Timeout of a visit.
-    #[serde(deserialize_with = "text")]
-    patience: Span,
+    #[serde(alias = "patience", deserialize_with = "text")]
+    timeout: Span,
     /// Warm-up before visits count.
     #[serde(deserialize_with = "text")]
     warmup: Span,
@@ -122,7 +122,7 @@ struct Config {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 struct Setup {
     /// Server under test.
-    server: Server,
+    server: HttpdServer,
     /// True if each response is compressed.
     #[serde(default)]
     gzip: bool,
@@ -167,7 +167,7 @@ fn whole() -> f64 {
 /// enough that none times out.
 const ENOUGH: u32 = 32;
 
-fn prepare(_mode: &str, settings: Table) -> Result<Run, String> {
+fn prepare(_mode: &str, settings: Table) -> Result<PreparedRun, String> {
     let config = checked(settings, Config::check)?;
     Ok(Box::new(move || run(&config)))
 }
@@ -179,7 +179,7 @@ impl Config {
         within("bytes", self.setup.bytes as f64, 1.0..=1e7)?;
         within("visitors", self.visitors.unwrap_or(1).into(), 1.0..=20_000.0)?;
         for (name, span) in [
-            ("patience", self.patience),
+            ("timeout", self.timeout),
             ("duration", self.duration),
             ("slice", self.slice),
             ("capacity", self.capacity),
@@ -212,23 +212,15 @@ impl Config {
     fn visits(&self, capacity: f64) -> ShortConnections {
         let rate_per_s = self.load * capacity;
         let pace = match self.visitors {
-            None => Pace::Open { rate_per_s, burst: self.swell() },
+            None => ArrivalModel::Open { rate_per_s, burst: self.swell() },
             Some(visitors) => {
                 let think = Span::from_secs_f64(f64::from(visitors) / rate_per_s);
-                Pace::Closed { clients: visitors, think }
+                ArrivalModel::Closed { clients: visitors, think }
             }
         };
         let (warmup, duration, slice) = (self.warmup, self.duration, self.slice);
-        let Self { patience, seed, .. } = *self;
-        ShortConnections {
-            request: server::request(),
-            pace,
-            timeout: patience,
-            warmup,
-            duration,
-            slice,
-            seed,
-        }
+        let Self { timeout, seed, .. } = *self;
+        ShortConnections { request: server::request(), pace, timeout, warmup, duration, slice, seed }
     }
 }
 
@@ -241,10 +233,10 @@ type KnownBy = (Setup, u64, [Span; 2], bool, Option<u32>);
 
 fn run(config: &Config) -> Result<RunResult, Error> {
     let mut only = ALONE.enter();
-    let spans = [config.capacity, config.patience];
+    let spans = [config.capacity, config.timeout];
     let known_by = (config.setup.clone(), config.seed, spans, config.swell.is_some(), config.visitors);
     let capacity = only.known(known_by, || measured(config))?;
-    let driven = least_disturbed(config, || Rig::new(config)?.drive(config.visits(capacity)))?;
+    let driven = least_disturbed(config, || HttpdSetup::new(config)?.drive(config.visits(capacity)))?;
     let all = &driven.outcome.all;
     let mut rows = vec![row(config, &driven, "all", all, capacity)];
     if config.swell.is_some() {
@@ -254,7 +246,10 @@ fn run(config: &Config) -> Result<RunResult, Error> {
 }
 
 /// The least disturbed run, after as many repetitions as needed and allowed.
-fn least_disturbed(config: &Config, drive: impl Fn() -> Result<Driven, Error>) -> Result<Driven, Error> {
+fn least_disturbed(
+    config: &Config,
+    drive: impl Fn() -> Result<HttpdResults, Error>,
+) -> Result<HttpdResults, Error> {
     let mut best = drive()?;
     for _ in 0..config.repeats {
         if best.other <= config.other_max {
@@ -270,11 +265,11 @@ fn least_disturbed(config: &Config, drive: impl Fn() -> Result<Driven, Error>) -
 
 /// Measures the server's capacity, per second.
 fn measured(config: &Config) -> Result<f64, Error> {
-    let pace = Pace::Closed { clients: ENOUGH, think: Span::ZERO };
+    let pace = ArrivalModel::Closed { clients: ENOUGH, think: Span::ZERO };
     let (warmup, duration) = (config.capacity / 4, config.capacity);
     let visits = ShortConnections { pace, warmup, duration, ..config.visits(1.0) };
     let stock = config.stock();
-    let driven = least_disturbed(&stock, || Rig::new(&stock)?.drive(visits.clone()))?;
+    let driven = least_disturbed(&stock, || HttpdSetup::new(&stock)?.drive(visits.clone()))?;
     let answers: u64 = driven.outcome.slices.iter().map(|slice| slice.answers).sum();
     if answers == 0 {
         let what = format!(
@@ -287,7 +282,13 @@ fn measured(config: &Config) -> Result<f64, Error> {
     Ok(answers as f64 / duration.as_secs_f64())
 }
 
-fn row(config: &Config, driven: &Driven, class: &str, fates: &OutcomeCounts, capacity: f64) -> Row {
+fn row(
+    config: &Config,
+    driven: &HttpdResults,
+    class: &str,
+    fates: &OutcomeCounts,
+    capacity: f64,
+) -> ClassFigures {
     let outcome = &driven.outcome;
     let seconds = config.duration.as_secs_f64();
     let total = fates.total() as f64;
@@ -324,7 +325,7 @@ fn row(config: &Config, driven: &Driven, class: &str, fates: &OutcomeCounts, cap
         whole(driven.guard_cpu * 100.0),
         whole(capacity),
     ];
-    Row { class: class.to_owned(), figures, cdf: points(fates.latency.cdf()) }
+    ClassFigures { class: class.to_owned(), figures, cdf: points(fates.latency.cdf()) }
 }
 
 /// Standard deviation over mean, in %.

@@ -14,7 +14,7 @@ use super::Config;
 /// Server under test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Server {
+pub enum HttpdServer {
     /// One worker process with an event loop.
     Nginx,
     /// One process with an event loop.
@@ -36,7 +36,7 @@ pub fn request() -> Vec<u8> {
     head.concat().into_bytes()
 }
 
-impl Server {
+impl HttpdServer {
     /// Name of the executable.
     pub const fn program(self) -> &'static str {
         match self {

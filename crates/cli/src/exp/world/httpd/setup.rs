@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 use host::affinity;
 use host::cpu_time;
 use netlab::TempDir;
-use netlab::{Child, Group, LabError, Namespace, NetLab, Veth};
+use netlab::{Child, LabError, Namespace, NetLab, TestGroup, Veth};
 use queueing::{CoreId, Span};
 
 use super::super::host_requirements::unless_possible;
 use super::Config;
-use super::guard::Guard;
+use super::guard::AttachedGuard;
 use super::server::PORT;
 use crate::error::Error;
 
@@ -35,11 +35,11 @@ const START: Duration = Duration::from_secs(20);
 const LOOK: Duration = Duration::from_millis(10);
 
 /// A listening server, and the clients' end of its network.
-pub struct Rig {
+pub struct HttpdSetup {
     // Fields are in drop order.
-    guard: Option<Guard>,
+    guard: Option<AttachedGuard>,
     _server: Child,
-    group: Group,
+    group: TestGroup,
     pub client: Namespace,
     pub host: Namespace,
     /// Host's end of the veth pair.
@@ -50,7 +50,7 @@ pub struct Rig {
     _lab: NetLab,
 }
 
-impl Rig {
+impl HttpdSetup {
     /// Creates the setup of `config`.
     pub fn new(config: &Config) -> Result<Self, Error> {
         let server = config.setup.server;
@@ -64,7 +64,7 @@ impl Rig {
         match &config.guard {
             None => Ok(rig),
             Some(policy) => {
-                let guard = Guard::attach(&rig.host, &rig.device, SERVER_CORE, policy, config)?;
+                let guard = AttachedGuard::attach(&rig.host, &rig.device, SERVER_CORE, policy, config)?;
                 Ok(Self { guard: Some(guard), ..rig })
             }
         }
@@ -82,7 +82,7 @@ impl Rig {
         let device = device();
         lab.veth((&host, &device), (&client, THERE), &Veth::default())?;
         client.steer_receive(THERE, CLIENT_CORE)?;
-        let group = Group::preferred(server.program())?;
+        let group = TestGroup::preferred(server.program())?;
         if config.setup.share < 1.0 {
             group.limit(config.setup.share, PERIOD)?;
         }

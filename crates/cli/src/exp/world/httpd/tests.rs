@@ -7,7 +7,7 @@ const TEXT: &str = r#"
     server = "nginx"
     bytes = 1000
     load = 2.0
-    patience = "500ms"
+    timeout = "500ms"
     warmup = "1s"
     duration = "2s"
     capacity = "1s"
@@ -39,7 +39,7 @@ fn settings_that_make_no_sense_are_refused() {
 #[test]
 fn a_closed_loop_s_think_time_gives_the_requested_load() {
     let visits = config("visitors = 400").unwrap().visits(1000.0);
-    assert_eq!(visits.pace, Pace::Closed { clients: 400, think: Span::from_millis(200) });
+    assert_eq!(visits.pace, ArrivalModel::Closed { clients: 400, think: Span::from_millis(200) });
 }
 
 #[test]

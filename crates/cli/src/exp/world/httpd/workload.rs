@@ -8,22 +8,22 @@ use std::time::{Duration, Instant};
 
 use drivers::packet;
 use host::{Monotonic, affinity, signals};
-use load::short_connections::{ClientPopulation, Outcome, ShortConnections};
+use load::short_connections::{ClientPopulation, ShortConnectionResults, ShortConnections};
 use net::stack::Config;
-use netlab::Group;
+use netlab::TestGroup;
 use queueing::{Clock, Span};
 
 use super::super::background_load::BackgroundLoad;
 use super::server::PORT;
-use super::setup::{CLIENT_CORE, PREFIX, Rig, SERVER, THERE, VISITORS};
+use super::setup::{CLIENT_CORE, HttpdSetup, PREFIX, SERVER, THERE, VISITORS};
 use crate::error::Error;
 use crate::load_client::{FRAMES, RTO_MIN};
 use crate::options::secret_of;
 use crate::panics;
 
 /// Results of a run.
-pub struct Driven {
-    pub outcome: Outcome,
+pub struct HttpdResults {
+    pub outcome: ShortConnectionResults,
     /// Cores used by the server and by the kernel on its behalf.
     pub server_cpu: f64,
     /// Cores used by the guard's process.
@@ -42,9 +42,9 @@ const RECEIVE_BUFFER: usize = 64 * 1024;
 /// Time that a client's closed connection stays in FIN_WAIT or TIME_WAIT.
 const LINGER: Span = Span::from_millis(500);
 
-impl Rig {
+impl HttpdSetup {
     /// Runs `visits`.
-    pub fn drive(&self, visits: ShortConnections) -> Result<Driven, Error> {
+    pub fn drive(&self, visits: ShortConnections) -> Result<HttpdResults, Error> {
         let options = packet::Options { frames: FRAMES, ..packet::Options::default() };
         let (interface, mut devices) = self.client.enter(|| packet::open(THERE, &options))?;
         let mut device = devices.pop().ok_or_else(|| Error::new("there is no AF_PACKET socket"))?;
@@ -52,7 +52,7 @@ impl Rig {
         let (warmup, duration) = (Duration::from(visits.warmup), Duration::from(visits.duration));
         let mut visitors = ClientPopulation::new(visits, stacks, SocketAddr::from((SERVER, PORT)));
         let stop = signals::flag();
-        let group = Group::preferred("visitors")?;
+        let group = TestGroup::preferred("visitors")?;
         let joined = &group;
         thread::scope(|scope| {
             let (starts, started) = channel();
@@ -82,7 +82,7 @@ impl Rig {
             let (seconds, before, after) = read.ok_or_else(|| Error::new("the visitors did not start"))?;
             let cores =
                 |of: fn(&Read) -> Span| of(&after).saturating_sub(of(&before)).as_secs_f64() / seconds;
-            Ok(Driven {
+            Ok(HttpdResults {
                 outcome,
                 server_cpu: cores(|read| read.server),
                 guard_cpu: cores(|read| read.guard),

@@ -1,6 +1,6 @@
 //! Aggregation of a runner's lines into the outcome of a simulation.
 
-use deadline::{Budget, Stage};
+use deadline::{Budget, StageTime};
 use queueing::Span;
 use sim::world::services::{Config, Outcome, TraceRequest};
 
@@ -8,7 +8,7 @@ use super::super::Noise;
 use crate::error::Error;
 
 /// Aggregate of the lines so far.
-pub struct Tally<'a> {
+pub struct LineStats<'a> {
     config: &'a Config,
     trace: &'a [TraceRequest],
     outcome: Outcome,
@@ -19,7 +19,7 @@ pub struct Tally<'a> {
     lines: u64,
 }
 
-impl<'a> Tally<'a> {
+impl<'a> LineStats<'a> {
     /// Creates an empty aggregate of `trace`.
     pub fn new(config: &'a Config, trace: &'a [TraceRequest]) -> Self {
         let mut outcome = Outcome::new(config);
@@ -60,7 +60,7 @@ impl<'a> Tally<'a> {
         }
         match how {
             "served" => {
-                self.outcome.served(stage, &Stage { network: Span::ZERO, queue, service }, elapsed);
+                self.outcome.served(stage, &StageTime { network: Span::ZERO, queue, service }, elapsed);
                 self.beyond = (self.beyond.0 + service.saturating_sub(drawn.service), self.beyond.1 + 1);
             }
             "dropped" => self.outcome.dropped(stage),
@@ -148,7 +148,7 @@ mod tests {
     fn told(lines: &str) -> Result<(Outcome, Noise, u64), String> {
         let config = config();
         let trace: Vec<_> = Trace::new(&config).collect();
-        let mut tally = Tally::new(&config, &trace);
+        let mut tally = LineStats::new(&config, &trace);
         lines.lines().try_for_each(|line| tally.take(line))?;
         tally.finish().map_err(|e| e.to_string())
     }

@@ -17,19 +17,19 @@ use hostbpf::egress::Policy;
 use queueing::{Priority, Rate, Span};
 use serde::Deserialize;
 use sim::world::platform::Mechanisms;
-use sim::world::services::{Class, Config};
+use sim::world::services::{Config, UserClassOutcome};
 use toml::{Table, Value};
 
-use self::setup::Rig;
-use self::workload::{Driven, ServiceCounts};
+use self::setup::TiersSetup;
+use self::workload::{ServiceCounts, TiersResults};
 use super::host_requirements::HostLock;
-use super::{Kind, Row, Run, RunResult, World, kept, line, micros_if, points, shown};
+use super::{ClassFigures, PreparedRun, RunResult, TimeKind, World, kept, line, micros_if, points, shown};
 use crate::error::Error;
 use crate::settings::{text, text_or_none, within};
 
 pub const WORLD: World = World {
     name: "tiers",
-    kind: Kind::host(1),
+    kind: TimeKind::host(1),
     note: "latencies in µs from the scheduled start; an unanswered request counts as a wait of `unanswered`; \
            good: answered in time; a service's row is its own queue; BE: its work; other: CPU use of other processes",
     stats: &[
@@ -124,7 +124,7 @@ const PARTS_MAX: usize = 8;
 /// Largest answer of a service, in bytes.
 const ANSWER_MAX: usize = 1 << 20;
 
-fn prepare(_mode: &str, mut settings: Table) -> Result<Run, String> {
+fn prepare(_mode: &str, mut settings: Table) -> Result<PreparedRun, String> {
     let on = settings.remove("mechanisms").ok_or("mechanisms is missing, such as \"all\"")?;
     let on = on.as_str().ok_or(format!("mechanisms {on} is not a text, such as \"all\""))?;
     let on: Mechanisms = on.parse().map_err(|e| line(&e))?;
@@ -205,9 +205,9 @@ static ALONE: HostLock<()> = HostLock::new();
 
 fn run(plan: &Plan) -> Result<RunResult, Error> {
     let _only = ALONE.enter();
-    let mut best: Option<Driven> = None;
+    let mut best: Option<TiersResults> = None;
     for _ in 0..=plan.host.repeats {
-        let driven = Rig::new(plan)?.drive(plan)?;
+        let driven = TiersSetup::new(plan)?.drive(plan)?;
         if best.as_ref().is_none_or(|best| driven.other < best.other) {
             best = Some(driven);
         }
@@ -219,10 +219,10 @@ fn run(plan: &Plan) -> Result<RunResult, Error> {
     Ok(RunResult { events: driven.events, rows: rows(plan, &driven), noise: Some(driven.noise) })
 }
 
-fn rows(plan: &Plan, driven: &Driven) -> Vec<Row> {
+fn rows(plan: &Plan, driven: &TiersResults) -> Vec<ClassFigures> {
     let outcome = &driven.outcome;
     let seconds = outcome.arriving.as_secs_f64();
-    let mut rows: Vec<Row> =
+    let mut rows: Vec<ClassFigures> =
         outcome.classes.iter().map(|class| of_class(class, plan.host.unanswered, seconds)).collect();
     rows.push(total(driven, seconds));
     rows.extend(driven.services.iter().map(|(name, told)| of_service(name, told)));
@@ -230,12 +230,12 @@ fn rows(plan: &Plan, driven: &Driven) -> Vec<Row> {
 }
 
 /// Row with the `known` figures; the others are NaN.
-fn row(class: &str, known: &[(&str, f64)], cdf: Vec<(f64, f64)>) -> Row {
+fn row(class: &str, known: &[(&str, f64)], cdf: Vec<(f64, f64)>) -> ClassFigures {
     let mut figures = vec![f64::NAN; WORLD.stats.len()];
     for &(name, value) in known {
         figures[WORLD.stat(name).expect("a figure of this world")] = value;
     }
-    Row { class: class.to_owned(), figures, cdf }
+    ClassFigures { class: class.to_owned(), figures, cdf }
 }
 
 fn percent(part: u64, of: u64) -> f64 {
@@ -244,7 +244,7 @@ fn percent(part: u64, of: u64) -> f64 {
 
 /// Row of a class of users with all its requests. An unanswered request counts with `unanswered` or
 /// the largest latency, whichever is longer.
-fn of_class(class: &Class, unanswered: Span, seconds: f64) -> Row {
+fn of_class(class: &UserClassOutcome, unanswered: Span, seconds: f64) -> ClassFigures {
     let mut all = class.latency.clone();
     all.record_n(unanswered.max(class.latency.max()), class.dropped);
     let us = micros_if(all.count() > 0);
@@ -263,8 +263,8 @@ fn of_class(class: &Class, unanswered: Span, seconds: f64) -> Row {
 }
 
 /// Row of all classes together, BE and bulk flows.
-fn total(driven: &Driven, seconds: f64) -> Row {
-    let sum = |of: fn(&Class) -> u64| driven.outcome.classes.iter().map(of).sum::<u64>();
+fn total(driven: &TiersResults, seconds: f64) -> ClassFigures {
+    let sum = |of: fn(&UserClassOutcome) -> u64| driven.outcome.classes.iter().map(of).sum::<u64>();
     let (requests, on_time) = (sum(|class| class.requests), sum(|class| class.on_time));
     let known = [
         ("requests", requests as f64),
@@ -282,7 +282,7 @@ fn total(driven: &Driven, seconds: f64) -> Row {
 }
 
 /// Row of a service: its own queue, from the first request to the last, including warm-up requests.
-fn of_service(name: &str, told: &ServiceCounts) -> Row {
+fn of_service(name: &str, told: &ServiceCounts) -> ClassFigures {
     let us = |ns: u64| Span::from_nanos(ns).as_micros_f64();
     let known = [
         ("requests", told.worked as f64),

@@ -8,7 +8,7 @@ use std::thread;
 use host::affinity;
 use hostbpf::egress::{self, Status};
 use netlab::TempDir;
-use netlab::{self, Child, Group, LabError, Namespace, NetLab, Veth};
+use netlab::{self, Child, LabError, Namespace, NetLab, TestGroup, Veth};
 use queueing::CoreId;
 use serde_json::json;
 
@@ -50,7 +50,7 @@ const EVERY: &str = "20ms";
 const DELAY_MAX: &str = "2ms";
 
 /// All processes that run before the users start.
-pub struct Rig {
+pub struct TiersSetup {
     // Fields are in drop order.
     daemon: Option<Daemon>,
     pub around: AuxProcesses,
@@ -61,7 +61,7 @@ pub struct Rig {
     _told: TempDir,
     /// Has priority over all processes outside the experiment. Contains BE too, since scheduling
     /// classes compare within a group.
-    _group: Group,
+    _group: TestGroup,
     pub users: Namespace,
     /// Address that users call.
     pub target: SocketAddr,
@@ -72,17 +72,17 @@ pub struct Rig {
 /// Auxiliary processes, which are sampled while the services work.
 pub struct AuxProcesses {
     bulk: Bulk,
-    pub best: Best,
+    pub best: BestEffortProgram,
     worker_hosts: Vec<Namespace>,
 }
 
 /// Running best-effort program.
-pub struct Best {
+pub struct BestEffortProgram {
     pub child: Child,
     pub said: ProgressLines,
 }
 
-impl Rig {
+impl TiersSetup {
     /// Creates the setup of `plan`.
     ///
     /// # Errors
@@ -116,7 +116,7 @@ impl Rig {
             let ([_, target], congestion) = (ends(n), &plan.host.congestion);
             bulk.add(plan.host.bulk, (host, &front_host), target.into(), congestion, CLIENT_CORE)?;
         }
-        let group = Group::preferred("tiers")?;
+        let group = TestGroup::preferred("tiers")?;
         let testbed = testbed.display().to_string();
         let start = |command| on_core(SHARED_CORE, || Sidecar::start(command, 1).map(|(service, _)| service));
         let service = |host: &Namespace, settings: String| {
@@ -146,7 +146,7 @@ impl Rig {
                 start(command).map_err(|why| stack.explained(why))?
             }
         };
-        let best = Best::new(plan, &front_host, &group)?;
+        let best = BestEffortProgram::new(plan, &front_host, &group)?;
         let services: Vec<u32> = [&front].into_iter().chain(&workers).map(Sidecar::id).collect();
         let daemon = match plan.on.cores {
             true => {
@@ -204,8 +204,8 @@ impl AuxProcesses {
     }
 }
 
-impl Best {
-    fn new(plan: &Plan, host: &Namespace, group: &Group) -> Result<Self, Error> {
+impl BestEffortProgram {
+    fn new(plan: &Plan, host: &Namespace, group: &TestGroup) -> Result<Self, Error> {
         let mut command = group.command(host, &workload(BEST_EFFORT)?.display().to_string());
         command.args(["--every", EVERY, "--seed", &plan.config.seed.to_string()]);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
@@ -241,7 +241,7 @@ fn settings(plan: &Plan, listen: SocketAddr, parts: &[SocketAddr], tells: Option
     json!({
         "listen": listen, "parts": parts, "threads": stage.servers,
         "order": config.order.to_string(), "shedding": config.shedding.to_string(),
-        "patience_ns": config.patience.as_nanos(), "capacity": config.capacity,
+        "patience_ns": config.age_max.as_nanos(), "capacity": config.capacity,
         "answer": host.answer, "dscp": host.dscp, "loss_ns": host.loss.map(|loss| loss.as_nanos()),
         // greenwave's stack has its own congestion control.
         "congestion": (!(is_front && host.stack)).then_some(&host.congestion),

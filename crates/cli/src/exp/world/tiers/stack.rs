@@ -11,7 +11,7 @@ use std::process::Command;
 
 use net::stack::Config as StackConfig;
 use netlab::TempDir;
-use netlab::{Group, Namespace};
+use netlab::{Namespace, TestGroup};
 use queueing::Span;
 
 use crate::error::Error;
@@ -42,7 +42,7 @@ impl OurStack {
     /// The log cannot be created, or a greenwave program is missing.
     pub fn command(
         &self,
-        (group, host): (&Group, &Namespace),
+        (group, host): (&TestGroup, &Namespace),
         device: &str,
         addr: &str,
         sheds_syns: Option<(Span, &Path)>,

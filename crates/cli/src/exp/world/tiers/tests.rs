@@ -19,7 +19,7 @@ const TEXT: &str = r#"
     other_max = 10.0
 "#;
 
-fn prepared(text: &str) -> Result<Run, String> {
+fn prepared(text: &str) -> Result<PreparedRun, String> {
     prepare("all", toml::from_str(text).map_err(|e: toml::de::Error| line(&e))?)
 }
 
@@ -59,8 +59,14 @@ fn a_label_has_a_level_of_its_own_where_there_are_levels() {
 
 #[test]
 fn an_unanswered_request_counts_as_the_longest_wait() {
-    let mut class =
-        Class { name: "urgent".to_owned(), requests: 4, on_time: 2, late: 1, dropped: 1, ..none() };
+    let mut class = UserClassOutcome {
+        name: "urgent".to_owned(),
+        requests: 4,
+        on_time: 2,
+        late: 1,
+        dropped: 1,
+        ..none()
+    };
     for ms in [10, 20, 3_000] {
         class.latency.record(Span::from_millis(ms));
     }
@@ -72,7 +78,7 @@ fn an_unanswered_request_counts_as_the_longest_wait() {
 }
 
 /// A class without requests.
-fn none() -> Class {
+fn none() -> UserClassOutcome {
     let config = Config::from_toml(
         r#"
         arrivals = "uniform 100"

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use host::cpu_time;
 use hostbpf::egress::Status;
-use netlab::Group;
+use netlab::TestGroup;
 use queueing::Span;
 use serde::Deserialize;
 use sim::world::services::{Outcome, Trace};
@@ -12,13 +12,13 @@ use sim::world::services::{Outcome, Trace};
 use super::super::Noise;
 use super::super::background_load::BackgroundLoad;
 use super::super::processes::runner::{self, Conversation};
-use super::super::processes::tally::Tally;
+use super::super::processes::tally::LineStats;
 use super::Plan;
-use super::setup::{AuxProcesses, CLIENT_CORE, Rig, caller, on_core};
+use super::setup::{AuxProcesses, CLIENT_CORE, TiersSetup, caller, on_core};
 use crate::error::Error;
 
 /// Results of a run.
-pub struct Driven {
+pub struct TiersResults {
     pub outcome: Outcome,
     pub noise: Noise,
     pub events: u64,
@@ -62,18 +62,18 @@ struct Read {
     others: BackgroundLoad,
 }
 
-impl Rig {
+impl TiersSetup {
     /// Runs the users of `plan`. Auxiliary processes are sampled from the first answer to the last.
     ///
     /// # Errors
     /// A part fails, or the run was interrupted.
-    pub fn drive(self, plan: &Plan) -> Result<Driven, Error> {
+    pub fn drive(self, plan: &Plan) -> Result<TiersResults, Error> {
         let config = &plan.config;
         let trace: Vec<_> = Trace::new(config).collect();
-        let mut tally = Tally::new(config, &trace);
+        let mut tally = LineStats::new(config, &trace);
         let mut command = caller(&self.users)?;
         command.arg(self.target.to_string()).args(classes(plan));
-        let group = Group::preferred("users")?;
+        let group = TestGroup::preferred("users")?;
         let (mut first, mut last, around) = (None, None, &self.around);
         on_core(CLIENT_CORE, || {
             // Child processes of this thread are in its group.
@@ -100,7 +100,7 @@ impl Rig {
             services.iter().map(|(_, told)| Span::from_nanos(told.beyond_ns)).max().unwrap_or(Span::ZERO);
         let seconds = (last.at - first.at).as_secs_f64();
         let labelled = |read: &Read| read.egress.iter().map(|status| status.pinned.packets).sum::<u64>();
-        Ok(Driven {
+        Ok(TiersResults {
             outcome,
             noise,
             events,

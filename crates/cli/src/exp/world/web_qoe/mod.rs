@@ -11,7 +11,7 @@
 pub mod qoe;
 
 use host::affinity;
-use load::closed_loop::{Kind as Requests, Pace, Tally};
+use load::closed_loop::{KindResults, LoadModel, RequestStream as Requests};
 use net::device::fault_injector::{FaultInjector, Rates};
 use netlab::{NetLab, is_installed};
 use queueing::{CoreId, Rng, Span};
@@ -20,14 +20,14 @@ use toml::Table;
 
 use self::qoe::qoe;
 use super::host_requirements::HostLock;
-use super::{Kind, Row, Run, RunResult, World, checked, kept, points, shown};
+use super::{ClassFigures, PreparedRun, RunResult, TimeKind, World, checked, kept, points, shown};
 use crate::error::Error;
-use crate::programs::{Item, Program, ProgramSetup, SMALL, Setting, Stack};
+use crate::programs::{Item, Program, ProgramSettings, ProgramSetup, SMALL, StackChoice};
 use crate::settings::{text, text_or_none, within};
 
 pub const WORLD: World = World {
     name: "pages",
-    kind: Kind::host(1),
+    kind: TimeKind::host(1),
     note: "pages loaded in the measured time; QoE: computed from the response time alone",
     stats: &[
         shown("pages", "1/s", "pages/s"),
@@ -83,11 +83,11 @@ struct Config {
     seed: u64,
 }
 
-fn prepare(mode: &str, settings: Table) -> Result<Run, String> {
+fn prepare(mode: &str, settings: Table) -> Result<PreparedRun, String> {
     let stack = match mode {
-        "kernel" => Stack::Kernel,
-        "none" => Stack::None,
-        "adps" => Stack::Adps,
+        "kernel" => StackChoice::Kernel,
+        "none" => StackChoice::None,
+        "adps" => StackChoice::Adps,
         other => return Err(format!("mode {other:?} is none of kernel, none, adps")),
     };
     let config = checked(settings, Config::check)?;
@@ -115,7 +115,7 @@ impl Config {
 
 static ALONE: HostLock<()> = HostLock::new();
 
-fn run(config: &Config, stack: Stack) -> Result<RunResult, Error> {
+fn run(config: &Config, stack: StackChoice) -> Result<RunResult, Error> {
     let _only = ALONE.enter();
     let (server, advice) = (Program::Lighttpd, "sudo greenwave exp run adps/e5");
     if let Some(why) = NetLab::unavailable() {
@@ -128,7 +128,7 @@ fn run(config: &Config, stack: Stack) -> Result<RunResult, Error> {
     let cores = affinity::cores().map_err(|e| Error::new(e.to_string()))?;
     let (client, core): (CoreId, CoreId) = (cores[0], cores[cores.len() - 1]);
     let (page, policy) = (Item { key: "p", bytes: config.bytes }, config.policy());
-    let setting = Setting {
+    let setting = ProgramSettings {
         client,
         receive: client,
         server: core,
@@ -150,18 +150,18 @@ fn run(config: &Config, stack: Stack) -> Result<RunResult, Error> {
     let (request, answer) = server.request(page);
     let half = config.connections / 2;
     let crowd = |connections| {
-        let pace = Pace::periodic(connections, config.period);
+        let pace = LoadModel::periodic(connections, config.period);
         vec![Requests { connections, request: request.clone(), answer, pace }]
     };
     let crowds = vec![crowd(half), crowd(config.connections - half)];
     let measured = setup.measure(crowds, config.warmup, config.duration).map_err(said)?;
     let seconds = measured.span.as_secs_f64();
-    let row = |(class, tally): (&str, &Tally)| row(class, tally, seconds, measured.cores);
-    let rows: Vec<Row> = ["near", "far"].into_iter().zip(&measured.kinds).map(row).collect();
+    let row = |(class, tally): (&str, &KindResults)| row(class, tally, seconds, measured.cores);
+    let rows: Vec<ClassFigures> = ["near", "far"].into_iter().zip(&measured.kinds).map(row).collect();
     Ok(RunResult { events: measured.kinds.iter().map(|tally| tally.answers).sum(), rows, noise: None })
 }
 
-fn row(class: &str, tally: &Tally, seconds: f64, cores: f64) -> Row {
+fn row(class: &str, tally: &KindResults, seconds: f64, cores: f64) -> ClassFigures {
     let latency = &tally.latency;
     // No samples, no quantile.
     let of = |span: Span| if tally.answers > 0 { span.as_secs_f64() } else { f64::NAN };
@@ -178,7 +178,7 @@ fn row(class: &str, tally: &Tally, seconds: f64, cores: f64) -> Row {
         tally.answers as f64,
         tally.unanswered as f64,
     ];
-    Row { class: class.to_owned(), figures, cdf: points(latency.cdf()) }
+    ClassFigures { class: class.to_owned(), figures, cdf: points(latency.cdf()) }
 }
 
 #[cfg(test)]

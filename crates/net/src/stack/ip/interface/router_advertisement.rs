@@ -9,7 +9,7 @@ use std::net::Ipv6Addr;
 
 use queueing::{Span, Time};
 use wire::ipv6::MTU_MIN;
-use wire::ndp::{Prefix, RouterAdvertisement};
+use wire::ndp::{PrefixInformation, RouterAdvertisement};
 
 use super::{Interface, OnLink, PREFIXES_MAX, ROUTERS_MAX, Router, within};
 
@@ -49,7 +49,7 @@ impl Interface {
         self.due = now;
     }
 
-    fn on_prefix(&mut self, now: Time, advertised: &Prefix) {
+    fn on_prefix(&mut self, now: Time, advertised: &PrefixInformation) {
         if advertised.addr.is_unicast_link_local() || advertised.addr.is_multicast() {
             return;
         }

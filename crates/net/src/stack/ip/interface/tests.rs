@@ -1,6 +1,6 @@
 //! Addresses, prefixes, routers and redirects over their lifetimes.
 
-use wire::ndp::{Prefix, RouterAdvertisement};
+use wire::ndp::{PrefixInformation, RouterAdvertisement};
 
 use super::*;
 use crate::stack::ip::redirects::REDIRECTS_MAX;
@@ -25,8 +25,14 @@ fn dues(interface: &mut Interface, s: u64) -> Vec<Due> {
 
 fn advertise(interface: &mut Interface, s: u64, prefix: Ipv6Addr, valid_s: u32, lifetime_s: u16) {
     let mut options = Vec::new();
-    let advertised =
-        Prefix { addr: prefix, len: 64, on_link: true, autonomous: true, valid_s, preferred_s: valid_s };
+    let advertised = PrefixInformation {
+        addr: prefix,
+        len: 64,
+        on_link: true,
+        autonomous: true,
+        valid_s,
+        preferred_s: valid_s,
+    };
     advertised.emit(&mut options);
     let advertised =
         RouterAdvertisement { hops: 0, lifetime_s, reachable_ms: 0, mac: None, mtu: None, options: &options };

@@ -19,13 +19,13 @@ use rustix::net::{
 
 use super::super::server::{Arrived, Delivered, QueuedDatagram, SocketEvent, SocketServer};
 use super::super::{
-    ANSWER_BYTES, Answer, Cmsg, ConnPair, DatagramHeader, DatagramOptions, KernelSocketInfo, Key, Name, Read,
-    Request, Reuse, Routes, ShmSendBuffers, SocketInfo, Wrote, client, datagram_header, scm_rights, shm_send,
-    socket_name,
+    ANSWER_BYTES, AccessKey, Answer, Cmsg, ConnPair, DatagramHeader, DatagramOptions, KernelSocketInfo, Name,
+    ProgramRead, Request, Reuse, Routes, ShmSendBuffers, SocketInfo, Wrote, client, datagram_header,
+    scm_rights, shm_send, socket_name,
 };
 use crate::fuzz::input::{Input, pattern};
 
-const SECRET: Key = *b"programs know it";
+const SECRET: AccessKey = *b"programs know it";
 const QUIET: SendFlags = SendFlags::NOSIGNAL.union(SendFlags::DONTWAIT);
 /// Addresses that programs bind or connect to: local, on the subnet, beyond it.
 const ADDRS: [&str; 8] = [
@@ -53,7 +53,7 @@ struct Stream {
 }
 
 struct World {
-    desk: SocketServer,
+    socket_server: SocketServer,
     control: OwnedFd,
     to: SocketAddrUnix,
     /// Programs' ends: of listeners, of UDP sockets, and of pending requests.
@@ -65,7 +65,7 @@ struct World {
     /// Requests that the stack has not answered.
     connects: Vec<u64>,
     asked: Vec<u64>,
-    mail: BTreeSet<u64>,
+    pending_datagrams: BTreeSet<u64>,
     listens: BTreeMap<u16, bool>,
     file: OwnedFd,
     outboxes: ShmSendBuffers,
@@ -73,7 +73,7 @@ struct World {
     spoilt: bool,
 }
 
-pub(crate) fn desk(data: &[u8]) {
+pub(crate) fn requests(data: &[u8]) {
     let Some(mut world) = World::new() else { return };
     let mut input = Input(data);
     for _ in 0..300 {
@@ -89,8 +89,8 @@ impl World {
     /// `None` if the process has no descriptor or no memory left.
     fn new() -> Option<Self> {
         let addrs = vec!["10.0.0.1".parse().ok()?, "fd00::1".parse().ok()?];
-        let mut desk = SocketServer::open(SECRET).ok()?;
-        desk.set_place(Routes { subnets: vec![(addrs[0], 24)], addrs, ..Routes::default() });
+        let mut socket_server = SocketServer::open(SECRET).ok()?;
+        socket_server.set_place(Routes { subnets: vec![(addrs[0], 24)], addrs, ..Routes::default() });
         let control = socket_with(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC, None).ok()?;
         let run = u32::from_be_bytes([SECRET[0], SECRET[1], SECRET[2], SECRET[3]]) ^ std::process::id();
         let to = SocketAddrUnix::new_abstract_name(client::desk_name(run).as_bytes()).ok()?;
@@ -98,7 +98,7 @@ impl World {
             // Replaced below by the server's files.
             file: control.try_clone().ok()?,
             outboxes: ShmSendBuffers::new(1).ok()?.0,
-            desk,
+            socket_server,
             control,
             to,
             listeners: Vec::new(),
@@ -108,7 +108,7 @@ impl World {
             made: 0,
             connects: Vec::new(),
             asked: Vec::new(),
-            mail: BTreeSet::new(),
+            pending_datagrams: BTreeSet::new(),
             listens: BTreeMap::new(),
             spoilt: false,
         };
@@ -165,14 +165,14 @@ impl World {
     fn poll(&mut self) {
         let mut happened = Vec::new();
         for _ in 0..8 {
-            if !self.desk.poll(&mut happened) {
+            if !self.socket_server.poll(&mut happened) {
                 break;
             }
         }
         self.desk_told(&happened);
-        let kinds = self.desk.refused().count();
+        let kinds = self.socket_server.refused().count();
         assert!(kinds <= 1024, "{kinds} kinds of refusals");
-        self.desk.outboxes().written(0, |_| ());
+        self.socket_server.outboxes().written(0, |_| ());
     }
 
     fn desk_told(&mut self, happened: &[SocketEvent]) {
@@ -187,7 +187,7 @@ impl World {
                 SocketEvent::Connect { call, .. } => self.connects.push(call),
                 SocketEvent::Asked { call, .. } => self.asked.push(call),
                 SocketEvent::DatagramReadable(id) => {
-                    self.mail.insert(id);
+                    self.pending_datagrams.insert(id);
                 }
                 SocketEvent::Pipe { id, readable, gone, .. } => {
                     let stream = self.streams.iter_mut().find(|stream| stream.id == id);
@@ -214,7 +214,7 @@ impl World {
             11 => self.answer(input)?,
             12 => self.deliver(input)?,
             13 => self.send_datagram(input)?,
-            14 => self.mail(input)?,
+            14 => self.drain_datagrams(input)?,
             _ => self.close(input)?,
         }
         Some(())
@@ -354,11 +354,11 @@ impl World {
     fn nonsense(&mut self, input: &mut Input<'_>) -> Option<()> {
         let (kind, len) = (input.below(3)?, usize::from(input.byte()?));
         let bytes = input.bytes(len.min(120));
-        let before: u64 = self.desk.refused().map(|(_, count)| count).sum();
+        let before: u64 = self.socket_server.refused().map(|(_, count)| count).sum();
         match kind {
             0 => {
                 let _ = self.ask_bytes(&bytes, &[]);
-                let after = self.desk.refused().map(|(_, count)| count).sum::<u64>();
+                let after = self.socket_server.refused().map(|(_, count)| count).sum::<u64>();
                 assert!(after > before || bytes.starts_with(&SECRET), "without the key");
             }
             1 => drop(self.ask_bytes(&[&SECRET[..], &bytes].concat(), &[])),
@@ -383,7 +383,7 @@ impl World {
         self.made += 1;
         let id = slot << 32 | self.made;
         let remote = if local.is_ipv4() { "10.0.0.9:4242" } else { "[fd00::9]:4242" };
-        if let Ok(pipe) = self.desk.offer(id, local, remote.parse().expect("an address")) {
+        if let Ok(pipe) = self.socket_server.offer(id, local, remote.parse().expect("an address")) {
             self.streams.push(Stream { id, pipe: Some(pipe), end: None, written: 0, read: 0 });
         }
         Some(())
@@ -425,7 +425,7 @@ impl World {
         let Some(pipe) = &mut stream.pipe else { return Some(()) };
         let mut bytes = vec![0; len];
         match pipe.read(&mut bytes) {
-            Read::Some(taken) => {
+            ProgramRead::Some(taken) => {
                 assert!((1..=len).contains(&taken), "{taken} bytes of {len}");
                 let wanted = |i: usize| pattern(stream.read.wrapping_add(i as u32));
                 let whole = (0..taken).all(|i| bytes[i] == wanted(i));
@@ -433,8 +433,8 @@ impl World {
                 stream.read = stream.read.wrapping_add(taken as u32);
                 assert!(spoilt || stream.read <= stream.written, "more bytes read than written");
             }
-            Read::End | Read::Reset => stream.pipe = None,
-            Read::Nothing => {}
+            ProgramRead::End | ProgramRead::Reset => stream.pipe = None,
+            ProgramRead::Nothing => {}
         }
         Some(())
     }
@@ -476,25 +476,25 @@ impl World {
     fn answer(&mut self, input: &mut Input<'_>) -> Option<()> {
         let how = input.below(4)?;
         if let Some(call) = self.asked.pop() {
-            self.desk.answer(call, &SocketInfo::gone());
+            self.socket_server.answer(call, &SocketInfo::gone());
         }
         let Some(call) = self.connects.pop() else { return Some(()) };
         if how == 0 || self.streams.len() >= FILES_MAX {
-            self.desk.refuse_opening(call, Errno::ADDRNOTAVAIL);
+            self.socket_server.refuse_opening(call, Errno::ADDRNOTAVAIL);
             return Some(());
         }
         self.made += 1;
         let id = (8 + self.made % 8) << 32 | self.made;
         if self.streams.iter().any(|stream| stream.id >> 32 == id >> 32 && stream.pipe.is_some()) {
-            self.desk.refuse_opening(call, Errno::ADDRNOTAVAIL);
+            self.socket_server.refuse_opening(call, Errno::ADDRNOTAVAIL);
             return Some(());
         }
         let ends: [SocketAddr; 2] = ["10.0.0.1:40000", "10.0.0.9:80"].map(|end| end.parse().expect("an end"));
-        let Some(mut pipe) = self.desk.opening(call, id, ends[0], ends[1]) else { return Some(()) };
+        let Some(mut pipe) = self.socket_server.opening(call, id, ends[0], ends[1]) else { return Some(()) };
         match how {
-            1 => self.desk.opened(id, &mut pipe),
+            1 => self.socket_server.opened(id, &mut pipe),
             2 => {
-                self.desk.failed(id, Errno::CONNREFUSED);
+                self.socket_server.failed(id, Errno::CONNREFUSED);
                 return Some(());
             }
             _ => {}
@@ -503,7 +503,7 @@ impl World {
         self.streams.push(stream);
         // The client receives the program's end with the answer, which stays in its pair.
         if how == 3 {
-            self.desk.opened(id, self.streams.last_mut()?.pipe.as_mut()?);
+            self.socket_server.opened(id, self.streams.last_mut()?.pipe.as_mut()?);
         }
         let handed: Vec<_> = self.questions.iter().filter_map(received).collect();
         handed.into_iter().for_each(|end| self.take_end(end));
@@ -521,7 +521,7 @@ impl World {
         let remote = if local.is_ipv4() { "10.0.0.9:7" } else { "[fd00::9]:7" };
         let arrived = Arrived { local, remote: remote.parse().expect("an address"), class };
         let payload: Vec<u8> = (0..len as u32).map(pattern).collect();
-        let delivered = self.desk.deliver(arrived, level, &payload, segment);
+        let delivered = self.socket_server.deliver(arrived, level, &payload, segment);
         if let Delivered::To(id) = delivered {
             assert!(self.mailboxes.is_empty() || id != 0);
         }
@@ -569,12 +569,12 @@ impl World {
     }
 
     /// The stack takes datagrams from programs.
-    fn mail(&mut self, input: &mut Input<'_>) -> Option<()> {
+    fn drain_datagrams(&mut self, input: &mut Input<'_>) -> Option<()> {
         let level = input.byte()?;
-        let Some(id) = self.mail.pop_first() else { return Some(()) };
+        let Some(id) = self.pending_datagrams.pop_first() else { return Some(()) };
         let mut bytes = vec![0; 65_600];
         for _ in 0..20 {
-            match self.desk.letter(id, level, &mut bytes) {
+            match self.socket_server.next_datagram(id, level, &mut bytes) {
                 QueuedDatagram::Out { len, segment, .. } => {
                     assert!(len <= bytes.len() && segment > 0, "{len} bytes in segments of {segment}");
                     assert!(len.div_ceil(segment) <= datagram_header::SEGMENTS_MAX);
@@ -623,10 +623,10 @@ impl World {
             }
             std::thread::yield_now();
             self.poll();
-            while let Some(id) = self.mail.pop_first() {
+            while let Some(id) = self.pending_datagrams.pop_first() {
                 let mut bytes = vec![0; 65_600];
                 while !matches!(
-                    self.desk.letter(id, 7, &mut bytes),
+                    self.socket_server.next_datagram(id, 7, &mut bytes),
                     QueuedDatagram::End { .. } | QueuedDatagram::Nothing
                 ) {}
             }
@@ -634,7 +634,10 @@ impl World {
         let open: Vec<_> = self.listens.iter().filter(|(_, listens)| **listens).collect();
         assert!(open.is_empty(), "no program is left, and ports {open:?} are open");
         let mut happened = Vec::new();
-        assert!(!self.desk.poll(&mut happened), "no program is left, and there are events: {happened:?}");
+        assert!(
+            !self.socket_server.poll(&mut happened),
+            "no program is left, and there are events: {happened:?}"
+        );
     }
 }
 

@@ -5,9 +5,9 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use classify::l7::framing::FrameLength;
-use classify::l7::{Layout, Notes, Protocol, Request, RequestVisitor, StreamParser};
+use classify::l7::{L7Protocol, MessageLayout, Notes, RequestHead, RequestVisitor, StreamParser};
 use classify::rules::Policy;
-use classify::{FlowContext, FlowState, Memory, PacketMeta, TransportClassifier, Verdict};
+use classify::{ConnectionState, FlowContext, FlowState, PacketMeta, TransportClassifier, Verdict};
 use queueing::{Bytes, Time};
 use wire::FourTuple;
 
@@ -16,12 +16,12 @@ use wire::FourTuple;
 struct Recorder(Vec<Vec<u8>>, usize);
 
 impl RequestVisitor for Recorder {
-    fn on_request(&mut self, _: &Protocol, request: &Request<'_>) -> u64 {
+    fn on_request(&mut self, _: &L7Protocol, request: &RequestHead<'_>) -> u64 {
         self.0.push(match request {
-            Request::Http { method, path, .. } => format!("{method} {path}").into_bytes(),
-            Request::Command { verb, key } => [verb, &b" "[..], key].concat(),
-            Request::Tls { name } => name.unwrap_or_default().to_vec(),
-            Request::Message { bytes } => bytes.to_vec(),
+            RequestHead::Http { method, path, .. } => format!("{method} {path}").into_bytes(),
+            RequestHead::Command { verb, key } => [verb, &b" "[..], key].concat(),
+            RequestHead::Tls { name } => name.unwrap_or_default().to_vec(),
+            RequestHead::Message { bytes } => bytes.to_vec(),
         });
         0
     }
@@ -34,14 +34,14 @@ impl RequestVisitor for Recorder {
 }
 
 /// The first byte selects the protocol, the second the sizes of the pieces.
-pub fn talk(data: &[u8]) {
+pub fn requests(data: &[u8]) {
     let [which, cut, stream @ ..] = data else { return };
-    let layout = |extent| Protocol::Message(Arc::new(Layout { extent, kind: (1, 2), look: 5 }));
+    let layout = |extent| L7Protocol::Message(Arc::new(MessageLayout { extent, kind: (1, 2), look: 5 }));
     let protocol = match which % 6 {
-        0 => Protocol::Http,
-        1 => Protocol::Resp,
-        2 => Protocol::Memcached,
-        3 => Protocol::Tls,
+        0 => L7Protocol::Http,
+        1 => L7Protocol::Resp,
+        2 => L7Protocol::Memcached,
+        3 => L7Protocol::Tls,
         4 => layout(FrameLength::Length { at: 1, bytes: 2, adds: 3 }),
         _ => layout(FrameLength::Mark((*b"\r\n").into())),
     };
@@ -74,7 +74,7 @@ pub fn talk(data: &[u8]) {
 /// Checks protocol detection: more bytes do not change it, and the detected parser accepts the
 /// start.
 fn guess(stream: &[u8]) {
-    let name = |len: usize| Protocol::of_first(&stream[..len]).map(|protocol| protocol.name());
+    let name = |len: usize| L7Protocol::of_first(&stream[..len]).map(|protocol| protocol.name());
     let whole = name(stream.len());
     let before = (0..stream.len().min(32)).filter_map(name);
     before.for_each(|name| assert_eq!(Some(name), whole, "detection is right or none"));
@@ -122,7 +122,7 @@ const OF_PIECES: [&str; 11] =
 #[derive(Default)]
 struct Pieces {
     received: u64,
-    memory: Option<Box<dyn Memory>>,
+    memory: Option<Box<dyn ConnectionState>>,
 }
 
 impl Pieces {
