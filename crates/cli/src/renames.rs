@@ -1,4 +1,4 @@
-//! Old spellings of commands, flags, values, metrics and claims.
+//! Old spellings of commands, flags, values, keys of experiments, metrics and claims.
 //!
 //! Each works for one release beside its new spelling and appears in no help text. `CHANGELOG.md`
 //! lists them all, which a test checks. To end an old spelling, delete its row.
@@ -61,6 +61,28 @@ pub const VALUES: &[(&str, &str, &str, &str)] = &[
     ("run", "measure", "answer", "first-byte"),
     ("serve", "guard-reject", "silence", "drop"),
     ("sim fabric", "multipath", "flow", "ecmp"),
+];
+
+/// Keys of experiments' settings: world, old and new key. The worlds' own definitions hold these
+/// aliases.
+#[cfg(test)]
+pub const KEYS: &[(&str, &str, &str)] = &[
+    ("cores", "lasts", "duration"),
+    ("fabric", "draws", "rng_streams"),
+    ("fabric", "mark", "ecn_threshold"),
+    ("fabric", "room", "buffer_size"),
+    ("fabric", "ways", "multipath"),
+    ("httpd", "patience", "timeout"),
+    ("overload", "patience", "timeout"),
+    ("overload", "receive_room", "receive_capacity"),
+    ("overload", "serve_room", "serve_capacity"),
+    ("callers", "patience", "timeout"),
+    ("platform", "beside", "be_phases"),
+    ("platform", "handing", "core_costs"),
+    ("platform", "lasts", "duration"),
+    ("platform", "patience", "timeout"),
+    ("platform", "ways", "multipath"),
+    ("storm", "patience", "age_max"),
 ];
 
 /// Metrics: old and new name.

@@ -27,7 +27,7 @@ use clap::{Args as ClapArgs, Subcommand, ValueEnum};
 use host::signals;
 
 use crate::error::Error;
-use checkpoint::Journal;
+use checkpoint::Checkpoint;
 use registry::Source;
 use result::ExperimentResult;
 pub use spec::lay;
@@ -180,6 +180,19 @@ pub fn check_file(file: &std::path::Path) -> Result<(), Error> {
     Ok(())
 }
 
+/// First mode of each shipped experiment of `world`, its settings at the paper's scale, and the world.
+#[cfg(test)]
+pub fn settings(world: &str) -> Vec<(String, toml::Table, &'static world::World)> {
+    let experiments = registry::all().into_iter().map(|source| source.parse().expect("it is valid"));
+    let of_world = experiments.filter(|e: &spec::Experiment| e.world().expect("it is valid").name == world);
+    let first = |e: spec::Experiment| {
+        let (mode, point, scale) = (&e.modes[0], &e.points()[0], &e.scale["paper"]);
+        let settings = e.settings_for(scale, point, mode).expect("its paths exist");
+        (mode.clone(), settings, e.world().expect("it is valid"))
+    };
+    of_world.map(first).collect()
+}
+
 /// Ids of the claims of the shipped experiment `name`.
 #[cfg(test)]
 pub fn claims(name: &str) -> Vec<String> {
@@ -261,7 +274,7 @@ fn run_all(args: &RunArgs) -> Result<ExitCode, Error> {
             let written = result.write(folder)?;
             errln!("wrote {} and .html", written.display());
         }
-        journal.into_iter().for_each(Journal::end);
+        journal.into_iter().for_each(Checkpoint::end);
         overview.add(result.json()).map_err(Error::new)?;
     }
     if overview.len() > 1 && !args.json {
@@ -271,20 +284,20 @@ fn run_all(args: &RunArgs) -> Result<ExitCode, Error> {
 }
 
 /// The result, and the journal to remove once it is written.
-fn run_one(source: &Source, args: &RunArgs) -> Result<(ExperimentResult, Option<Journal>), Error> {
+fn run_one(source: &Source, args: &RunArgs) -> Result<(ExperimentResult, Option<Checkpoint>), Error> {
     let experiment = source.parse()?;
     let world = experiment.world().map_err(Error::new)?;
     // A simulation has its journal and no machine state to restore.
-    if world.kind == world::Kind::Sim && signals::restore_default_signals() {
+    if world.kind == world::TimeKind::Sim && signals::restore_default_signals() {
         return Err(Error::interrupted(""));
     }
     // Checked before minutes of measuring.
     let printed = experiment.claim.iter().filter_map(|claim| claim.paper.as_deref());
     printed.map(|id| source.printed(id)).collect::<Result<Vec<_>, _>>()?;
     // Measurements on the machine are not checkpointed.
-    let folder = args.out.as_ref().filter(|_| world.kind == world::Kind::Sim);
+    let folder = args.out.as_ref().filter(|_| world.kind == world::TimeKind::Sim);
     let path = folder.map(|folder| folder.join(format!("{}.part", registry::stem(&source.name))));
-    let journal = path.map(Journal::open).transpose()?;
+    let journal = path.map(Checkpoint::open).transpose()?;
     let scale = &experiment.scale[args.scale.name()];
     let measured = grid::run(&source.name, &experiment, scale, args.seed, journal.as_ref())?;
     let result = ExperimentResult::new(source, experiment, args.scale.name(), args.seed, measured)?;

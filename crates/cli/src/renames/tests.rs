@@ -48,6 +48,38 @@ fn every_old_value_is_a_hidden_alias_of_the_new_one() {
     }
 }
 
+/// Renames the key `new` to `old` wherever `value` has it; true if it did.
+fn rename_key(value: &mut toml::Value, new: &str, old: &str) -> bool {
+    match value {
+        toml::Value::Table(table) => {
+            let below = table.iter_mut().fold(false, |any, (_, value)| rename_key(value, new, old) | any);
+            let own = table.remove(new).map(|value| table.insert(old.to_owned(), value));
+            below || own.is_some()
+        }
+        toml::Value::Array(values) => {
+            values.iter_mut().fold(false, |any, value| rename_key(value, new, old) | any)
+        }
+        _ => false,
+    }
+}
+
+//~ cli: old spellings of commands, flags, values and claims work for one release, hidden, and the changelog lists them
+#[test]
+fn every_old_key_of_an_experiment_is_read_as_the_new_one() {
+    for (world, old, new) in KEYS {
+        let mut results = Vec::new();
+        for (mode, settings, world) in crate::exp::settings(world) {
+            let mut settings = toml::Value::Table(settings);
+            if rename_key(&mut settings, new, old) {
+                let settings = settings.try_into().expect("it was a table");
+                results.push((world.prepare)(&mode, settings).map(|_| ()));
+            }
+        }
+        assert!(!results.is_empty(), "no experiment of {world} has {new}");
+        assert!(results.iter().all(Result::is_ok), "{world} {old}: {results:?}");
+    }
+}
+
 //~ cli: old spellings of commands, flags, values and claims work for one release, hidden, and the changelog lists them
 #[test]
 fn every_old_claim_gives_one_that_its_experiment_has() {
@@ -76,7 +108,8 @@ fn the_changelog_lists_every_old_spelling() {
     });
     let metrics = METRICS.iter().map(|(old, new)| format!("| `{old}` | `{new}` |"));
     let claims = CLAIMS.iter().map(|(of, old, new)| format!("| `{of}` | `{old}` | `{new}` |"));
-    for row in rows.chain(flags).chain(values).chain(metrics).chain(claims) {
+    let keys = KEYS.iter().map(|(of, old, new)| format!("| `{of}` | `{old}` | `{new}` |"));
+    for row in rows.chain(flags).chain(values).chain(metrics).chain(claims).chain(keys) {
         assert!(text.contains(&format!("\n{row}\n")), "CHANGELOG.md should have the line\n{row}");
     }
 }
