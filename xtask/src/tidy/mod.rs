@@ -9,6 +9,7 @@ use std::process::{Command, ExitCode};
 
 mod dependencies;
 mod lines;
+mod names;
 mod words;
 
 pub(crate) use words::wrong_start;
@@ -65,6 +66,7 @@ fn look(root: &Path) -> Result<(usize, Vec<Finding>), String> {
     findings.extend(picture::check(&tree));
     findings.extend(tree.iter().flat_map(|(file, text)| lines::check(file, text)));
     findings.extend(tree.iter().flat_map(|(file, text)| words::check(file, text)));
+    findings.extend(names::check(tree.iter().map(|(file, text)| (file.as_str(), text.as_str()))));
     Ok((tree.len(), findings))
 }
 
