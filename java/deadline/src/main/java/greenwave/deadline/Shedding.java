@@ -29,9 +29,9 @@ public enum Shedding {
         /** The budget is used up. */
         EXPIRED("its deadline has passed"),
         /** The remaining budget is less than the expected service time. */
-        INFEASIBLE("what is left of its deadline is less than it takes"),
+        INFEASIBLE("its remaining budget is less than its expected service time"),
         /** The queue is full of requests that can still meet their deadlines. */
-        FULL("too many requests wait");
+        FULL("the request queue is full");
 
         private final String text;
 

@@ -192,7 +192,7 @@ class DubboTest extends LoopbackCluster {
         }
         await(() -> server.waiting() == Node.QUEUES);
         Throwable full = assertThrows(Exception.class, () -> get(step.goAsync("one too many"))).getCause();
-        assertTrue(full.getMessage().contains("too many requests wait"), full.toString());
+        assertTrue(full.getMessage().contains("the request queue is full"), full.toString());
         kept.free();
         for (CompletableFuture<String> answer : waiting) {
             get(answer);

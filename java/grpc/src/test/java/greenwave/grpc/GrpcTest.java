@@ -120,7 +120,7 @@ class GrpcTest extends LoopbackCluster {
         try (Deadlines.Scope scope = Deadlines.within(30_000 * MS)) {
             Status late = failure(Node.go(channel, "too late"));
             assertEquals(Status.Code.DEADLINE_EXCEEDED, late.getCode());
-            assertEquals("Step/Go was not served: what is left of its deadline is less than it takes", late.getDescription());
+            assertEquals("Step/Go was not served: its remaining budget is less than its expected service time", late.getDescription());
         }
         assertEquals(16, handled.get());
         assertEquals(1, server.deadlines.gate().sheds(Shedding.Reason.INFEASIBLE));
@@ -166,7 +166,7 @@ class GrpcTest extends LoopbackCluster {
         await(() -> server.deadlines.waiting() == 1);
         Status full = failure(Node.go(channel, "one too many"));
         assertEquals(Status.Code.RESOURCE_EXHAUSTED, full.getCode());
-        assertEquals("Step/Go was not served: too many requests wait", full.getDescription());
+        assertEquals("Step/Go was not served: the request queue is full", full.getDescription());
         kept.free();
         assertEquals("waits", get(waits));
         assertEquals(1, handled.get());
