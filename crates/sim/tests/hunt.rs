@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use sim::hunt::{MECHANISMS, Mechanism};
+use sim::hunt::{HuntTarget, MECHANISMS};
 
 fn number(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().map_or(default, |text| text.parse().expect("a number"))
@@ -43,7 +43,7 @@ fn earlier_findings_stay_mended() {
     assert!(replayed > 0, "no case in {}", folder.display());
 }
 
-fn replay(mechanism: &Mechanism, path: &Path) -> bool {
+fn replay(mechanism: &HuntTarget, path: &Path) -> bool {
     if path.extension().is_none_or(|extension| extension != "toml") {
         return false;
     }

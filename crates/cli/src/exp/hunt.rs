@@ -13,7 +13,7 @@ use clap::Args as ClapArgs;
 use host::signals;
 use queueing::Span;
 use serde_json::{Value, json};
-use sim::hunt::{CaseResult, CaseGoodput, MECHANISMS, Mechanism};
+use sim::hunt::{CaseGoodput, CaseResult, HuntTarget, MECHANISMS};
 
 use crate::error::Error;
 use crate::parallel;
@@ -23,7 +23,7 @@ use crate::table::Table;
 pub struct Args {
     /// Mechanism whose default is tried: deadline.
     #[arg(value_name = "MECHANISM", value_parser = mechanism)]
-    mechanism: &'static Mechanism,
+    mechanism: &'static HuntTarget,
     /// Time to search.
     #[arg(long, value_name = "SPAN", default_value = "60s")]
     duration: Span,
@@ -50,9 +50,9 @@ pub struct Args {
     json: bool,
 }
 
-fn mechanism(name: &str) -> Result<&'static Mechanism, String> {
+fn mechanism(name: &str) -> Result<&'static HuntTarget, String> {
     let names = MECHANISMS.map(|mechanism| mechanism.name).join(", ");
-    Mechanism::find(name).ok_or_else(|| format!("{name:?} is none of {names}"))
+    HuntTarget::find(name).ok_or_else(|| format!("{name:?} is none of {names}"))
 }
 
 /// Runs the command; exit status 1 if a case loses more than the price.
@@ -92,7 +92,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
 
 /// Progress of a search.
 struct Hunt {
-    mechanism: &'static Mechanism,
+    mechanism: &'static HuntTarget,
     seed: u64,
     first_case: u64,
     /// Cases run.
@@ -108,7 +108,7 @@ struct Hunt {
 }
 
 impl Hunt {
-    fn new(mechanism: &'static Mechanism, seed: u64, first_case: u64) -> Self {
+    fn new(mechanism: &'static HuntTarget, seed: u64, first_case: u64) -> Self {
         let sums = CaseGoodput { default: 0.0, nothing: 0.0 };
         let (worst, shrunk) = (Vec::new(), BTreeMap::new());
         Self { mechanism, seed, first_case, cases: 0, findings: 0, sums, worst, shrunk }
@@ -123,7 +123,7 @@ impl Hunt {
     }
 
     /// The search recorded in `folder`.
-    fn resume(mechanism: &'static Mechanism, folder: &Path) -> Result<Self, Error> {
+    fn resume(mechanism: &'static HuntTarget, folder: &Path) -> Result<Self, Error> {
         let mut hunt = Self::new(mechanism, 0, 0);
         let path = hunt.path(folder);
         let text = std::fs::read_to_string(&path).map_err(|e| Error::file(&path, &e))?;
@@ -219,7 +219,7 @@ impl Hunt {
     }
 
     fn text(&self) -> String {
-        let Mechanism { name, default, nothing, price, .. } = self.mechanism;
+        let HuntTarget { name, default, nothing, price, .. } = self.mechanism;
         let mut text = format!("hunt {name}: {default} (default), against {nothing}\n");
         let means = self.means();
         let mut table = Table::new(1, &["goodput", "default", "nothing", "regret"]);
@@ -244,7 +244,7 @@ impl Hunt {
 
     /// The result; the cases themselves are left out where they have files.
     fn json(&self, interrupted: bool, has_files: bool) -> Value {
-        let Mechanism { name, default, nothing, price, .. } = self.mechanism;
+        let HuntTarget { name, default, nothing, price, .. } = self.mechanism;
         let means = self.means();
         let worst = self.worst.iter().map(|found| {
             let text = self.shrunk.get(&found.case).unwrap_or(&found.text);

@@ -23,7 +23,7 @@ pub(crate) struct Reads<'a> {
     pub(crate) arguments: &'a Arguments,
     /// True if a policy was named.
     pub(crate) policy: bool,
-    /// Reads it again, for so many shards.
+    /// Reads the policy again, for the given number of shards.
     pub(crate) read: fn(&Arguments, usize) -> Result<PolicyFiles, Error>,
 }
 

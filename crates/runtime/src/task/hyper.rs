@@ -24,7 +24,7 @@ use tower_service::Service;
 
 use super::{Handle, Sleep, TcpListener, TcpStream, spawn};
 
-/// Serves `service` on `listener` by HTTP/1.1 or HTTP/2, as the client begins; an axum `Router` and
+/// Serves `service` on `listener` by HTTP/1.1 or HTTP/2, whichever the client uses; an axum `Router` and
 /// tonic's `Routes` are services. A request's handler runs with the label of the request's bytes;
 /// with HTTP/2, of its stream's headers. A failed connection ends alone.
 ///

@@ -8,11 +8,11 @@
 use deadline::{Order, Shedding};
 use queueing::Rng;
 
-use super::{CaseGoodput, Mechanism, law};
+use super::{CaseGoodput, HuntTarget, law};
 use crate::world::services::{Config, run};
 
 /// The default deadline queue, against arrival order.
-pub const MECHANISM: Mechanism = Mechanism {
+pub const MECHANISM: HuntTarget = HuntTarget {
     name: "deadline",
     default: "deadline order, shedding under overload",
     nothing: "arrival order, no shedding",

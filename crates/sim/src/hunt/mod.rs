@@ -14,30 +14,30 @@ pub use shrink::shrink;
 
 /// Mechanism with a default configuration, and the inputs on which it is tried.
 #[derive(Clone, Copy, Debug)]
-pub struct Mechanism {
+pub struct HuntTarget {
     /// Name on the command line.
     pub name: &'static str,
     /// Default configuration, in a few words.
     pub default: &'static str,
-    /// What it is compared with, in a few words.
+    /// The alternative that it is compared with, in a few words.
     pub nothing: &'static str,
     /// Largest regret that the default is promised to have.
     pub price: f64,
-    /// Case number `case` of `seed`, of about so many requests.
+    /// Draws case number `case` of `seed`, with about `requests` requests.
     pub draw: fn(seed: u64, case: u64, requests: u64) -> String,
     /// Goodput of both on one case.
     pub compare: fn(&str) -> Result<CaseGoodput, BadConfig>,
 }
 
 /// All mechanisms of `exp hunt`.
-pub const MECHANISMS: [Mechanism; 1] = [deadline::MECHANISM];
+pub const MECHANISMS: [HuntTarget; 1] = [deadline::MECHANISM];
 
 /// Goodput on one case: share of the requests that were answered in time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CaseGoodput {
-    /// Of the default.
+    /// Goodput of the default.
     pub default: f64,
-    /// Of doing nothing.
+    /// Goodput of doing nothing.
     pub nothing: f64,
 }
 
@@ -60,7 +60,7 @@ impl CaseGoodput {
     }
 }
 
-impl Mechanism {
+impl HuntTarget {
     /// The mechanism of this name.
     #[must_use]
     pub fn find(name: &str) -> Option<&'static Self> {

@@ -1,7 +1,9 @@
+//! Tests of a search: its cases, its record, and a search that goes on after an interruption.
+
 use super::*;
 
 /// Loses half of the goodput in every third case that has a Pareto law.
-const LOSES: Mechanism = Mechanism {
+const LOSES: HuntTarget = HuntTarget {
     name: "fake",
     default: "the default",
     nothing: "nothing",

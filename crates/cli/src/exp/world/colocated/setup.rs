@@ -66,7 +66,7 @@ pub struct LimitedProgram {
 }
 
 impl ColocatedSetup {
-    /// Creates the setup of `config`: LC answers, BE works.
+    /// Creates the setup of `config`: the LC server is ready, and the BE program has started.
     ///
     /// # Errors
     /// A required part is missing or does not start.
