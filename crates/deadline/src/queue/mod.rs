@@ -106,9 +106,10 @@ pub trait Work: Entry {
 /// occupancy. A request without a deadline loses nothing by waiting, so its gain is nearly
 /// zero. Where requests are lost anyway, a request is also passed over if its
 /// probability is below a floor, which rises with the share lost in the last seconds (0.8 at
-/// a tenth). Requests that were passed over are served when no
-/// other waits: the server never idles while one waits, and an estimate that is wrong under
-/// low load changes nothing. Source: Moore 1968 (fewest late jobs), in expectation.
+/// a tenth). Requests that were passed over are served, latest deadline first, when no other
+/// with a deadline waits: the server never idles while one waits, and an estimate that is wrong
+/// under low load changes nothing. A request without a deadline waits for them while their
+/// probability is above its own gain. Source: Moore 1968 (fewest late jobs), in expectation.
 pub struct DeadlineQueue<T> {
     waiting: Index<QueuedEntry<T>>,
     rank: Rank<T>,
@@ -237,16 +238,21 @@ impl<T: Work> DeadlineQueue<T> {
         for _ in 0..PASSED_OVER_MAX {
             let Some((handle, head)) = self.waiting.first(Band::Ranked) else { break };
             if self.waiting.len() == 1 || !self.costs_more_than_it_gains(now, head, floor) {
-                return Some(handle);
+                if head.due.is_some() {
+                    return Some(handle);
+                }
+                break;
             }
             match head.due {
                 Some(due) => self.waiting.move_to(handle, Band::Doubtful, due.as_nanos()),
                 None => self.waiting.move_to(handle, Band::Patient, 0),
             }
         }
+        // A request without a deadline loses nothing by waiting for one that has a chance.
         let waiting = &self.waiting;
-        let next =
-            waiting.first(Band::Ranked).or(waiting.first(Band::Patient)).or(waiting.last(Band::Doubtful));
+        let doubtful = waiting.last(Band::Doubtful);
+        let has_a_chance = doubtful.filter(|(_, last)| last.probability(now) >= GAIN_WITHOUT_DEADLINE);
+        let next = has_a_chance.or(waiting.first(Band::Ranked)).or(waiting.first(Band::Patient)).or(doubtful);
         next.map(|(handle, _)| handle)
     }
 

@@ -202,11 +202,18 @@ public final class DeadlineQueue<T extends DeadlineQueue.Entry> {
         for (int passed = 0; passed < PASSED_OVER_MAX && !ranked.isEmpty(); passed++) {
             Waiting<T> head = ranked.first();
             if (size() == 1 || !costsMoreThanItGains(nowNanos, head, floor)) {
-                return head;
+                if (head.hasDeadline()) {
+                    return head;
+                }
+                break;
             }
             ranked.remove(head);
             head.band = head.hasDeadline() ? doubtful : patient;
             head.band.add(head);
+        }
+        // A request without a deadline loses nothing by waiting for one that has a chance.
+        if (!doubtful.isEmpty() && doubtful.last().probability(nowNanos) >= GAIN_WITHOUT_DEADLINE) {
+            return doubtful.last();
         }
         if (!ranked.isEmpty()) {
             return ranked.first();
