@@ -12,6 +12,8 @@ mod ends;
 mod handoff;
 #[path = "sched/scx.rs"]
 mod in_kernel;
+#[path = "sched/refused.rs"]
+mod refused;
 #[path = "sched/reload.rs"]
 mod reload;
 #[path = "sched/sandbox.rs"]

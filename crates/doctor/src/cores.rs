@@ -1,6 +1,7 @@
 //! Checks of core scheduling: each mechanism, tried on a child process.
 
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use queueing::CoreId;
 use rustix::process::Pid;
@@ -29,7 +30,7 @@ impl Drop for Sleeper {
 pub(super) fn examine() -> Vec<Finding> {
     let sleeper = Command::new("sleep").arg("600").stdin(Stdio::null()).stdout(Stdio::null()).spawn();
     let tried = match sleeper.map(Sleeper) {
-        Ok(sleeper) => vec![mechanism(&sleeper), parking(&sleeper), sessions(&sleeper)],
+        Ok(sleeper) => vec![mechanism(&sleeper), parking(&sleeper), sessions(&sleeper), groups()],
         Err(e) => vec![Finding::absent(AREA, "affinity", format!("cannot start a test process: {e}"), [])],
     };
     tried
@@ -97,7 +98,7 @@ fn sessions(sleeper: &Sleeper) -> Finding {
     const WHAT: &str = "idle class";
     let grouped = std::fs::read_to_string("/proc/sys/kernel/sched_autogroup_enabled").unwrap_or_default();
     if grouped.trim() != "1" {
-        return Finding::works(AREA, WHAT, "autogroup is off: the idle class works between all programs");
+        return Finding::works(AREA, WHAT, "autogroup is off: the idle class works within a control group");
     }
     let tried = Hierarchy::idle().map(|tree| folder(&tree, sleeper.0.id(), Group::idle));
     match tried {
@@ -109,6 +110,99 @@ fn sessions(sleeper: &Sleeper) -> Finding {
             ["sysctl -w kernel.sched_autogroup_enabled=0 before programs start".to_owned()],
         ),
     }
+}
+
+/// Rank between control groups: two of our own, with a busy process in each on one core.
+fn groups() -> Finding {
+    const WHAT: &str = "idle cgroups";
+    let remedy =
+        || "a kernel since 5.15, root, and the controller cpu: cgroup_disable must not name it".to_owned();
+    let Some(tree) = Hierarchy::cpu() else {
+        let seen = "no cgroup hierarchy has the controller cpu: best effort in another cgroup or session may \
+                    get an equal share of a core";
+        return Finding::absent(AREA, WHAT, seen, [remedy()]);
+    };
+    match shares(&tree) {
+        Ok((by_class, by_group)) => rank(by_class, by_group),
+        Err(e) => {
+            let seen = format!(
+                "two cgroups in {}: {e}; best effort in another cgroup gets a share by weight",
+                tree.root().display()
+            );
+            Finding::limited(AREA, WHAT, seen, [remedy()])
+        }
+    }
+}
+
+/// Finding for best effort's share of a core beside a busy process in another group: in the idle class
+/// alone, and with `cpu.idle` where the paths part.
+fn rank(by_class: f64, by_group: f64) -> Finding {
+    const WHAT: &str = "idle cgroups";
+    let [by_class_percent, by_group_percent] = [by_class, by_group].map(|share| 100.0 * share);
+    let seen = format!(
+        "beside a busy program in another cgroup best effort gets {by_group_percent:.1} % of a core by cpu.idle, \
+         {by_class_percent:.1} % by the idle class alone"
+    );
+    if by_group <= SHARE_MAX {
+        Finding::works(AREA, WHAT, seen)
+    } else {
+        Finding::limited(AREA, WHAT, seen, ["sched_autogroup_enabled=0 and a kernel since 5.15".to_owned()])
+    }
+}
+
+/// Share of a core above which best effort does not count as idle.
+const SHARE_MAX: f64 = 0.05;
+/// Time for which two processes compete.
+const COMPETES: Duration = Duration::from_millis(200);
+
+/// Groups of ours, removed on drop once their processes have ended.
+struct TestGroups(Vec<Group>);
+
+impl Drop for TestGroups {
+    fn drop(&mut self) {
+        self.0.drain(..).rev().for_each(|group| drop(group.dissolve()));
+    }
+}
+
+/// Share of best effort without and with `cpu.idle`.
+fn shares(tree: &Hierarchy) -> std::io::Result<(f64, f64)> {
+    let outer = Group::make(tree.root(), &format!("greenwave-doctor-ranks-{}", std::process::id()))?;
+    let mut groups = TestGroups(vec![outer.clone()]);
+    // Version 2 gives a controller to the groups below on request only.
+    let control = outer.path().join("cgroup.subtree_control");
+    if control.exists() {
+        std::fs::write(control, "+cpu")?;
+    }
+    for name in ["urgent", "batch"] {
+        groups.0.push(Group::make(outer.path(), name)?);
+    }
+    let core = affinity::cores()?.into_iter().take(1);
+    let core = cpulist::set_of(core);
+    let spin = |group: &Group| -> std::io::Result<Sleeper> {
+        let mut command = Command::new("sh");
+        command.args(["-c", "while :; do :; done"]).stdin(Stdio::null()).stdout(Stdio::null());
+        let spinner = Sleeper(command.spawn()?);
+        sched_setaffinity(Some(Pid::from_child(&spinner.0)), &core)?;
+        group.take(spinner.0.id()).map(|()| spinner)
+    };
+    let (urgent, batch) = (spin(&groups.0[1])?, spin(&groups.0[2])?);
+    SchedPolicy::IDLE.set(Some(Pid::from_child(&batch.0)))?;
+    let share = || -> std::io::Result<f64> {
+        let ran = |child: &Sleeper| {
+            let account = Ledger::open(child.0.id(), child.0.id())?.read();
+            account.map(|account| account.ran_ns).ok_or(std::io::Error::from(std::io::ErrorKind::NotFound))
+        };
+        let before = (ran(&urgent)?, ran(&batch)?);
+        std::thread::sleep(COMPETES);
+        let (urgent, batch) = (ran(&urgent)? - before.0, ran(&batch)? - before.1);
+        Ok(batch as f64 / ((urgent + batch) as f64).max(1.0))
+    };
+    let by_class = share()?;
+    groups.0[2].idle()?;
+    let by_group = share()?;
+    drop((urgent, batch));
+    drop(groups);
+    Ok((by_class, by_group))
 }
 
 /// Applies `what` to a cgroup with process `id` in it, which is removed afterwards.
@@ -131,7 +225,7 @@ fn scheduler(tried: Result<(), CoresError>) -> Finding {
         Ok(()) => Finding::works(
             AREA,
             WHAT,
-            "greenwave's sched_ext scheduler; the default if one core is left to greenwave",
+            "greenwave's sched_ext scheduler, on request only: other programs run before all tasks",
         ),
         Err(e) => Finding::absent(AREA, WHAT, e.to_string().trim_start_matches("scx: "), e.advice()),
     }
@@ -209,6 +303,20 @@ mod tests {
             let mut left = std::fs::read_dir(home).unwrap().flatten().map(|entry| entry.file_name());
             let ours = format!("greenwave-doctor-{}", std::process::id());
             assert!(left.all(|name| name.to_string_lossy() != ours));
+        }
+    }
+
+    //~ sched: best effort ranks below latency-critical tasks in any other control group, or a limit is printed
+    #[test]
+    fn the_rank_between_two_groups_of_our_own_is_measured() {
+        let Some(tree) = Hierarchy::cpu() else { return };
+        let tried = shares(&tree);
+        let left = std::fs::read_dir(tree.root()).unwrap().flatten().map(|entry| entry.file_name());
+        let ours = format!("greenwave-doctor-ranks-{}", std::process::id());
+        assert!(left.into_iter().all(|name| name.to_string_lossy() != ours), "{tried:?}");
+        assert_eq!((rank(0.5, 0.01).health, rank(0.5, 0.5).health), (Health::Works, Health::Limited));
+        if let Ok((by_class, by_group)) = tried {
+            assert!((0.0..=1.0).contains(&by_class) && (0.0..=1.0).contains(&by_group));
         }
     }
 

@@ -134,6 +134,36 @@ pub fn parent(process: u32) -> Option<u32> {
     Stat::of(process)?.field(4)?.try_into().ok()
 }
 
+/// True if `process` is a thread of the kernel, which has no memory of its own.
+#[must_use]
+pub fn is_kernel_thread(process: u32) -> bool {
+    Stat::of(process).and_then(|stat| stat.field(9)).is_some_and(|flags| flags & PF_KTHREAD != 0)
+}
+
+/// Flag of kernel threads. Source: Linux, include/linux/sched.h.
+const PF_KTHREAD: u64 = 0x0020_0000;
+
+/// Leader of the session of `process`; `None` if it is outside this PID namespace.
+#[must_use]
+pub fn session(process: u32) -> Option<u32> {
+    Stat::of(process)?.field(6)?.try_into().ok().filter(|&leader| leader > 0)
+}
+
+/// Process that `thread` belongs to.
+#[must_use]
+pub fn process_of(thread: u32) -> Option<u32> {
+    let status = fs::read_to_string(format!("/proc/{thread}/status")).ok()?;
+    status.lines().find_map(|line| line.strip_prefix("Tgid:"))?.trim().parse().ok()
+}
+
+/// Number of threads of `process`, without a list of them; `None` once it has ended.
+#[must_use]
+pub fn thread_count(process: u32) -> Option<u64> {
+    use std::os::unix::fs::MetadataExt as _;
+    // The kernel counts a directory for each thread as a link.
+    Some(fs::metadata(format!("/proc/{process}/task")).ok()?.nlink().saturating_sub(2))
+}
+
 /// All processes.
 pub fn processes() -> impl Iterator<Item = u32> {
     numbers("/proc")
@@ -242,6 +272,15 @@ mod tests {
         let before = Ledger::open(id, id).unwrap();
         assert!(before.read().is_some_and(|account| account.turns > 0));
         assert!(began(id, id).is_some());
+        assert!(!is_kernel_thread(id) && session(id).is_some());
+        assert_eq!((process_of(id), thread_count(u32::MAX)), (Some(id), None));
+        std::thread::scope(|scope| {
+            // The number of another thread of this process.
+            let other = scope.spawn(|| (crate::thread::number(), process_of(crate::thread::number())));
+            let (number, process) = other.join().unwrap();
+            assert_eq!((number != id, process), (true, Some(id)));
+        });
+        assert!(thread_count(id).is_some_and(|count| count >= 1));
         // A running process has a running thread.
         assert!(threads(id).any(|thread| is_runnable(id, thread)));
         assert!(threads(id).any(|thread| thread == id));

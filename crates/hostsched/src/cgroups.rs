@@ -12,6 +12,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use host::proc;
+
 /// A mounted cgroup hierarchy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hierarchy {
@@ -28,11 +30,29 @@ impl Hierarchy {
         find(&mounts, "").or_else(|| find(&mounts, "freezer"))
     }
 
-    /// The hierarchy with `cpu.idle`.
+    /// The hierarchy of version 1 with `cpu.idle`, in which a group can be made beneath any other.
     #[must_use]
     pub fn idle() -> Option<Self> {
         let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
         find(&mounts, "cpu")
+    }
+
+    /// The hierarchy in which the kernel divides the time of a core: version 1 with the controller
+    /// `cpu`, else version 2 with it.
+    #[must_use]
+    pub fn cpu() -> Option<Self> {
+        let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+        let has_cpu = |tree: &Self| {
+            let controllers = fs::read_to_string(tree.mount.join("cgroup.controllers")).unwrap_or_default();
+            controllers.split_whitespace().any(|one| one == "cpu")
+        };
+        find(&mounts, "cpu").or_else(|| find(&mounts, "").filter(has_cpu))
+    }
+
+    /// Directory of the root group.
+    #[must_use]
+    pub fn root(&self) -> &Path {
+        &self.mount
     }
 
     /// Directory of the group of `process`.
@@ -59,6 +79,52 @@ fn find(mounts: &str, controller: &str) -> Option<Hierarchy> {
         is.then(|| PathBuf::from(at))
     })?;
     Some(Hierarchy { mount, controller: controller.to_owned() })
+}
+
+/// Place of a control group: the same for every spelling of its path and every mount of its hierarchy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Location(PathBuf);
+
+impl Location {
+    /// Place of the group at `path`; `None` if that is no directory of a mounted hierarchy.
+    #[must_use]
+    pub fn of(path: &Path) -> Option<Self> {
+        let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
+        Self::resolve(&mounts, &fs::canonicalize(path).ok()?)
+    }
+
+    /// Place of `path`, which has no links, by the text of `/proc/self/mountinfo`.
+    fn resolve(mounts: &str, path: &Path) -> Option<Self> {
+        let place = |line: &str| {
+            let (mount, kind) = line.split_once(" - ")?;
+            let words: Vec<&str> = mount.split(' ').collect();
+            let [_, _, _, root, at, ..] = words[..] else { return None };
+            let below = path.strip_prefix(unescape(at)).ok()?.to_owned();
+            Some((at.len(), kind.starts_with("cgroup"), Path::new(&unescape(root)).join(below)))
+        };
+        // The deepest mount holds the path, and of several at one place the latest.
+        let (_, is_group, path) = mounts.lines().filter_map(place).max_by_key(|found| found.0)?;
+        is_group.then(|| Self(path.components().collect()))
+    }
+
+    /// True if one of the two is the other or beneath it. The groups of one path in several hierarchies
+    /// of version 1 count as one: service managers put the same processes there.
+    #[must_use]
+    pub fn overlaps(&self, other: &Self) -> bool {
+        self.0.starts_with(&other.0) || other.0.starts_with(&self.0)
+    }
+
+    /// True for the root of a hierarchy.
+    #[must_use]
+    pub fn is_root(&self) -> bool {
+        self.0 == Path::new("/")
+    }
+}
+
+/// A path as `mountinfo` writes it, with `\040` for a space and the like.
+fn unescape(text: &str) -> String {
+    let known = [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")];
+    known.iter().fold(text.to_owned(), |text, (from, to)| text.replace(from, to))
 }
 
 /// A control group.
@@ -101,20 +167,54 @@ impl Group {
         fs::write(self.0.join("cgroup.procs"), process.to_string())
     }
 
-    /// Processes in the group and in the groups below.
+    /// Processes in the group and in the groups below, those with only some of their threads there
+    /// included.
     #[must_use]
     pub fn members(&self) -> Vec<u32> {
         let mut members = Vec::new();
-        let mut folders = vec![self.0.clone()];
-        while let Some(folder) = folders.pop() {
-            let text = fs::read_to_string(folder.join("cgroup.procs")).unwrap_or_default();
-            // 0 is a process in another PID namespace.
-            members.extend(text.lines().filter_map(|line| line.parse::<u32>().ok()).filter(|&id| id > 0));
-            let entries = fs::read_dir(&folder).into_iter().flatten().flatten();
-            let below = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
-            folders.extend(below.map(|entry| entry.path()));
+        for folder in self.folders() {
+            match fs::read_to_string(folder.join("cgroup.procs")) {
+                Ok(text) => members.extend(numbers(&text)),
+                // A threaded group lists its threads only.
+                Err(_) => members.extend(threads(&folder).filter_map(proc::process_of)),
+            }
         }
+        members.sort_unstable();
+        members.dedup();
         members
+    }
+
+    /// True for a threaded group of version 2, which may hold some of a process's threads.
+    #[must_use]
+    pub fn is_threaded(&self) -> bool {
+        fs::read_to_string(self.0.join("cgroup.type")).is_ok_and(|kind| kind.trim() == "threaded")
+    }
+
+    /// Threads in a threaded group and in the groups below, each after its process.
+    #[must_use]
+    pub fn threads(&self) -> Vec<(u32, u32)> {
+        let all = self.folders().into_iter().flat_map(|folder| threads(&folder).collect::<Vec<_>>());
+        all.filter_map(|thread| Some((proc::process_of(thread)?, thread))).collect()
+    }
+
+    /// Directories of the group and of the groups below.
+    fn folders(&self) -> Vec<PathBuf> {
+        let mut folders = vec![self.0.clone()];
+        let mut place = 0;
+        while let Some(folder) = folders.get(place) {
+            let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+            let below = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+            folders.extend(below.map(|entry| entry.path()).collect::<Vec<_>>());
+            place += 1;
+        }
+        folders
+    }
+
+    /// File that freezes the group.
+    #[must_use]
+    pub fn freezer_file(&self) -> PathBuf {
+        let new = self.0.join("cgroup.freeze");
+        if new.exists() { new } else { self.0.join("freezer.state") }
     }
 
     /// Freezes or thaws the group.
@@ -175,6 +275,17 @@ impl Group {
     }
 }
 
+/// Process or thread numbers, one a line; 0, which is in another PID namespace, is left out.
+fn numbers(text: &str) -> impl Iterator<Item = u32> {
+    text.lines().filter_map(|line| line.parse().ok()).filter(|&id| id > 0)
+}
+
+/// Threads in the group at `folder` itself.
+fn threads(folder: &Path) -> impl Iterator<Item = u32> + use<> {
+    let text = ["cgroup.threads", "tasks"].iter().find_map(|file| fs::read_to_string(folder.join(file)).ok());
+    numbers(&text.unwrap_or_default()).collect::<Vec<_>>().into_iter()
+}
+
 /// Attempts to empty a group in which a process keeps forking.
 const DISSOLVE_TRIES: usize = 1000;
 
@@ -190,6 +301,32 @@ mod tests {
         assert_eq!(at(""), Some("/sys/fs/cgroup/unified".into()));
         assert_eq!(at("cpu"), Some("/sys/fs/cgroup/cpu,cpuacct".into()));
         assert_eq!(at("cpuset"), None);
+    }
+
+    //~ sched: overlapping tasks are refused, whatever path, link or mount names them
+    #[test]
+    fn a_group_has_one_place_in_every_mount_and_spelling() {
+        let mounts = "22 1 0:20 / / rw - ext4 /dev/root rw\n\
+                      31 22 0:28 / /sys/fs/cgroup rw,mode=755 - tmpfs tmpfs rw\n\
+                      34 31 0:34 / /sys/fs/cgroup/freezer rw shared:7 - cgroup cgroup rw,freezer\n\
+                      41 31 0:38 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n\
+                      42 22 0:38 /kubepods /mnt/of\\040pods rw - cgroup2 cgroup2 rw\n";
+        let at = |path: &str| Location::resolve(mounts, Path::new(path));
+        let place = |path: &str| Some(Location(path.into()));
+        for (path, expected) in [
+            ("/sys/fs/cgroup/unified/system.slice/x.service", place("/system.slice/x.service")),
+            ("/sys/fs/cgroup/freezer/system.slice/x.service", place("/system.slice/x.service")),
+            ("/mnt/of pods/pod1", place("/kubepods/pod1")),
+            ("/sys/fs/cgroup/unified", place("/")),
+            ("/mnt/of pods", place("/kubepods")),
+            ("/sys/fs/cgroup", None),
+            ("/home", None),
+        ] {
+            assert_eq!(at(path), expected, "{path}");
+        }
+        let overlaps = |one: &str, other: &str| Location(one.into()).overlaps(&Location(other.into()));
+        assert!(overlaps("/a/b", "/a") && overlaps("/a", "/a/b") && overlaps("/a", "/a"));
+        assert!(overlaps("/", "/a") && !overlaps("/a/b", "/a/c") && !overlaps("/ab", "/a"));
     }
 
     #[test]

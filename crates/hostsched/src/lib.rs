@@ -28,6 +28,7 @@ use rustix::thread::CpuSet;
 use sched::cores::{Action, Cores, Sample, Signals, TaskId, TaskSpec};
 
 mod cgroups;
+mod cpu_ranks;
 pub mod cpulist;
 mod cpumask;
 #[cfg(any(test, fuzzing))]
@@ -37,6 +38,7 @@ mod layout;
 mod managed_tasks;
 mod manager;
 mod pressure_files;
+mod protected;
 pub mod runtime;
 pub mod scx;
 mod sensor;
@@ -48,14 +50,16 @@ mod task;
 mod task_selector;
 pub mod undo_log;
 
-pub use cgroups::{Group, Hierarchy};
+pub use cgroups::{Group, Hierarchy, Location};
 pub use layout::Layout;
 pub use managed_tasks::{ManagedTasks, Setup};
 pub use manager::{Manager, Mechanism};
+pub use protected::{Protected, Role};
 pub use runtime::Runtime;
 pub use scx::Scx;
 pub use sensor::{Counters, Limit, NullSensor, Probe, Sensor};
 pub use task::{Figures, group_path};
+pub use task_selector::check_all;
 pub use undo_log::{Journal, Restored};
 
 use cpumask::{CoreOwner, mask};
@@ -241,7 +245,7 @@ impl Cores for Affinity {
         for place in 0..self.order.len() {
             let task = self.order[place];
             let cores = self.mask(task);
-            self.taken.tasks[task.index()].place(cores);
+            self.taken.place(task, cores);
         }
     }
 }

@@ -1,8 +1,11 @@
 //! A managed task: processes and threads.
 //!
-//! Membership is rescanned every [`RESCAN`]. The kernel gives a child its parent's class, cores and
-//! cgroup, so no thread escapes in between. A thread is recorded in the undo log before it is changed.
-//! Ended threads are forgotten at the next scan.
+//! Membership is rescanned every [`RESCAN`], and less often the more processes there are. The kernel
+//! gives a child its parent's class, cores and cgroup, so no thread escapes in between. A thread is
+//! recorded in the undo log before it is changed. Ended threads are forgotten at the next scan.
+//!
+//! Accounts of threads that ran lately are read in every round; those of sleeping threads take turns,
+//! [`SLEEPERS`] a round. So the cost follows the threads that run, not those that exist.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,14 +14,17 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use super::cgroups::Group;
 use super::undo_log::{Journal, pid};
-use super::{CoresError, TaskSelector};
+use super::{CoresError, Protected, TaskSelector};
 use host::proc::{self, Account, Ledger};
 use host::sched_policy::SchedPolicy;
 
 mod adopt;
+mod freezer_watch;
 mod task_cgroups;
 
-use adopt::InheritedState;
+use adopt::{InheritedState, Schedule};
+pub(super) use adopt::{Stranger, StrangerCheck};
+use freezer_watch::FreezerWatch;
 pub(super) use task_cgroups::OURS;
 pub use task_cgroups::group_path;
 
@@ -30,9 +36,11 @@ const ACTIVE: Span = Span::from_millis(100);
 /// stands still for longer sleeps, or waits for a core all the time, which the account shows only
 /// afterwards: its state is read then, and again after the same time.
 const STILL: Span = Span::from_millis(12);
-/// Maximum of watched threads per task. More are counted. They inherit the task's class and cores, and
-/// are watched once others end.
-const THREADS_MAX: usize = 4096;
+/// Maximum of watched threads per task, since each takes an open file. More have the task's class and
+/// cores as well, are counted, and are watched once others end.
+const WATCHED_MAX: usize = 4096;
+/// Sleeping threads whose accounts are read in a round.
+const SLEEPERS: usize = 8;
 /// Interval at which threads are checked for regular sleep.
 const WEIGH: Span = Span::from_millis(10);
 /// Share of that time awake above which a thread stops being real-time,
@@ -53,9 +61,19 @@ pub struct Managed {
     began: Option<u64>,
     /// Group of its members, if they have one of their own.
     group: Option<Group>,
+    /// Writes by others to the group's freezer file.
+    watch: FreezerWatch,
     threads: BTreeMap<(u32, u32), Thread>,
-    /// Threads that cannot be watched or recorded, and were counted.
-    unwatched: BTreeSet<(u32, u32)>,
+    /// Watched threads that ran or waited within [`ACTIVE`].
+    awake: BTreeSet<(u32, u32)>,
+    /// The sleeping thread that was read last.
+    cursor: (u32, u32),
+    /// Members that cannot be recorded, and were counted.
+    unrecorded: BTreeSet<(u32, u32)>,
+    /// Processes in its group that no task may contain or that another task contains, each with the
+    /// reason, and whether it was there at two scans.
+    strangers: BTreeMap<u32, (Stranger, bool)>,
+    schedule: Schedule,
     /// Threads found by the last scan.
     fresh: Vec<u32>,
     /// Cores it may run on, once they were set.
@@ -63,7 +81,7 @@ pub struct Managed {
     /// State that new threads inherit from us.
     legacy: InheritedState,
     parked: bool,
-    /// True if its control group was frozen before it was taken over; it stays frozen.
+    /// True while an operator has its control group frozen: it is neither thawed nor parked.
     is_held: bool,
     ended: bool,
     /// True if a thread could not become real-time.
@@ -75,17 +93,19 @@ pub struct Managed {
 
 #[derive(Debug)]
 struct Thread {
-    ledger: Ledger,
+    /// `None` if it is not watched.
+    ledger: Option<Ledger>,
     last: Account,
     /// When its account last changed.
     changed: Time,
     /// When its state was last read, and whether it waited.
     asked: Time,
     waits: bool,
-    /// For LC that may be real-time: the class to return to, whether it is real-time, and its time
-    /// awake at the last check.
+    /// For LC that may be real-time: the class to return to, whether it is real-time, and the last
+    /// check with its time awake until then.
     fair: Option<SchedPolicy>,
     urgent: bool,
+    weighed: Time,
     weighed_ns: u64,
 }
 
@@ -100,9 +120,13 @@ pub struct Figures {
     pub turns: u64,
     /// Longest wait of a round since `Managed::take_longest`: the mean of a thread's waits.
     pub longest: Span,
-    /// Threads that are watched.
+    /// Threads that are managed.
     pub threads: usize,
-    /// Threads or processes that could not be scheduled or watched.
+    /// Managed threads whose waits are not read.
+    pub unwatched: usize,
+    /// Threads in its control group that are not managed.
+    pub unmanaged: usize,
+    /// Threads or processes that could not be scheduled.
     pub refused: u64,
 }
 
@@ -129,6 +153,7 @@ impl Managed {
         who: TaskSelector,
         now: Time,
         journal: &mut Journal,
+        stranger: &StrangerCheck<'_>,
     ) -> Result<Self, CoresError> {
         who.check(critical)?;
         who.check_free()?;
@@ -143,8 +168,13 @@ impl Managed {
             who,
             began,
             group: None,
+            watch: FreezerWatch::default(),
             threads: BTreeMap::new(),
-            unwatched: BTreeSet::new(),
+            awake: BTreeSet::new(),
+            cursor: (0, 0),
+            unrecorded: BTreeSet::new(),
+            strangers: BTreeMap::new(),
+            schedule: Schedule::from(now),
             fresh: Vec::new(),
             cores: None,
             legacy: InheritedState::default(),
@@ -156,7 +186,7 @@ impl Managed {
             figures: Figures::default(),
         };
         task.gather(journal)?;
-        task.scan(now, journal);
+        task.scan(now, journal, stranger);
         Ok(task)
     }
 
@@ -164,13 +194,14 @@ impl Managed {
     /// would starve others: the kernel's own threads and, with a time slice of 100 ms, threads of its
     /// own task.
     fn weigh(&mut self, now: Time) {
-        let elapsed = now.since(self.weighed).as_nanos() as f64;
         self.weighed = now;
-        for (&(_, id), thread) in &mut self.threads {
+        for id in &self.awake {
+            let Some(thread) = self.threads.get_mut(id) else { continue };
             let Some(fair) = thread.fair else { continue };
+            let elapsed = now.since(std::mem::replace(&mut thread.weighed, now)).as_nanos() as f64;
             // A thread that waits for a core sleeps as little as one that has it.
             let awake_ns = thread.last.ran_ns + thread.last.waited_ns;
-            let busy = awake_ns.saturating_sub(thread.weighed_ns) as f64 / elapsed;
+            let busy = awake_ns.saturating_sub(thread.weighed_ns) as f64 / elapsed.max(1.0);
             thread.weighed_ns = awake_ns;
             let (is, becomes) = match (busy, thread.urgent) {
                 (busy, true) if busy > BUSY => (SchedPolicy::URGENT, fair),
@@ -178,10 +209,17 @@ impl Managed {
                 _ => continue,
             };
             // A different class was set by the program itself.
-            if SchedPolicy::of(pid(id)).is_ok_and(|class| class == is) && becomes.set(pid(id)).is_ok() {
+            let thread_id = pid(id.1);
+            if SchedPolicy::of(thread_id).is_ok_and(|class| class == is) && becomes.set(thread_id).is_ok() {
                 thread.urgent = !thread.urgent;
             }
         }
+    }
+
+    /// True for LC.
+    #[must_use]
+    pub const fn is_critical(&self) -> bool {
+        self.critical
     }
 
     /// Processes at the last scan, each once.
@@ -196,52 +234,89 @@ impl Managed {
         std::mem::take(&mut self.fresh)
     }
 
-    /// Reads all accounts; a thread counts as waiting from a wait of `longer`.
+    /// Reads the accounts that are due; a thread counts as waiting from a wait of `longer`.
     pub fn look(&mut self, now: Time, longer: Span) -> ScanResult {
         let mut look = ScanResult::default();
-        let (figures, parked, critical) = (&mut self.figures, self.parked, self.critical);
-        self.threads.retain(|&(process, id), thread| {
-            if !parked {
-                let Some(account) = thread.ledger.read() else { return false };
-                let ran = account.ran_ns.saturating_sub(thread.last.ran_ns);
-                let waited = account.waited_ns.saturating_sub(thread.last.waited_ns);
-                let turns = account.turns.saturating_sub(thread.last.turns);
-                if account != thread.last {
-                    (thread.changed, thread.waits) = (now, false);
-                } else if critical && now.since(thread.changed.max(thread.asked)) >= STILL {
-                    (thread.asked, thread.waits) = (now, proc::is_runnable(process, id));
-                }
-                thread.last = account;
-                let so_far = if thread.waits { now.since(thread.changed) } else { Span::ZERO };
-                let delay = Span::from_nanos(waited.checked_div(turns).unwrap_or(0)).max(so_far);
-                look.delay = look.delay.max(delay);
-                look.waiting += u32::from(delay > longer);
-                figures.ran_ns += ran;
-                figures.waited_ns += waited;
-                figures.turns += turns;
-            }
-            look.active += u32::from(parked || now.since(thread.changed) <= ACTIVE);
-            true
-        });
-        if parked {
+        if self.parked {
             // A frozen thread does not count as idle.
-            self.threads.values_mut().for_each(|thread| thread.changed = now);
+            for id in &self.awake {
+                self.threads.get_mut(id).into_iter().for_each(|thread| thread.changed = now);
+            }
+            look.active = u32::try_from(self.awake.len()).unwrap_or(u32::MAX).max(1);
+            return look;
+        }
+        let sleepers = self.next_sleepers();
+        // Reading the state of a thread takes ten times as long as reading its account.
+        let mut asks_sleeper = true;
+        let due: Vec<(u32, u32)> = self.awake.iter().copied().chain(sleepers).collect();
+        for id in due {
+            let is_awake = self.awake.contains(&id);
+            let Some(thread) = self.threads.get_mut(&id) else { continue };
+            let Some(account) = thread.ledger.as_ref().and_then(Ledger::read) else {
+                self.threads.remove(&id);
+                self.awake.remove(&id);
+                continue;
+            };
+            let ran = account.ran_ns.saturating_sub(thread.last.ran_ns);
+            let waited = account.waited_ns.saturating_sub(thread.last.waited_ns);
+            let turns = account.turns.saturating_sub(thread.last.turns);
+            if account != thread.last {
+                (thread.changed, thread.waits) = (now, false);
+            } else if self.critical
+                && now.since(thread.changed.max(thread.asked)) >= STILL
+                && (is_awake || std::mem::take(&mut asks_sleeper))
+            {
+                (thread.asked, thread.waits) = (now, proc::is_runnable(id.0, id.1));
+            }
+            thread.last = account;
+            let so_far = if thread.waits { now.since(thread.changed) } else { Span::ZERO };
+            let delay = Span::from_nanos(waited.checked_div(turns).unwrap_or(0)).max(so_far);
+            look.delay = look.delay.max(delay);
+            look.waiting += u32::from(delay > longer);
+            let figures = &mut self.figures;
+            figures.ran_ns += ran;
+            figures.waited_ns += waited;
+            figures.turns += turns;
+            let is_active = now.since(thread.changed) <= ACTIVE;
+            look.active += u32::from(is_active);
+            match is_active || thread.waits {
+                true => self.awake.insert(id),
+                false => self.awake.remove(&id),
+            };
         }
         self.figures.longest = self.figures.longest.max(look.delay);
-        if critical && now.since(self.weighed) >= WEIGH {
+        if self.critical && now.since(self.weighed) >= WEIGH {
             self.weigh(now);
         }
         look
     }
 
-    /// Lets it run on `cores`, or parks it.
-    pub fn place(&mut self, cores: Option<CpuSet>) {
-        let park = cores.is_none();
-        if park != self.parked && (self.parked || self.can_park()) {
-            match self.group.as_ref().map(|group| group.freeze(park)) {
-                Some(Ok(())) => self.parked = park,
-                _ => self.figures.refused += 1,
+    /// Sleeping threads whose turn it is to be read.
+    fn next_sleepers(&mut self) -> Vec<(u32, u32)> {
+        use std::ops::Bound::{Excluded, Unbounded};
+        // At most twice as many are passed over: awake threads are read anyway.
+        let after = self.threads.range((Excluded(self.cursor), Unbounded));
+        let all = after.chain(self.threads.range(..=self.cursor)).take(2 * SLEEPERS);
+        let mut sleepers = Vec::with_capacity(SLEEPERS);
+        let mut cursor = self.cursor;
+        for (&id, thread) in all {
+            cursor = id;
+            if thread.ledger.is_some() && !self.awake.contains(&id) {
+                sleepers.push(id);
             }
+            if sleepers.len() == SLEEPERS {
+                break;
+            }
+        }
+        self.cursor = cursor;
+        sleepers
+    }
+
+    /// Lets it run on `cores`, or parks it.
+    pub fn place(&mut self, cores: Option<CpuSet>, protected: &Protected, journal: &mut Journal) {
+        let park = cores.is_none();
+        if park != self.parked {
+            self.park(park, protected, journal);
         }
         let Some(cores) = cores.filter(|cores| self.cores != Some(*cores)) else { return };
         self.cores = Some(cores);
@@ -266,7 +341,10 @@ impl Managed {
     /// True if it can be frozen when it has no core.
     #[must_use]
     pub fn can_park(&self) -> bool {
-        !self.critical && !self.is_held && self.group.as_ref().is_some_and(Group::can_freeze)
+        !self.critical
+            && !self.is_held
+            && self.strangers.is_empty()
+            && self.group.as_ref().is_some_and(Group::can_freeze)
     }
 
     /// True if it should be real-time but lacks the permission.

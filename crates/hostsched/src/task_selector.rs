@@ -1,13 +1,14 @@
 //! Checks of a task selector, before anything is changed.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use rustix::thread::sched_setaffinity;
 
-use super::cgroups::{Group, Hierarchy};
+use super::cgroups::{Group, Hierarchy, Location};
 use super::task::OURS;
 use super::undo_log::pid;
-use super::{CoresError, TaskSelector};
+use super::{CoresError, Protected, TaskSelector};
 use host::proc;
 
 impl TaskSelector {
@@ -34,6 +35,13 @@ impl TaskSelector {
             },
             Self::Process(id) | Self::Child(id) => {
                 let is_ours = matches!(self, Self::Child(_));
+                // Its affinity is set below, as a test of the permission.
+                if proc::is_kernel_thread(*id) {
+                    return refused(
+                        format!("process {id} ({}) is a kernel thread", proc::name(*id)),
+                        "the ID of a program, as pgrep -x NAME prints it",
+                    );
+                }
                 let Some(began) = proc::began(*id, *id) else {
                     // One that we started may be over already.
                     return if is_ours {
@@ -75,6 +83,105 @@ impl TaskSelector {
             what,
             advice: Some("greenwave sched restore, if that scheduler has ended".to_owned()),
         })
+    }
+}
+
+/// Refuses tasks that contain a protected process, and tasks that overlap: in any spelling of a path, on
+/// any mount, and by the processes inside. Each is given with its name.
+///
+/// # Errors
+/// The first such task or pair, what it contains, and what would be valid.
+pub fn check_all<'a>(
+    tasks: impl IntoIterator<Item = (&'a str, &'a TaskSelector)>,
+    protected: &Protected,
+) -> Result<(), CoresError> {
+    let mut before: Vec<(&str, &TaskSelector, Extent)> = Vec::new();
+    for (name, who) in tasks {
+        let extent = Extent::of(who);
+        extent.check_protected(who, protected).map_err(|e| e.of_task(name))?;
+        for (other_name, other, other_extent) in &before {
+            if let Some(what) = extent.overlap(who, other, other_extent) {
+                let what = format!("tasks {other_name} and {name} overlap: {what}");
+                let advice = "cgroups of which none is inside another, and processes outside all of them";
+                return Err(CoresError { what, advice: Some(advice.to_owned()) });
+            }
+        }
+        before.push((name, who, extent));
+    }
+    Ok(())
+}
+
+/// Place and processes of a task at the moment.
+struct Extent {
+    location: Option<Location>,
+    is_threaded: bool,
+    processes: BTreeSet<u32>,
+}
+
+impl Extent {
+    fn of(who: &TaskSelector) -> Self {
+        match who {
+            TaskSelector::Group(path) => {
+                let group = Group::at(path).ok();
+                Self {
+                    location: Location::of(path),
+                    is_threaded: group.as_ref().is_some_and(Group::is_threaded),
+                    processes: group.map(|group| group.members()).unwrap_or_default().into_iter().collect(),
+                }
+            }
+            TaskSelector::Process(id) | TaskSelector::Child(id) => Self {
+                location: None,
+                is_threaded: false,
+                processes: proc::family(*id).into_iter().collect(),
+            },
+        }
+    }
+
+    fn check_protected(&self, who: &TaskSelector, protected: &Protected) -> Result<(), CoresError> {
+        let refused = |what: String| {
+            let advice = "programs and cgroups without greenwave, the shell or service that started it, and \
+                          kernel threads";
+            Err(CoresError { what, advice: Some(advice.to_owned()) })
+        };
+        if self.location.as_ref().is_some_and(Location::is_root) {
+            return refused(format!("{} is the root cgroup, which contains all processes", named(who)));
+        }
+        let role = |&id: &u32| Some((id, protected.role(id)?));
+        match self.processes.iter().find_map(role) {
+            Some((id, role)) if matches!(who, TaskSelector::Process(given) if *given == id) => {
+                refused(format!("{} is {role}", named(who)))
+            }
+            Some((id, role)) => {
+                refused(format!("{} contains process {id} ({}), {role}", named(who), proc::name(id)))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Common part of two tasks, as text.
+    fn overlap(&self, who: &TaskSelector, other: &TaskSelector, extent: &Self) -> Option<String> {
+        let is_nested = |one: &Location| extent.location.as_ref().is_some_and(|other| one.overlaps(other));
+        if self.location.as_ref().is_some_and(is_nested) {
+            return Some(format!(
+                "{} and {} are the same, or one is inside the other",
+                named(other),
+                named(who)
+            ));
+        }
+        // Two threaded groups may divide the threads of a process.
+        if self.is_threaded && extent.is_threaded {
+            return None;
+        }
+        let id = self.processes.intersection(&extent.processes).next()?;
+        Some(format!("process {id} ({}) is in {} and in {}", proc::name(*id), named(other), named(who)))
+    }
+}
+
+/// `cgroup PATH`, `process 4242 (memcached)`.
+fn named(who: &TaskSelector) -> String {
+    match who {
+        TaskSelector::Group(path) => format!("cgroup {}", path.display()),
+        TaskSelector::Process(id) | TaskSelector::Child(id) => format!("process {id} ({})", proc::name(*id)),
     }
 }
 

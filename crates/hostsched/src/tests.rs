@@ -13,6 +13,7 @@ use host::sched_policy::SchedPolicy;
 use host::{Monotonic, affinity, proc};
 use netlab::TempDir;
 
+mod groups;
 mod starts;
 
 /// A program that computes until it is killed, with its descendants.
@@ -209,7 +210,7 @@ fn a_missing_task_is_refused_with_what_would_be_valid() {
     assert_eq!(none.to_string(), "no process 2147483647");
     assert!(none.advice().is_some());
     assert!(TaskSelector::Group("/no/such/cgroup".into()).check(true).is_err());
-    assert_eq!(TaskSelector::Process(std::process::id()).check(true), Ok(()));
+    assert_eq!(TaskSelector::Process(std::process::id()).check(true), Ok(()), "only check_all refuses it");
 }
 
 //~ sched: a cgroup frozen by an operator stays frozen

@@ -1,7 +1,7 @@
 //! Undo log: the original state, written to a file before each change.
 //!
-//! One line per thread (its class and cores), per control group, and per program whose workers are
-//! asked to leave their cores. Each line is one write, which the kernel keeps however this process
+//! One line per thread (its class and cores), per control group that is made, frozen or thawed, per
+//! setting of a control group, and per program whose workers are asked to leave their cores. Each line is one write, which the kernel keeps however this process
 //! ends. A reader, the guardian that notices the end or the next start, restores everything. A thread
 //! is identified by its start time, so a reused number is left alone. Restoring twice does no harm.
 //!
@@ -17,7 +17,7 @@
 //! reused number counts as the daemon. The log names its boot, since nothing of it survives another. It
 //! is in a directory that no other user can change ([`host::files`]).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::FileExt as _;
@@ -56,6 +56,10 @@ pub struct Journal {
     head: String,
     /// Lines of control groups and started programs.
     folders: Vec<String>,
+    /// Groups of others that are frozen by us.
+    frozen: BTreeSet<PathBuf>,
+    /// Process that restores this log when this one has ended.
+    guardian: Option<u32>,
     /// Programs whose workers may have been asked to leave cores, with their start times.
     pulses: BTreeMap<u32, u64>,
     /// First thread of each task.
@@ -193,6 +197,8 @@ impl Journal {
             file,
             head,
             folders: Vec::new(),
+            frozen: BTreeSet::new(),
+            guardian: None,
             pulses: BTreeMap::new(),
             firsts: BTreeMap::new(),
             threads: BTreeMap::new(),
@@ -277,12 +283,56 @@ impl Journal {
         self.folder(format!("made {task} {}", group.display()))
     }
 
-    /// Records that `group`, which others made, will be frozen at times.
+    /// Records that `group`, which others made, will be frozen now.
     ///
     /// # Errors
     /// The file cannot be written.
     pub fn freezes(&mut self, group: &Path) -> io::Result<()> {
-        self.folder(format!("freezes {}", group.display()))
+        self.write(&format!("freezes {}", group.display()))?;
+        self.frozen.insert(group.to_owned());
+        Ok(())
+    }
+
+    /// Records that `group` was thawed, or that an operator has frozen it: it stays as it is.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn thaws(&mut self, group: &Path) -> io::Result<()> {
+        self.write(&format!("thaws {}", group.display()))?;
+        self.frozen.remove(group);
+        Ok(())
+    }
+
+    /// Records that `task` consists of the threads in the threaded `group` only.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn threaded(&mut self, task: usize, group: &Path) -> io::Result<()> {
+        self.folder(format!("threaded {task} {}", group.display()))
+    }
+
+    /// Records that `file` of a control group, which contains `old`, will contain `new`. Order matters:
+    /// the end restores the last file first.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn sets(&mut self, file: &Path, old: u64, new: u64) -> io::Result<()> {
+        let line = format!("sets {old} {new} {}", file.display());
+        if self.folders.contains(&line) {
+            return Ok(());
+        }
+        self.folder(line)
+    }
+
+    /// Process that restores this log when this process has ended.
+    #[must_use]
+    pub const fn guardian(&self) -> Option<u32> {
+        self.guardian
+    }
+
+    /// Names that process.
+    pub const fn set_guardian(&mut self, process: u32) {
+        self.guardian = Some(process);
     }
 
     /// Records that `process`, the leader of a process group, was started for `task` and ends with us.
@@ -348,6 +398,7 @@ impl Journal {
     fn write_anew(&mut self) -> io::Result<()> {
         let mut lines = vec![self.head.clone()];
         lines.extend(self.folders.iter().cloned());
+        lines.extend(self.frozen.iter().map(|group| format!("freezes {}", group.display())));
         lines.extend(self.pulses.iter().map(|(&process, &began)| pulse_line(process, began)));
         lines.extend(self.firsts.values().map(Was::line));
         let others = self.threads.values().filter(|was| self.firsts.get(&was.task) != Some(*was));
@@ -446,6 +497,19 @@ fn was(line: &str) -> Option<Was> {
 fn made(line: &str) -> Option<(usize, PathBuf)> {
     let (task, path) = line.strip_prefix("made ")?.split_once(' ')?;
     Some((task.parse().ok()?, PathBuf::from(path)))
+}
+
+/// Task and group of a `line` about a threaded group.
+fn threaded(line: &str) -> Option<(usize, PathBuf)> {
+    let (task, path) = line.strip_prefix("threaded ")?.split_once(' ')?;
+    Some((task.parse().ok()?, PathBuf::from(path)))
+}
+
+/// File, old and new value of a `line` about a control group's setting.
+fn sets(line: &str) -> Option<(PathBuf, u64, u64)> {
+    let (old, rest) = line.strip_prefix("sets ")?.split_once(' ')?;
+    let (new, path) = rest.split_once(' ')?;
+    Some((PathBuf::from(path), old.parse().ok()?, new.parse().ok()?))
 }
 
 /// The number as the kernel's calls take it.

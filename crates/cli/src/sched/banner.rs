@@ -26,6 +26,7 @@ pub(super) fn greet(config: &Config, args: &Args, manager: &dyn Manager, start: 
     let paper = Settings::default().period;
     let (mechanism, mechanism_why) = (manager.mechanism(), &choice.why);
     let limits = limits(config, manager, choice, is_first);
+    let ranks = manager.taken().rank_changes();
     let (policy, sensor) = (&config.policy, manager.sensor().name());
     if args.json {
         outln!(
@@ -33,7 +34,7 @@ pub(super) fn greet(config: &Config, args: &Args, manager: &dyn Manager, start: 
             json!({
                 "event": "start", "policy": policy, "cores": cpulist::text(cores), "period_ns": period.as_nanos(),
                 "mechanism": mechanism, "mechanism_why": mechanism_why, "sensor": sensor, "sensor_why": sensor_why,
-                "limits": limits, "machine": host::Machine::this().to_string(),
+                "cgroups": ranks, "limits": limits, "machine": host::Machine::this().to_string(),
             })
         );
         return;
@@ -41,6 +42,7 @@ pub(super) fn greet(config: &Config, args: &Args, manager: &dyn Manager, start: 
     outln!("policy {policy} on cores {}, a round every {period} (paper: {paper})", cpulist::text(cores));
     outln!("mechanism {mechanism}: {mechanism_why}");
     outln!("sensor {sensor}: {sensor_why}");
+    ranks.iter().for_each(|rank| outln!("{rank}"));
     limits.iter().for_each(|limit| outln!("limit: {limit}"));
 }
 
@@ -84,6 +86,7 @@ fn limits(config: &Config, manager: &dyn Manager, choice: &Choice, is_first: boo
             )
         }));
     }
+    limits.extend(manager.taken().rank_limits());
     choice.limits(config, &mut limits);
     if !is_first {
         limits.push(

@@ -55,6 +55,7 @@ impl ControlLoop<'_> {
                 reaped = start;
                 programs.reap();
                 self.control.iter_mut().for_each(|control| control.poll(start));
+                manager.taken_mut().take_refusals().iter().for_each(|refusal| errln!("error: {refusal}"));
                 self.read_again(manager);
             }
             status.actions += self.allocator.round(start, manager) as u64;

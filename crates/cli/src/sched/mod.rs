@@ -178,6 +178,7 @@ fn share(config: &Config, args: &Args, reload: Reload<'_>, reads: Vec<PathBuf>) 
     let mut journal = Journal::begin(&folder, &cores).map_err(|e| Error::file(&folder, &e))?;
     let path = journal.path().to_owned();
     let mut guardian = restore::guardian(&path)?;
+    journal.set_guardian(guardian.id());
     let mut programs = Programs::default();
     let clock = Monotonic::new();
     let watch = ContentionAlarm::new(config.condition_after, &settings, &board);

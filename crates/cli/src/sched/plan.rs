@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use host::{affinity, files};
-use hostsched::{Layout, Sensor};
+use hostsched::{Layout, Protected, Sensor};
 use queueing::{CoreId, Span};
 use sched::cores::{CoreAssignment, Policy, Settings};
 
@@ -49,11 +49,22 @@ impl Plan {
             task.command.iter().try_for_each(|words| program(&words[0])).map_err(of_task)?;
             task.output.iter().try_for_each(|path| Error::unless_writable(path)).map_err(of_task)?;
         }
+        check_processes(config)?;
         config.hook.first().map_or(Ok(()), |hook| program(hook)).map_err(|e| e.begin("hook "))?;
         config.metrics.iter().try_for_each(|path| Error::unless_writable(path))?;
         let (sensor, sensor_why) = sensor(config, &cores)?;
         Ok(Self { ours, cores, layout, choice, settings, board, policy, period, calm, sensor, sensor_why })
     }
+}
+
+/// Checks that no task contains greenwave or what it depends on, and that no two tasks overlap.
+///
+/// # Errors
+/// The task or the pair, and advice.
+pub fn check_processes(config: &Config) -> Result<(), Error> {
+    let given: Vec<_> = config.tasks.iter().filter_map(|task| Some((&*task.name, task.who()?))).collect();
+    hostsched::check_all(given.iter().map(|(name, who)| (*name, who)), &Protected::here(None))?;
+    Ok(())
 }
 
 /// Checks that the program exists where execvp(3) looks for it.

@@ -1,12 +1,13 @@
 //! Reload of the file by SIGHUP or `control … reload`: its thresholds apply from the next round on.
 //!
 //! Only thresholds and the reaction to a condition can change. Tasks, cores, policy and mechanism
-//! need a restart. A file with a mistake or any other change has no effect.
+//! need a restart. A file with a mistake or any other change has no effect, nor has one while a task
+//! contains what no task may contain.
 
 use std::path::Path;
 
-use super::Args;
 use super::config::{Config, Task};
+use super::{Args, plan};
 use crate::Error;
 use crate::config_file::{Arguments, read_again};
 use crate::control::Control;
@@ -34,7 +35,8 @@ impl<'a> Reload<'a> {
         let path = args.config.as_deref().unwrap_or(Path::new(""));
         let next = Config::load(path, args.mechanism.as_deref())?;
         match changed(config, &next) {
-            None => Ok(next),
+            // Processes may have moved since the start.
+            None => plan::check_processes(&next).map(|()| next),
             Some(what) => {
                 let what = format!("{}: changing {what} needs a restart", path.display());
                 Err(Error::new(what).advice(format!("restart; only {MAY} can change without a restart")))

@@ -44,6 +44,9 @@ struct Line {
     wait: Option<Span>,
     longest: Span,
     threads: usize,
+    /// Managed threads whose waits are not read, and threads that are not managed.
+    unwatched: usize,
+    unmanaged: usize,
     parked: bool,
     /// True if a request is behind its budget.
     behind: bool,
@@ -99,6 +102,8 @@ impl Status {
                 wait: (turns > 0).then(|| waited / turns),
                 longest: std::mem::take(longest),
                 threads: figures.threads,
+                unwatched: figures.unwatched,
+                unmanaged: figures.unmanaged,
                 parked: manager.is_parked(task),
                 behind: allocator.signals().task(task).late,
                 refused: figures.refused,
@@ -142,7 +147,7 @@ impl Status {
                 json!({
                     "name": task.name, "class": class(task), "cores": line.cores, "cpu": line.cpu,
                     "wait_ns": line.wait.map(Span::as_nanos), "longest_ns": line.longest.as_nanos(),
-                    "threads": line.threads, "parked": line.parked, "behind": line.behind, "refused": line.refused,
+                    "threads": line.threads, "unwatched": line.unwatched, "unmanaged": line.unmanaged, "parked": line.parked, "behind": line.behind, "refused": line.refused,
                     "workers": line.workers.map(|(all, _)| all),
                     "workers_parked": line.workers.map(|(_, parked)| parked),
                 })
@@ -172,8 +177,15 @@ impl Status {
                         None => String::new(),
                     };
                     let behind = if line.behind { ", behind" } else { "" };
+                    let count = |threads: usize, what: &str| match threads {
+                        0 => String::new(),
+                        1 => format!(", 1 thread {what}"),
+                        n => format!(", {n} threads {what}"),
+                    };
+                    let unwatched = count(line.unwatched, "not watched");
+                    let unmanaged = count(line.unmanaged, "not managed");
                     format!(
-                        "  {} {state}{workers}, {:.2} cores, wait {wait}, longest {}{behind}",
+                        "  {} {state}{workers}, {:.2} cores, wait {wait}, longest {}{behind}{unwatched}{unmanaged}",
                         task.name, line.cpu, line.longest
                     )
                 })
@@ -263,6 +275,8 @@ fn figures(
     // No turn, no wait.
     by_task("greenwave_sched_wait_seconds", &|line| line.wait.map(Span::as_secs_f64));
     by_task("greenwave_sched_wait_longest_seconds", &|line| Some(line.longest.as_secs_f64()));
+    by_task("greenwave_sched_unmanaged_threads", &|line| Some(line.unmanaged as f64));
+    by_task("greenwave_sched_unwatched_threads", &|line| Some(line.unwatched as f64));
     by_task("greenwave_sched_parked", &|line| Some(f64::from(u8::from(line.parked))));
     let totals = [
         ("greenwave_sched_rounds_total", status.rounds),

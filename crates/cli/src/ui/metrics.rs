@@ -240,6 +240,18 @@ pub const METRICS: &[Metric] = &[
         "Highest per-round mean of the run-queue delay of a task's threads.",
     ),
     gauge("greenwave_sched_parked", "task, class", "sched", "1 if the task is parked (has no core)."),
+    gauge(
+        "greenwave_sched_unmanaged_threads",
+        "task, class",
+        "sched",
+        "Threads in a task's control group that are not managed.",
+    ),
+    gauge(
+        "greenwave_sched_unwatched_threads",
+        "task, class",
+        "sched",
+        "Managed threads of a task whose waits are not read.",
+    ),
     counter("greenwave_sched_rounds_total", "", "sched", "Scheduling rounds."),
     counter("greenwave_sched_reallocations_total", "", "sched", "Scheduling decisions carried out."),
     counter("greenwave_sched_alarms_total", "", "sched", "Interference alarms raised."),

@@ -18,10 +18,14 @@ const WAYS: [(Signal, bool); 7] = [
     (Signal::USR1, false),
 ];
 
-/// Managed tasks: a process, and one in each of two control groups, of which one is frozen.
+/// Managed tasks: a process, and one in each of two control groups, of which one is frozen. The first
+/// is in a group of the controller `cpu`, and a latency-critical one is in another.
 struct Victims {
     programs: [Program; 3],
     groups: [Group; 2],
+    critical: Program,
+    /// Groups of the controller `cpu`: LC's and the first one's, where they can be made.
+    shares: Vec<Group>,
 }
 
 impl Victims {
@@ -43,14 +47,38 @@ impl Victims {
         groups[0].take(programs[1].0.id()).unwrap();
         groups[1].take(programs[2].0.id()).unwrap();
         groups[0].freeze(true).unwrap();
-        Some(Self { programs, groups })
+        let critical = Program(Command::new("sleep").arg("600").spawn().expect("sleep starts"));
+        let home = Hierarchy::idle().and_then(|tree| tree.folder_of(std::process::id()));
+        let share = |kind: &str| {
+            Group::make(home.as_ref()?, &format!("da-{name}-{kind}-{}", std::process::id())).ok()
+        };
+        let shares: Vec<Group> = [share("urgent"), share("batch")].into_iter().flatten().collect();
+        for (group, id) in shares.iter().zip([critical.0.id(), programs[0].0.id()]) {
+            group.take(id).unwrap();
+            std::fs::write(group.path().join("cpu.shares"), "512").unwrap();
+        }
+        Some(Self { programs, groups, critical, shares })
     }
 
     /// All their settings that may be changed.
     fn state(&self) -> Vec<String> {
         let of = |program: &Program| format!("{:?} nice {:?}", program.scheduled(), nice_of(program.0.id()));
         let frozen = |group: &Group| format!("frozen: {}", group.is_frozen());
-        self.programs.iter().map(of).chain(self.groups.iter().map(frozen)).collect()
+        let share = |group: &Group| {
+            let read = |file: &str| std::fs::read_to_string(group.path().join(file)).unwrap_or_default();
+            format!("shares {}, idle {}", read("cpu.shares").trim(), read("cpu.idle").trim())
+        };
+        let programs = self.programs.iter().chain([&self.critical]).map(of);
+        programs.chain(self.groups.iter().map(frozen)).chain(self.shares.iter().map(share)).collect()
+    }
+
+    /// True if all settings that a daemon makes were made.
+    fn are_taken(&self) -> bool {
+        let is_idle = |group: &Group| {
+            std::fs::read_to_string(group.path().join("cpu.idle")).is_ok_and(|idle| idle.trim() == "1")
+        };
+        let taken = |program: &Program| program.scheduled().0 == SchedPolicy::IDLE;
+        self.programs.iter().all(taken) && self.shares.iter().skip(1).all(is_idle)
     }
 }
 
@@ -59,6 +87,11 @@ impl Drop for Victims {
         for (program, group) in self.programs.iter_mut().skip(1).zip(&self.groups) {
             let _ = program.0.kill();
             let _ = group.freeze(false);
+            let _ = program.0.wait();
+            let _ = std::fs::remove_dir(group.path());
+        }
+        for (program, group) in [&mut self.critical, &mut self.programs[0]].into_iter().zip(&self.shares) {
+            let _ = program.0.kill();
             let _ = program.0.wait();
             let _ = std::fs::remove_dir(group.path());
         }
@@ -94,9 +127,11 @@ fn however_a_daemon_ends_all_is_as_before_and_what_it_started_has_ended() {
         let config = format!(
             "sensor = \"none\"\nmechanism = \"affinity\"\n\
              [[tasks]]\nname = \"own\"\nclass = \"BE\"\ncommand = [\"sh\", \"-c\", \"sleep {mark} & wait\"]\n\
+             [[tasks]]\nname = \"lc\"\nclass = \"LC\"\npid = {}\n\
              [[tasks]]\nname = \"one\"\nclass = \"BE\"\npid = {}\n\
              [[tasks]]\nname = \"frozen\"\nclass = \"BE\"\ncgroup = \"{}\"\n\
              [[tasks]]\nname = \"thawed\"\nclass = \"BE\"\ncgroup = \"{}\"\n",
+            victims.critical.0.id(),
             victims.programs[0].0.id(),
             victims.groups[0].path().display(),
             victims.groups[1].path().display(),
@@ -109,8 +144,7 @@ fn however_a_daemon_ends_all_is_as_before_and_what_it_started_has_ended() {
         command.args(["--default-signal=QUIT", GREENWAVE]).args(args);
         let daemon = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
         let mut daemon = Program(daemon.expect("greenwave starts"));
-        let taken = |program: &Program| program.scheduled().0 == SchedPolicy::IDLE;
-        until("all are taken over", || victims.programs.iter().all(taken) && marked(&mark) == 2);
+        until("all are taken over", || victims.are_taken() && marked(&mark) == 2);
         kill_process(daemon.pid().unwrap(), way).unwrap();
         let ended = daemon.0.wait().unwrap();
         assert_eq!(ended.code(), is_in_order.then_some(0), "{way:?}");

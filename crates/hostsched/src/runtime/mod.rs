@@ -152,7 +152,7 @@ impl Runtime {
                 return;
             }
         }
-        self.base.taken.tasks[task.index()].place(mask);
+        self.base.taken.place(task, mask);
     }
 }
 

@@ -159,7 +159,7 @@ impl Scx {
         // Threads get the mask of all managed cores: the scheduler places them, and a narrower mask
         // would only keep some waiting in vain.
         let all = scx.taken.layout.all();
-        scx.taken.tasks.iter_mut().for_each(|task| task.place(Some(all)));
+        (0..tasks as u16).for_each(|task| scx.taken.place(TaskId(task), Some(all)));
         scx.join();
         Ok(scx)
     }
@@ -205,7 +205,7 @@ impl Scx {
                 }
                 continue;
             }
-            self.taken.tasks[number].place(None);
+            self.taken.place(id, None);
             // Freezing, too, takes a core.
             let critical = |task: TaskId| self.taken.specs[task.index()].is_critical();
             self.grants.lend(now, id, critical);
@@ -252,7 +252,7 @@ impl Cores for Scx {
             if let Action::Run { task, .. } = action
                 && self.taken.tasks[task.index()].is_parked()
             {
-                self.taken.tasks[task.index()].place(Some(all));
+                self.taken.place(task, Some(all));
             }
             self.grants.note(now, action);
         }

@@ -3,14 +3,17 @@
 //! All threads of a scan are recorded before any is changed. The first scan therefore finds their
 //! original state; later ones may find a state inherited from us.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
-use queueing::Time;
+use queueing::{Span, Time};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
 use super::super::TaskSelector;
+use super::super::cgroups::Group;
+use super::super::protected::Role;
 use super::super::undo_log::{InheritedMarks, Journal, pid};
-use super::{Managed, THREADS_MAX, Thread};
+use super::{Managed, RESCAN, Thread, WATCHED_MAX};
 use host::proc::{self, Ledger};
 use host::sched_policy::SchedPolicy;
 
@@ -26,34 +29,189 @@ pub(super) struct InheritedState {
     recent: usize,
 }
 
+/// Reason why a process in a task's group is not managed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Stranger {
+    /// No task may contain it.
+    Protected(Role),
+    /// It belongs to another task.
+    OtherTask(String),
+}
+
+/// Check of a process; see [`Managed::scan`].
+pub(crate) type StrangerCheck<'a> = dyn Fn(u32, bool) -> Option<Stranger> + 'a;
+
+impl fmt::Display for Stranger {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Protected(role) => write!(f, "{role}"),
+            Self::OtherTask(name) => write!(f, "part of task {name}"),
+        }
+    }
+}
+
+/// Times of the next scans, and the number of each process's threads at the last one.
+///
+/// A scan costs about 2 µs a process, and a list of threads 1 µs a thread, or 10 µs in a threaded group:
+/// each is repeated after at least a hundred times as long.
+#[derive(Debug)]
+pub(super) struct Schedule {
+    next: Time,
+    next_full: Time,
+    counts: BTreeMap<u32, u64>,
+}
+
+impl Schedule {
+    /// The first scan is at `now`.
+    pub(super) fn from(now: Time) -> Self {
+        Self { next: now, next_full: now, counts: BTreeMap::new() }
+    }
+
+    /// Plans the scans after one at `now` that found this many.
+    fn plan(&mut self, now: Time, is_full: bool, processes: usize, threads: usize) {
+        self.next = now + (PER_PROCESS * processes as u64).max(RESCAN);
+        if is_full {
+            self.next_full = now + (PER_THREAD * threads as u64).max(FULL);
+        }
+    }
+}
+
+/// Interval between scans, by process and at least [`RESCAN`].
+const PER_PROCESS: Span = Span::from_micros(200);
+/// Interval between lists of the threads of processes with as many threads as before, by thread, and
+/// the least.
+const PER_THREAD: Span = Span::from_micros(200);
+const FULL: Span = Span::from_millis(500);
+/// The same in a threaded group, whose threads are asked for their processes.
+const PER_GROUPED_THREAD: Span = Span::from_millis(1);
+/// Threads that get a watch at a scan after others have ended.
+const WATCHED_ANEW: usize = 64;
+
 /// A thread that is recorded but not yet changed.
 struct New {
     id: (u32, u32),
-    ledger: Ledger,
     class: SchedPolicy,
 }
 
+/// Threads found by a scan.
+#[derive(Default)]
+struct Found {
+    threads: BTreeSet<(u32, u32)>,
+    /// Processes with as many threads as before, which were not listed.
+    same: BTreeSet<u32>,
+    counts: BTreeMap<u32, u64>,
+}
+
 impl Managed {
-    /// Scans for members, and takes new ones over.
-    pub fn scan(&mut self, now: Time, journal: &mut Journal) {
+    /// Scans for members if that is due, and takes new ones over. `stranger`, given a process and
+    /// whether it was not there at the last scan, tells why it must not be managed here.
+    pub fn scan(&mut self, now: Time, journal: &mut Journal, stranger: &StrangerCheck<'_>) {
         self.fresh.clear();
-        let processes = self.members();
-        self.ended = processes.is_empty();
-        let (mut seen, mut new) = (BTreeSet::new(), Vec::new());
-        for process in processes {
-            for thread in proc::threads(process) {
-                let id = (process, thread);
-                let is_new = seen.insert(id) && !self.threads.contains_key(&id);
-                if is_new && self.threads.len() + new.len() < THREADS_MAX {
-                    new.extend(self.note(id, journal));
-                }
+        self.heed_operator(journal);
+        if now < self.schedule.next {
+            return;
+        }
+        let is_full = now >= self.schedule.next_full;
+        let found = self.find(is_full);
+        self.ended = found.counts.is_empty();
+        let mut strangers = BTreeMap::new();
+        for &process in found.counts.keys() {
+            let is_new = !self.schedule.counts.contains_key(&process);
+            let is_stranger = self.strangers.contains_key(&process);
+            if let Some(reason) = stranger(process, is_new || is_stranger) {
+                let is_known = self.strangers.get(&process).is_some_and(|known| known.0 == reason);
+                strangers.insert(process, (reason, is_known));
             }
         }
+        self.strangers = strangers;
+        let is_ours = |id: &(u32, u32)| !self.strangers.contains_key(&id.0);
+        let missing = found.threads.iter().copied().filter(is_ours);
+        let missing: Vec<_> = missing.filter(|id| !self.threads.contains_key(id)).collect();
+        let new: Vec<New> = missing.into_iter().filter_map(|id| self.note(id, journal)).collect();
         new.into_iter().for_each(|new| self.adopt(now, new));
-        self.threads.retain(|id, _| seen.contains(id));
-        self.unwatched.retain(|id| seen.contains(id));
+        let strangers = &self.strangers;
+        let is_there = |id: &(u32, u32)| {
+            !strangers.contains_key(&id.0) && (found.same.contains(&id.0) || found.threads.contains(id))
+        };
+        if !found.threads.is_empty() || found.counts.len() != self.schedule.counts.len() {
+            self.threads.retain(|id, _| is_there(id));
+            self.awake.retain(is_there);
+            self.unrecorded.retain(is_there);
+        }
         self.legacy.looked();
+        self.watch_more();
         self.figures.threads = self.threads.len();
+        self.figures.unwatched = self.threads.len() - self.watched();
+        let theirs = self.strangers.keys().filter_map(|process| found.counts.get(process)).sum::<u64>();
+        self.figures.unmanaged = self.unrecorded.len() + theirs as usize;
+        self.schedule.plan(now, is_full, found.counts.len(), self.threads.len());
+        if self.group.as_ref().is_some_and(Group::is_threaded) {
+            self.schedule.next = now + (PER_GROUPED_THREAD * self.threads.len() as u64).max(RESCAN);
+        }
+        self.schedule.counts = found.counts;
+        if self.parked && (self.threads.is_empty() || !self.strangers.is_empty()) {
+            self.thaw(journal);
+        }
+    }
+
+    /// Lists members: all threads if `is_full`, else those of processes with more or fewer threads.
+    fn find(&self, is_full: bool) -> Found {
+        let mut found = Found::default();
+        if let Some(group) = self.group.as_ref().filter(|group| group.is_threaded()) {
+            for id in group.threads() {
+                *found.counts.entry(id.0).or_default() += 1;
+                found.threads.insert(id);
+            }
+            return found;
+        }
+        for process in self.members() {
+            let Some(count) = proc::thread_count(process) else { continue };
+            let is_same = self.schedule.counts.get(&process) == Some(&count);
+            if is_same && !is_full && !self.strangers.contains_key(&process) {
+                found.same.insert(process);
+            } else {
+                found.threads.extend(proc::threads(process).map(|thread| (process, thread)));
+            }
+            found.counts.insert(process, count);
+        }
+        found
+    }
+
+    /// Number of watched threads.
+    fn watched(&self) -> usize {
+        if self.threads.len() <= WATCHED_MAX && self.figures.unwatched == 0 {
+            return self.threads.len();
+        }
+        self.threads.values().filter(|thread| thread.ledger.is_some()).count()
+    }
+
+    /// Watches threads that have no watch, as far as there is room.
+    fn watch_more(&mut self) {
+        if self.figures.unwatched == 0 {
+            return;
+        }
+        let room = WATCHED_MAX.saturating_sub(self.watched()).min(WATCHED_ANEW);
+        let without = self.threads.iter_mut().filter(|(_, thread)| thread.ledger.is_none());
+        for (&(process, thread), known) in without.take(room) {
+            known.ledger = Ledger::open(process, thread).ok();
+            known.last = known.ledger.as_ref().and_then(Ledger::read).unwrap_or_default();
+        }
+    }
+
+    /// True if it has a thread of `process`.
+    pub(crate) fn has_process(&self, process: u32) -> bool {
+        self.threads.range((process, 0)..=(process, u32::MAX)).next().is_some()
+    }
+
+    /// True if its group holds single threads of processes.
+    pub(crate) fn is_threaded(&self) -> bool {
+        self.group.as_ref().is_some_and(Group::is_threaded)
+    }
+
+    /// Strangers that were found at two scans, to be reported.
+    pub(crate) fn strangers(&self) -> impl Iterator<Item = (u32, &Stranger)> {
+        let lasting = self.strangers.iter().filter(|(_, (_, is_lasting))| *is_lasting);
+        lasting.map(|(&process, (reason, _))| (process, reason))
     }
 
     fn members(&self) -> Vec<u32> {
@@ -73,25 +231,30 @@ impl Managed {
         }
     }
 
-    /// Records the state of a thread; `None` if it has ended, or cannot be watched or recorded.
+    /// Records the state of a thread; `None` if it has ended or cannot be recorded.
     fn note(&mut self, id: (u32, u32), journal: &mut Journal) -> Option<New> {
         let (process, thread) = id;
         // Without a class here, the thread will be in this one.
         let ours = self.legacy.ours(self.class.unwrap_or(SchedPolicy::EXT));
-        let noted = Ledger::open(process, thread).and_then(|ledger| {
-            let class = journal.thread(self.number, process, thread, &ours)?;
-            Ok(New { id, ledger, class })
-        });
-        // An ended thread is not a refusal. Others are tried again at every scan, and counted once.
-        if noted.is_err() && SchedPolicy::of(pid(thread)).is_ok() && self.unwatched.insert(id) {
-            self.figures.refused += 1;
+        let noted = journal.thread(self.number, process, thread, &ours);
+        match noted {
+            Ok(class) => {
+                self.unrecorded.remove(&id);
+                Some(New { id, class })
+            }
+            // An ended thread is not a refusal. Others are tried again, and counted once.
+            Err(_) => {
+                if SchedPolicy::of(pid(thread)).is_ok() && self.unrecorded.insert(id) {
+                    self.figures.refused += 1;
+                }
+                None
+            }
         }
-        noted.ok()
     }
 
     /// Puts a recorded thread into the task's class and on its cores.
     fn adopt(&mut self, now: Time, new: New) {
-        let New { id: (process, thread), ledger, class } = new;
+        let New { id: (process, thread), class } = new;
         let id = pid(thread);
         let urgent = self.class == Some(SchedPolicy::URGENT);
         let ours = match self.class {
@@ -113,9 +276,17 @@ impl Managed {
         if is_there && (class.is_deadline() || ours.is_err() || cores.is_err()) {
             self.figures.refused += 1;
         }
-        let last = ledger.read().unwrap_or_default();
+        // Without open files it is managed, not watched.
+        let has_room = self.threads.len() < WATCHED_MAX || self.watched() < WATCHED_MAX;
+        let ledger = if has_room { Ledger::open(process, thread).ok() } else { None };
+        let last = ledger.as_ref().and_then(Ledger::read).unwrap_or_default();
+        if ledger.is_some() {
+            self.awake.insert((process, thread));
+        }
         let (urgent, weighed_ns) = (fair.is_some(), last.ran_ns + last.waited_ns);
-        let known = Thread { ledger, last, changed: now, asked: now, waits: false, fair, urgent, weighed_ns };
+        let waits = false;
+        let known =
+            Thread { ledger, last, changed: now, asked: now, waits, fair, urgent, weighed: now, weighed_ns };
         self.threads.insert((process, thread), known);
         if !class.is_deadline() {
             self.fresh.push(thread);

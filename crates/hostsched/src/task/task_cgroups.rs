@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::super::cgroups::{Group, Hierarchy};
 use super::super::undo_log::Journal;
-use super::super::{CoresError, TaskSelector};
-use super::Managed;
+use super::super::{CoresError, Protected, TaskSelector};
+use super::{FreezerWatch, Managed};
 use host::proc;
 use host::sched_policy::SchedPolicy;
 
@@ -27,9 +27,10 @@ impl Managed {
                 let group =
                     Group::at(path).map_err(|e| CoresError::of_file(&path.display().to_string(), &e))?;
                 // A group that the operator has frozen is neither thawed nor parked.
+                self.watch = FreezerWatch::of(&group);
                 self.is_held = group.is_frozen();
-                if !self.is_held {
-                    journal.freezes(path).map_err(written)?;
+                if group.is_threaded() {
+                    journal.threaded(self.number, path).map_err(written)?;
                 }
                 self.group = Some(group);
                 return Ok(());
@@ -37,6 +38,7 @@ impl Managed {
             TaskSelector::Process(id) | TaskSelector::Child(id) => *id,
         };
         self.group = Hierarchy::freezer().and_then(|tree| self.move_into(&tree, id, journal));
+        self.watch = self.group.as_ref().map(FreezerWatch::of).unwrap_or_default();
         if self.class == Some(SchedPolicy::IDLE)
             && let Some(idle) = Hierarchy::idle().and_then(|tree| self.move_into(&tree, id, journal))
         {
@@ -44,6 +46,71 @@ impl Managed {
             let _ = idle.idle();
         }
         Ok(())
+    }
+
+    /// Freezes or thaws its group, unless an operator or a process inside forbids it.
+    pub(super) fn park(&mut self, park: bool, protected: &Protected, journal: &mut Journal) {
+        self.heed_operator(journal);
+        if park == self.parked {
+            return;
+        }
+        if !park {
+            return self.thaw(journal);
+        }
+        let Some(group) = self.group.as_ref().filter(|_| self.can_park() && !self.threads.is_empty()) else {
+            return;
+        };
+        // Frozen without an event, where the file cannot be watched.
+        if group.is_frozen() {
+            self.is_held = true;
+            return;
+        }
+        // They may have come since the last scan, which reports them.
+        if group.members().iter().any(|&process| protected.contains(process)) {
+            return;
+        }
+        // One that we made is dissolved in the end, which thaws it.
+        let noted = if self.is_of_others() { journal.freezes(group.path()) } else { Ok(()) };
+        match noted.and_then(|()| group.freeze(true)) {
+            Ok(()) => self.parked = true,
+            Err(_) => self.figures.refused += 1,
+        }
+        self.watch.take();
+    }
+
+    /// Thaws its group, which we have frozen.
+    pub(super) fn thaw(&mut self, journal: &mut Journal) {
+        let Some(group) = &self.group else { return };
+        match group.freeze(false) {
+            Ok(()) => self.parked = false,
+            Err(_) => self.figures.refused += 1,
+        }
+        if !self.parked && self.is_of_others() {
+            // Without the line, the end thaws it once more.
+            let _ = journal.thaws(group.path());
+        }
+        self.watch.take();
+    }
+
+    /// Heeds what an operator wrote to the freezer file since our last write: that state holds.
+    pub(super) fn heed_operator(&mut self, journal: &mut Journal) {
+        let Some(group) = &self.group else { return };
+        let was_written = self.watch.take();
+        if !was_written && (self.parked || !self.is_held) {
+            return;
+        }
+        self.is_held = group.is_frozen();
+        if self.parked && was_written {
+            self.parked = false;
+            if self.is_of_others() {
+                let _ = journal.thaws(group.path());
+            }
+        }
+    }
+
+    /// True if its group was there before.
+    const fn is_of_others(&self) -> bool {
+        matches!(self.who, TaskSelector::Group(_))
     }
 
     /// Makes a group in `tree` beneath that of process `id`, and moves the process and its descendants

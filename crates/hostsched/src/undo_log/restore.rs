@@ -11,7 +11,7 @@ use sched::cores::worker_signals::SignalMemory;
 use super::super::cgroups::Group;
 use super::super::cpulist;
 use super::programs::started;
-use super::{Was, beside, boot, inherited, made, pid, pulse, this_boot, was};
+use super::{Was, beside, boot, inherited, made, pid, pulse, sets, this_boot, threaded, was};
 use host::files::Folder;
 use host::proc;
 use host::sched_policy::SchedPolicy;
@@ -85,6 +85,8 @@ pub(super) fn put_back(text: &str, remove: impl FnOnce() -> io::Result<()>) -> i
         count(back(was.thread, |_| was.class, &was.cores), &mut restored);
     }
     for (task, first) in firsts {
+        let group = text.lines().filter_map(threaded).find(|threaded| threaded.0 == task);
+        let only = group.map(|(_, path)| Group::at(&path).map(|group| group.threads()).unwrap_or_default());
         let mut families = BTreeSet::new();
         for was in &threads {
             let is_its = was.task == task && known.contains_key(&(was.process, was.thread));
@@ -96,28 +98,61 @@ pub(super) fn put_back(text: &str, remove: impl FnOnce() -> io::Result<()>) -> i
         for process in processes {
             let first_of = |process: u32| known.get(&(process, process)).copied();
             let parent = first_of(process).or_else(|| first_of(proc::parent(process)?)).unwrap_or(first);
-            for thread in proc::threads(process).filter(|&thread| !known.contains_key(&(process, thread))) {
+            // Threads of the process outside a threaded group are not the task's.
+            let is_its = |thread: u32| only.as_ref().is_none_or(|only| only.contains(&(process, thread)));
+            let unknown = |thread: &u32| !known.contains_key(&(process, *thread)) && is_its(*thread);
+            for thread in proc::threads(process).filter(unknown) {
                 let done = back(thread, |ours| inherited(ours, parent.class), &parent.cores);
                 count(done, &mut restored);
             }
         }
     }
+    // Of several lines about one group, the last counts.
+    let mut frozen: BTreeMap<&Path, bool> = BTreeMap::new();
     for line in text.lines() {
-        let done = match (made(line), line.strip_prefix("freezes ")) {
-            (Some((_, path)), _) => Group::at(&path).ok().map(|group| group.dissolve()),
-            (None, Some(path)) => Group::at(Path::new(path)).ok().map(|group| group.freeze(false)),
-            (None, None) => None,
-        };
+        match (line.strip_prefix("freezes "), line.strip_prefix("thaws ")) {
+            (Some(path), _) => drop(frozen.insert(Path::new(path), true)),
+            (_, Some(path)) => drop(frozen.insert(Path::new(path), false)),
+            (None, None) => {}
+        }
+    }
+    let frozen = frozen.into_iter().filter(|(_, is_ours)| *is_ours);
+    let thawed = frozen.filter_map(|(path, _)| Group::at(path).ok()).map(|group| group.freeze(false));
+    // Settings before groups: those of our groups end with them.
+    let dissolved = text.lines().filter_map(made).filter_map(|(_, path)| Group::at(&path).ok());
+    let settings = reset(text);
+    for done in thawed.chain(settings).chain(dissolved.map(|group| group.dissolve())) {
         match done {
-            Some(Ok(())) => restored.groups += 1,
-            Some(Err(_)) => restored.failed += 1,
-            None => {}
+            Ok(()) => restored.groups += 1,
+            Err(_) => restored.failed += 1,
         }
     }
     if !text.lines().any(|line| started(line).is_some()) {
         remove()?;
     }
     Ok(restored)
+}
+
+/// Restores the settings of control groups, the last first. A value that we did not write is an
+/// operator's, and stays.
+fn reset(text: &str) -> Vec<io::Result<()>> {
+    let lines: Vec<(PathBuf, u64, u64)> = text.lines().filter_map(sets).collect();
+    let mut done = Vec::new();
+    for (place, (file, old, _)) in lines.iter().enumerate().rev() {
+        // The first line of a file has the value before any change.
+        if lines[..place].iter().any(|line| line.0 == *file) {
+            continue;
+        }
+        let mut ours = lines.iter().filter(|line| line.0 == *file).map(|line| line.2);
+        let value = |text: String| text.trim().parse::<u64>().ok();
+        match std::fs::read_to_string(file).ok().and_then(value) {
+            Some(now) if now != *old && ours.any(|new| new == now) => {
+                done.push(std::fs::write(file, old.to_string()));
+            }
+            _ => {}
+        }
+    }
+    done
 }
 
 /// Directory and name of the log at `path`.
