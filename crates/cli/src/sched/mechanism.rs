@@ -1,4 +1,8 @@
 //! Choice of the mechanism: the requested one, or the best that works here.
+//!
+//! `scx` is used on request only. It schedules the managed threads alone (partial mode), below every
+//! thread of the fair class: a stray process that computes stops all tasks, and the kernel ejects the
+//! scheduler.
 
 use hostsched::{Mechanism, scx};
 use queueing::CoreId;
@@ -38,18 +42,12 @@ pub fn choose(config: &Config, ours: &[CoreId], managed: &[CoreId]) -> Result<Ch
             scx::check()?;
             by(Mechanism::Scx, SCX.to_owned())
         }
-        _ if config.policy == "linux" => affinity(format!("{AFFINITY}; scx is off: {linux}")),
-        _ if !is_left => affinity(format!(
-            "{AFFINITY}; {} is off because it needs a core outside cores = …",
-            if config.has_pulses() { "runtime" } else { "scx" }
+        _ if !config.has_pulses() => affinity(AFFINITY.to_owned()),
+        _ if !is_left || config.policy == "linux" => affinity(format!(
+            "{AFFINITY}; runtime is off because {}",
+            if is_left { "policy linux assigns no cores" } else { "it needs a core outside cores = …" }
         )),
-        _ if config.has_pulses() => by(Mechanism::Runtime, RUNTIME.to_owned()),
-        _ => match scx::check() {
-            Ok(()) => by(Mechanism::Scx, SCX.to_owned()),
-            Err(e) => {
-                affinity(format!("{AFFINITY}; scx is off: {}", e.to_string().trim_start_matches("scx: ")))
-            }
-        },
+        _ => by(Mechanism::Runtime, RUNTIME.to_owned()),
     }
 }
 
@@ -81,35 +79,29 @@ mod tests {
             .unwrap()
     }
 
+    //~ sched: sched_ext in partial mode is never the default mechanism
     #[test]
-    fn a_requested_mechanism_is_used_else_a_working_one_with_a_reason() {
+    fn a_requested_mechanism_is_used_else_affinity() {
         let (ours, managed) = ([0, 1].map(CoreId), [CoreId(1)]);
         let by = |text: &str, managed: &[CoreId]| choose(&config(text), &ours, managed);
         let plain = by("mechanism = \"affinity\"", &managed).unwrap();
         assert_eq!(plain, Choice { mechanism: Mechanism::Affinity, why: AFFINITY.to_owned() });
-        // If all cores are managed, none is left for rounds, on any machine.
-        let all = by("", &ours).unwrap();
-        assert!(
-            all.mechanism == Mechanism::Affinity && all.why.contains("scx is off because it needs a core"),
-            "{all:?}"
-        );
-        assert_eq!(by("policy = \"linux\"", &managed).unwrap().mechanism, Mechanism::Affinity);
+        // On no machine is the scheduler in the kernel the default.
+        for (text, managed) in [("", &managed[..]), ("", &ours), ("policy = \"linux\"", &managed)] {
+            assert_eq!(by(text, managed).unwrap(), plain);
+        }
         let error = by("policy = \"linux\"\nmechanism = \"scx\"", &managed).unwrap_err().to_string();
         assert!(error.contains("policy linux leaves all cores to the kernel"), "{error}");
-        let (asked, best) = (by("mechanism = \"scx\"", &managed), by("", &managed).unwrap());
+        let asked = by("mechanism = \"scx\"", &managed);
         match scx::check() {
-            Ok(()) => assert!([asked.unwrap(), best].iter().all(|choice| choice.mechanism == Mechanism::Scx)),
+            Ok(()) => assert_eq!(asked.unwrap().mechanism, Mechanism::Scx),
             Err(e) => {
                 let error = asked.unwrap_err().to_string();
                 assert!(error.starts_with(&format!("error: {e}\n  try: ")), "{error}");
-                assert!(
-                    best.mechanism == Mechanism::Affinity
-                        && best.why.ends_with(e.to_string().trim_start_matches("scx: ")),
-                    "{best:?}"
-                );
             }
         }
     }
+
     #[test]
     fn worker_signals_are_read_if_a_task_has_them_and_a_core_is_free() {
         let (ours, managed) = ([0, 1].map(CoreId), [CoreId(1)]);
@@ -128,6 +120,11 @@ mod tests {
             all.mechanism == Mechanism::Affinity
                 && all.why.contains("runtime is off because it needs a core"),
             "{all:?}"
+        );
+        let linux = by("policy = \"linux\"", &managed);
+        assert!(
+            linux.mechanism == Mechanism::Affinity && linux.why.contains("policy linux assigns no cores"),
+            "{linux:?}"
         );
         let limits = |choice: &Choice| {
             let mut limits = Vec::new();
