@@ -171,10 +171,11 @@ fn share(config: &Config, args: &Args, reload: Reload<'_>, reads: Vec<PathBuf>) 
         let free = task.who().map_or(Ok(()), |who| who.check_free());
         free.map_err(|e| Error::from(e.of_task(&task.name)))?;
     }
+    // Before anything answers: whoever sees the view may end the daemon.
+    let interrupted = host::signals::flag();
     let ui = args.ui.open(live_view::head(config, &cores), args.control.is_on())?;
     ui.as_ref().map_or(Ok(()), |ui| args.sandbox.confine_view(ui))?;
     let control = args.control.open(ui.as_ref(), reads)?;
-    let interrupted = host::signals::flag();
     let mut journal = Journal::begin(&folder, &cores).map_err(|e| Error::file(&folder, &e))?;
     let path = journal.path().to_owned();
     let mut guardian = restore::guardian(&path)?;

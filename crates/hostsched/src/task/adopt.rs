@@ -128,7 +128,8 @@ impl Managed {
         let missing = found.threads.iter().copied().filter(is_ours);
         let missing: Vec<_> = missing.filter(|id| !self.threads.contains_key(id)).collect();
         let new: Vec<New> = missing.into_iter().filter_map(|id| self.note(id, journal)).collect();
-        new.into_iter().for_each(|new| self.adopt(now, new));
+        let mut room = WATCHED_MAX.saturating_sub(self.watched());
+        new.into_iter().for_each(|new| self.adopt(now, new, &mut room));
         let strangers = &self.strangers;
         let is_there = |id: &(u32, u32)| {
             !strangers.contains_key(&id.0) && (found.same.contains(&id.0) || found.threads.contains(id))
@@ -179,9 +180,6 @@ impl Managed {
 
     /// Number of watched threads.
     fn watched(&self) -> usize {
-        if self.threads.len() <= WATCHED_MAX && self.figures.unwatched == 0 {
-            return self.threads.len();
-        }
         self.threads.values().filter(|thread| thread.ledger.is_some()).count()
     }
 
@@ -252,8 +250,9 @@ impl Managed {
         }
     }
 
-    /// Puts a recorded thread into the task's class and on its cores.
-    fn adopt(&mut self, now: Time, new: New) {
+    /// Puts a recorded thread into the task's class and on its cores; `room` is the number of threads that
+    /// may still be watched.
+    fn adopt(&mut self, now: Time, new: New, room: &mut usize) {
         let New { id: (process, thread), class } = new;
         let id = pid(thread);
         let urgent = self.class == Some(SchedPolicy::URGENT);
@@ -277,8 +276,8 @@ impl Managed {
             self.figures.refused += 1;
         }
         // Without open files it is managed, not watched.
-        let has_room = self.threads.len() < WATCHED_MAX || self.watched() < WATCHED_MAX;
-        let ledger = if has_room { Ledger::open(process, thread).ok() } else { None };
+        let ledger = if *room > 0 { Ledger::open(process, thread).ok() } else { None };
+        *room = room.saturating_sub(usize::from(ledger.is_some()));
         let last = ledger.as_ref().and_then(Ledger::read).unwrap_or_default();
         if ledger.is_some() {
             self.awake.insert((process, thread));
