@@ -21,7 +21,7 @@ use crate::table::Table;
 
 #[derive(Debug, ClapArgs)]
 pub struct Args {
-    /// Mechanism whose default is tried: deadline.
+    /// Mechanism whose default is tried: deadline or guard.
     #[arg(value_name = "MECHANISM", value_parser = mechanism)]
     mechanism: &'static HuntTarget,
     /// Time to search.

@@ -5,6 +5,7 @@
 //! default lacks. A finding is shrunk to a small file, which replays it.
 
 mod deadline;
+mod guard;
 mod shrink;
 
 use queueing::Rng;
@@ -23,6 +24,8 @@ pub struct HuntTarget {
     pub nothing: &'static str,
     /// Largest regret that the default is promised to have.
     pub price: f64,
+    /// True if tests hold the default to the price; false while known findings exceed it.
+    pub is_kept: bool,
     /// Draws case number `case` of `seed`, with about `requests` requests.
     pub draw: fn(seed: u64, case: u64, requests: u64) -> String,
     /// Goodput of both on one case.
@@ -30,7 +33,7 @@ pub struct HuntTarget {
 }
 
 /// All mechanisms of `exp hunt`.
-pub const MECHANISMS: [HuntTarget; 1] = [deadline::MECHANISM];
+pub const MECHANISMS: [HuntTarget; 2] = [deadline::MECHANISM, guard::MECHANISM];
 
 /// Goodput on one case: share of the requests that were answered in time.
 #[derive(Clone, Copy, Debug, PartialEq)]
