@@ -13,7 +13,7 @@ import java.util.Map;
  */
 public final class Peers {
     private final Map<String, NetworkDelay> known = new HashMap<>();
-    private int hopeless;
+    private int infeasible;
     /** Time of the last call. */
     private long lastNanos;
 
@@ -28,8 +28,8 @@ public final class Peers {
         lastNanos = nowNanos;
         Budget delayed = budget.delayed(oneWayNanos(peer));
         if (delayed.remaining().isMissed() && !budget.remaining().isMissed()) {
-            hopeless = (hopeless + 1) % TRY_EVERY;
-            return hopeless == 0 ? budget : delayed;
+            infeasible = (infeasible + 1) % TRY_EVERY;
+            return infeasible == 0 ? budget : delayed;
         }
         return delayed;
     }

@@ -75,23 +75,23 @@ class DeadlineQueueTest {
 
     private static void offer(
             DeadlineQueue<Request> queue, TreeMap<Integer, Waiting> waiting, Shedding shedding, long now, Request request) {
-        Reason hopeless = hopeless(shedding, now, new Waiting(now, request));
+        Reason dropReason = dropReason(shedding, now, new Waiting(now, request));
         Offered<Request> offered = queue.offer(now, request);
         if (!offered.queued()) {
             assertEquals(request, offered.back());
             if (offered.reason() == Reason.FULL) {
                 assertEquals(12, waiting.size());
-                assertNull(hopeless);
-                assertNull(hopeless(shedding, now, waiting.firstEntry().getValue()), "the hopeless keep no place");
+                assertNull(dropReason);
+                assertNull(dropReason(shedding, now, waiting.firstEntry().getValue()), "dropped entries keep no place");
             } else {
-                assertEquals(hopeless, offered.reason());
+                assertEquals(dropReason, offered.reason());
             }
             return;
         }
-        assertNull(hopeless);
+        assertNull(dropReason);
         if (offered.back() != null) {
             Waiting gone = waiting.remove(offered.back().number);
-            Reason expected = hopeless(shedding, now, gone);
+            Reason expected = dropReason(shedding, now, gone);
             boolean doubtful = shedding == Shedding.OVERLOAD && expected == null;
             assertEquals(offered.reason(), doubtful ? Reason.INFEASIBLE : expected);
         }
@@ -107,11 +107,11 @@ class DeadlineQueueTest {
         }
         Waiting known = waiting.remove(turn.entry().number);
         assertEquals(known.request, turn.entry());
-        assertEquals(hopeless(shedding, now, known), turn.reason());
+        assertEquals(dropReason(shedding, now, known), turn.reason());
     }
 
     /** Why a request may be dropped, by the rule written out once more. */
-    private static Reason hopeless(Shedding shedding, long now, Waiting waiting) {
+    private static Reason dropReason(Shedding shedding, long now, Waiting waiting) {
         if (waiting.request.leftNanos.isEmpty() || shedding == Shedding.NONE) {
             return null;
         }
