@@ -160,7 +160,7 @@ fn what_lc_leaves_be_has() {
 #[test]
 fn an_invalid_setting_is_refused_with_the_valid_range() {
     for (text, says) in [
-        ("policy = \"caladan\"\nduration = \"0ns\"\ntasks = []", "lasts 0ns"),
+        ("policy = \"caladan\"\nduration = \"0ns\"\ntasks = []", "duration 0ns"),
         ("policy = \"caladan\"\nduration = \"1s\"\ntasks = []", "0 tasks are outside"),
         (
             "policy = \"magic\"\nduration = \"1s\"\ntasks = [{ name = \"a\", class = \"BE\" }]",

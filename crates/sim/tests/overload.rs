@@ -105,11 +105,11 @@ fn invalid_servers_are_refused_with_their_value() {
                 serve_capacity = 4\ntimeout = \"1s\"\n";
     assert!(Config::from_toml(good).is_ok());
     for (from, to, expected) in [
-        ("receive_capacity = 3", "receive_capacity = 0", "receive_room 0"),
+        ("receive_capacity = 3", "receive_capacity = 0", "receive_capacity 0"),
         ("requests = 5", "requests = 0", "requests 0"),
         ("\"2us\"", "\"0ns\"", "serve takes no time"),
-        ("patience", "patients", "patients"),
-        ("patience", "guard = \"dog\"\npatience", "syn-paper"),
+        ("timeout", "timeouts", "timeouts"),
+        ("timeout", "guard = \"dog\"\ntimeout", "syn-paper"),
         ("poisson 10", "poisson 0", "more than 0"),
     ] {
         let error = Config::from_toml(&good.replace(from, to)).map(drop).unwrap_err().to_string();

@@ -125,10 +125,10 @@ pub(super) fn problem(config: &Config) -> Option<String> {
     let name = scheduler.name();
     match config.buffer_size {
         QueueLength::Entries(packets) if !(1..=1_000_000).contains(&packets) => {
-            return Some(format!("room {packets} is outside 1..=1000000 packets"));
+            return Some(format!("buffer_size {packets} is outside 1..=1000000 packets"));
         }
         QueueLength::Bytes(bytes) if !(u64::from(SEGMENT_BYTES)..=1_000_000_000).contains(&bytes) => {
-            return Some(format!("room {bytes}B is outside {SEGMENT_BYTES}B..=1000MB"));
+            return Some(format!("buffer_size {bytes}B is outside {SEGMENT_BYTES}B..=1000MB"));
         }
         _ => {}
     }
