@@ -217,11 +217,11 @@ fn what_cannot_be_is_refused_with_its_value_before_anything_runs() {
     fabric(&["--workload", "incast 16"], "incast 16 is outside 1..=15");
     fabric(&["--load", "-1"], "load \"-1\" is not a number above 0");
     fabric(&["--thresholds", "9,3"], "threshold 3 is not above the one before it, 9");
-    fabric(&["--buffer-packets", "0"], "room 0");
+    fabric(&["--buffer-packets", "0"], "buffer_size 0");
     fabric(&["--seeds", "3..1"], "3..1");
     fabric(&["--set", "transport.windw=3"], "windw");
     fabric(&["--set", "room"], "no =");
-    for own in ["scheduler=fifo", "seed=7", "flows=3", "room=9", "occupancy=false"] {
+    for own in ["scheduler=fifo", "seed=7", "flows=3", "buffer_size=9", "occupancy=false"] {
         fabric(&["--set", own], "has its own flag");
     }
     fabric(&["--set", "limt=9"], "unknown field `limt`");
