@@ -28,7 +28,7 @@ const TINY: Tiny = Tiny(
     bytes = 20_000
     share = 0.1
     load = 0.2
-    patience = "500ms"
+    timeout = "500ms"
     warmup = "100ms"
     duration = "300ms"
     capacity = "200ms"
@@ -117,6 +117,6 @@ fn what_an_experiment_on_a_server_cannot_be_is_said_before_any_runs() {
         "unknown variant `iis`, expected one of `nginx`",
     );
     TINY.is_refused("share = 0.1", "share = 0.0", "share 0 is outside 0.05..=1");
-    TINY.is_refused("patience = \"500ms\"", "patience = \"long\"", "long");
+    TINY.is_refused("timeout = \"500ms\"", "timeout = \"long\"", "long");
     TINY.is_refused("threaded = true", "threads = true", "threads");
 }
