@@ -37,7 +37,8 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     } else {
         out!("{}", shown.text());
     }
-    let runs = || plan.points.iter().zip(&outcomes).map(flows_of);
+    let lines = plan.lines.as_deref();
+    let runs = || plan.points.iter().zip(&outcomes).map(|(point, outcome)| flows_of(point, outcome, lines));
     let written = [
         args.csv.as_ref().map(|path| flows::write(path, runs())),
         args.parquet.as_ref().map(|path| parquet::write(path, runs())),
@@ -50,8 +51,8 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     first.map_or(Ok(ExitCode::SUCCESS), Err)
 }
 
-fn flows_of<'a>((point, outcome): (&'a PlannedRun, &'a Outcome)) -> Flows<'a> {
-    Flows { scheduler: &point.scheduler, seed: point.seed, flows: &outcome.flows }
+fn flows_of<'a>(point: &'a PlannedRun, outcome: &'a Outcome, lines: Option<&'a [u64]>) -> Flows<'a> {
+    Flows { scheduler: &point.scheduler, seed: point.seed, flows: &outcome.flows, lines }
 }
 
 /// As many of `threads` as have cores: threads synchronize every few microseconds, and one without

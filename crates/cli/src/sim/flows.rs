@@ -19,6 +19,18 @@ pub struct Flows<'a> {
     pub seed: u64,
     /// An unfinished flow has neither time nor slowdown.
     pub flows: &'a [FlowOutcome],
+    /// Line numbers of the list that the flows came from.
+    pub lines: Option<&'a [u64]>,
+}
+
+impl Flows<'_> {
+    /// Id of each flow: the number of its line in a list, from 1, or its place in the order of starts,
+    /// from 0.
+    pub fn ids(&self) -> impl Iterator<Item = u64> + '_ {
+        let id =
+            |place: usize| self.lines.and_then(|lines| lines.get(place)).copied().unwrap_or(place as u64);
+        (0..self.flows.len()).map(id)
+    }
 }
 
 /// Writes `runs` to `path` as CSV, complete or not at all.
@@ -29,8 +41,9 @@ pub fn write<'a>(path: &Path, mut runs: impl Iterator<Item = Flows<'a>>) -> Resu
     report::whole_by(path, |file| {
         let mut file = BufWriter::new(file);
         writeln!(file, "{HEADER}")?;
-        runs.try_for_each(|Flows { scheduler, seed, flows }| {
-            let mut flows = flows.iter().enumerate();
+        runs.try_for_each(|run| {
+            let Flows { scheduler, seed, flows, .. } = run;
+            let mut flows = run.ids().zip(flows);
             flows.try_for_each(|(id, flow)| writeln!(file, "{scheduler},{seed},{id},{}", line(flow)))
         })?;
         file.flush()

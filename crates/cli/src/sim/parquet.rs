@@ -51,12 +51,13 @@ fn groups<'a>(file: &mut File, mut runs: impl Iterator<Item = Flows<'a>>) -> Res
 }
 
 fn group(writer: &mut SerializedFileWriter<&mut File>, flows: &Flows<'_>) -> Result<(), ParquetError> {
-    let Flows { scheduler, seed, flows } = *flows;
+    let run = flows;
+    let Flows { scheduler, seed, flows, .. } = *run;
     let mut group = writer.next_row_group()?;
     let seconds = |span: Span| span.as_secs_f64();
     column::<ByteArrayType>(&mut group, flows.iter().map(|_| Some(ByteArray::from(scheduler))))?;
     integers(&mut group, flows.iter().map(|_| seed))?;
-    integers(&mut group, 0..flows.len() as u64)?;
+    integers(&mut group, run.ids())?;
     integers(&mut group, flows.iter().map(|flow| flow.from.into()))?;
     integers(&mut group, flows.iter().map(|flow| flow.to.into()))?;
     integers(&mut group, flows.iter().map(FlowOutcome::bytes))?;

@@ -22,6 +22,8 @@ pub struct PlannedRun {
 pub struct SimPlan {
     /// Seeds of a scheduler are adjacent, in order.
     pub points: Vec<PlannedRun>,
+    /// Line numbers of a list of flows, in order of start.
+    pub lines: Option<Vec<u64>>,
     /// Description of the flows.
     pub flows: String,
     /// As in [`Config::load`]; unset for a list of flows.
@@ -73,10 +75,11 @@ impl SimPlan {
     /// The invalid value, what would be valid, and advice.
     pub fn new(args: &Args) -> Result<Self, Error> {
         let mut shared = config(args, "fifo")?;
-        let mut load = None;
+        let (mut load, mut lines) = (None, None);
         let flows = match &args.flow_trace {
             Some(path) => {
-                let planned = read_flows(path, shared.topology.hosts())?;
+                let (numbers, planned) = read_flows(path, shared.topology.hosts())?;
+                lines = Some(numbers);
                 shared.flows = planned.len() as u32;
                 shared.planned = Some(planned);
                 path.display().to_string()
@@ -101,7 +104,7 @@ impl SimPlan {
                 points.push(PlannedRun { scheduler: scheduler.clone(), seed, config });
             }
         }
-        Ok(Self { points, flows, load, thresholds })
+        Ok(Self { points, lines, flows, load, thresholds })
     }
 }
 
@@ -123,7 +126,8 @@ fn config(args: &Args, scheduler: &str) -> Result<Config, Error> {
         ("multipath".to_owned(), args.multipath.setting().into()),
         ("flows".to_owned(), args.count.unwrap_or(if limit.is_some() { FLOWS_MAX } else { FLOWS }).into()),
         ("sizes".to_owned(), args.workload.sizes.as_str().into()),
-        ("arrivals".to_owned(), "uniform 1".into()),
+        // Replaced by those of `arrive`; of the kind that every setting allows.
+        ("arrivals".to_owned(), "poisson 1".into()),
         ("senders".to_owned(), senders),
         ("occupancy".to_owned(), true.into()),
     ]);
@@ -198,19 +202,20 @@ fn arrive(args: &Args, config: &mut Config) -> Result<f64, Error> {
     Ok(load)
 }
 
-/// The flows listed in the file at `path`.
-fn read_flows(path: &Path, hosts: u32) -> Result<Arc<[TraceFlow]>, Error> {
+/// The flows listed in the file at `path`, and their line numbers.
+fn read_flows(path: &Path, hosts: u32) -> Result<(Vec<u64>, Arc<[TraceFlow]>), Error> {
     let bad = |why: String| {
         Error::new(format!("{}: {why}", path.display()))
             .advice("one flow per line: start_s src_host dst_host bytes, such as 0.001 0 5 20000")
     };
     let text =
         std::fs::read_to_string(path).map_err(|e| bad(crate::error::plain(&e.to_string()).to_owned()))?;
-    let flows = TraceFlow::list(&text, hosts).map_err(|e| bad(e.to_string()))?;
+    let flows = TraceFlow::numbered(&text, hosts).map_err(|e| bad(e.to_string()))?;
     if !(1..=FLOWS_MAX as usize).contains(&flows.len()) {
         return Err(bad(format!("{} flows are outside 1..={FLOWS_MAX}", flows.len())));
     }
-    Ok(flows.into())
+    let (lines, flows): (Vec<u64>, Vec<TraceFlow>) = flows.into_iter().unzip();
+    Ok((lines, flows.into()))
 }
 
 /// The given thresholds, or the best for these flows.

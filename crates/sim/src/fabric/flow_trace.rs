@@ -48,6 +48,14 @@ impl TraceFlow {
     /// # Errors
     /// The first invalid line.
     pub fn list(text: &str, hosts: u32) -> Result<Vec<Self>, BadLine> {
+        Ok(Self::numbered(text, hosts)?.into_iter().map(|(_, flow)| flow).collect())
+    }
+
+    /// Same as [`list`](Self::list), with the number of each flow's line, from 1.
+    ///
+    /// # Errors
+    /// The first invalid line.
+    pub fn numbered(text: &str, hosts: u32) -> Result<Vec<(u64, Self)>, BadLine> {
         let mut flows = Vec::new();
         for (index, line) in text.lines().enumerate() {
             let line = line.split('#').next().unwrap_or_default();
@@ -55,9 +63,10 @@ impl TraceFlow {
             if words.is_empty() {
                 continue;
             }
-            flows.push(Self::read(&words, hosts).map_err(|reason| BadLine { line: index + 1, reason })?);
+            let flow = Self::read(&words, hosts).map_err(|reason| BadLine { line: index + 1, reason })?;
+            flows.push((index as u64 + 1, flow));
         }
-        flows.sort_by_key(|flow| flow.start);
+        flows.sort_by_key(|(_, flow)| flow.start);
         Ok(flows)
     }
 
@@ -109,6 +118,8 @@ mod tests {
             TraceFlow { start: at(500_000_000), from: 1, to: 0, bytes: 20 },
         ];
         assert_eq!(flows, expected);
+        let lines = TraceFlow::numbered("# replay\n0.5 1 0 20\n\n0 0 1 1000 # first\n", 2).unwrap();
+        assert_eq!(lines.iter().map(|(line, _)| *line).collect::<Vec<_>>(), [4, 2]);
     }
 
     #[test]
