@@ -202,7 +202,10 @@ fn a_pause_resets_a_flow_and_the_longest_paused_is_evicted() {
     let idle = Span::from_micros(500);
     let mut mlfq = Mlfq::new(thresholds(&[1000]).unwrap(), idle, 2);
     let mut level = |at: u64, flow| {
-        mlfq.level(Time::ZERO + Span::from_micros(at), FlowId(flow), Bytes::new(1500)).level()
+        let (at, flow) = (Time::ZERO + Span::from_micros(at), FlowId(flow));
+        let level = mlfq.level(at, flow, Bytes::new(1500)).level();
+        mlfq.on_departure(at, flow);
+        level
     };
     assert_eq!([level(0, 1), level(0, 1)], [0, 1]);
     assert_eq!(level(499, 1), 1, "not long enough");
@@ -210,6 +213,28 @@ fn a_pause_resets_a_flow_and_the_longest_paused_is_evicted() {
     assert_eq!([level(999, 2), level(999, 3)], [0, 0]);
     assert_eq!(level(999, 1), 0, "evicted by two others");
     assert_eq!(mlfq.flows(), 2);
+}
+
+//~ fabric: a flow is idle only when none of its packets waits and it has been silent since
+/// One packet arrives at 0 µs, another at `second`; the first leaves at `left`.
+#[test]
+fn a_flow_whose_packets_wait_is_not_idle_however_long_it_is_silent() {
+    let at = |us: u64| Time::ZERO + Span::from_micros(us);
+    let second = |left: Option<u64>, second: u64| {
+        let mut mlfq = Mlfq::new(thresholds(&[1000]).unwrap(), Span::from_micros(500), 2);
+        mlfq.level(at(0), FlowId(1), Bytes::new(1500));
+        if let Some(left) = left {
+            mlfq.on_departure(at(left), FlowId(1));
+        }
+        mlfq.level(at(second), FlowId(1), Bytes::new(1500)).level()
+    };
+    for left in (0..=3_000).step_by(100) {
+        for arrival in (left..=4_000).step_by(100) {
+            let restarts = arrival - left >= 500;
+            assert_eq!(second(Some(left), arrival), u8::from(!restarts), "left at {left}, then {arrival}");
+        }
+    }
+    assert!((0..=4_000).step_by(100).all(|arrival| second(None, arrival) == 1), "the first still waits");
 }
 
 //~ fabric: flows sink as their bytes pass thresholds; a pause resets a flow; memory is bounded

@@ -134,6 +134,28 @@ fn switches_assign_the_levels_that_senders_would() {
     }
 }
 
+//~ fabric: hosts alone, or switches alone, assign levels
+/// A large flow and a small one behind it. Each tagger alone puts the small flow first; switches whose
+/// ports never see a flow pass its threshold do not, whatever hosts would count.
+#[test]
+fn each_tagger_assigns_levels_without_the_other() {
+    let small = |tagging: &str, thresholds: &str, idle: &str| {
+        let flows = format!(
+            "thresholds = [{thresholds}]\ntagging = \"{tagging}\"\nidle = \"{idle}\"\nroom = 1000\nflows = 2\n\
+             sizes = \"list 292000*1 1460*1\"\narrivals = \"uniform 50000\"\nsenders = \"first\"\n\
+             transport = {{ window = 1000, window_max = 1000, rto = \"1s\" }}"
+        );
+        run(&config(STAR, "pias", &flows)).flows[1].took.expect("it arrives")
+    };
+    let alone = took(&alone(STAR, 1, ""));
+    for tagging in ["host", "switch"] {
+        assert!(small(tagging, "1", "10s") < alone + Span::from_micros(2), "{tagging}");
+        assert!(small(tagging, "1000", "10s") > alone + Span::from_micros(100), "{tagging}: one level");
+        // Its packets wait for up to 240 us, so the large flow is not idle.
+        assert!(small(tagging, "1", "1us") < alone + Span::from_micros(2), "{tagging}: waiting is not idle");
+    }
+}
+
 //~ fabric: limits by packets or bytes, per port, level or switch, and marks by port, level or flow agree
 /// In the direction of the data only full segments are queued.
 #[test]

@@ -3,8 +3,10 @@
 //! Every flow starts at the most urgent level and is demoted each time the bytes
 //! that it has sent exceed a threshold, so short flows finish before they are
 //! demoted. Counts and assigns levels only; a queue over levels, such as
-//! [`Strict`], serves by them. A flow restarts after a long pause. When there are
-//! too many flows, the least recently active one is forgotten.
+//! [`Strict`], serves by them. A flow restarts after a long pause: none of its
+//! packets waits, and since the last one left it has sent nothing. A flow that is
+//! silent because its packets wait is backlogged, not idle. When there are too
+//! many flows, the least recently active one is forgotten.
 //! Source: PIAS (Bai et al., NSDI '15) §4; FISH §3 (counters at the switch).
 //!
 //! [`Strict`]: super::Strict
@@ -30,10 +32,12 @@ pub struct Mlfq {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Thresholds(Vec<Bytes>);
 
-/// Bytes that a flow has sent, and the time of its last packet.
+/// Bytes that a flow has sent, its packets in the queue, and the time of its last
+/// arrival or departure.
 #[derive(Clone, Copy, Debug)]
 struct Sent {
     bytes: u64,
+    waiting: u32,
     last: Time,
 }
 
@@ -108,16 +112,34 @@ impl Mlfq {
         Self { thresholds, idle, sent: LruCache::with_hasher(flows, FixedState::default()) }
     }
 
-    /// Level of a packet of `bytes` that `flow` sends now, by the bytes sent before
-    /// it.
+    /// Level of a packet of `bytes` that `flow` enqueues now, by the bytes sent
+    /// before it. The packet waits until [`on_departure`](Self::on_departure).
     pub fn level(&mut self, now: Time, flow: FlowId, bytes: Bytes) -> Priority {
-        let sent = self.sent.get_or_insert_mut(flow, || Sent { bytes: 0, last: now });
-        if now.since(sent.last) >= self.idle {
+        let sent = self.sent.get_or_insert_mut(flow, || Sent { bytes: 0, waiting: 0, last: now });
+        if sent.waiting == 0 && now.since(sent.last) >= self.idle {
             sent.bytes = 0;
         }
         let before = sent.bytes;
-        *sent = Sent { bytes: before.saturating_add(bytes.get()), last: now };
+        let bytes = before.saturating_add(bytes.get());
+        *sent = Sent { bytes, waiting: sent.waiting.saturating_add(1), last: now };
         self.thresholds.level(Bytes::new(before))
+    }
+
+    /// A packet of `flow` left the queue, sent or dropped.
+    pub fn on_departure(&mut self, now: Time, flow: FlowId) {
+        if let Some(sent) = self.sent.peek_mut(&flow) {
+            sent.waiting = sent.waiting.saturating_sub(1);
+            sent.last = sent.last.max(now);
+        }
+    }
+
+    /// All packets of `flow` had left the queue by `at`, where departures are only
+    /// estimated.
+    pub fn on_drained(&mut self, at: Time, flow: FlowId) {
+        if let Some(sent) = self.sent.peek_mut(&flow) {
+            sent.waiting = 0;
+            sent.last = sent.last.max(at);
+        }
     }
 
     /// Number of tracked flows.

@@ -41,8 +41,9 @@ pub enum LevelAssignment {
     /// The sender, by the bytes of the flow sent so far.
     #[default]
     Host,
-    /// Every port, by the bytes of the flow seen so far. The level is written to the packet
-    /// (DSCP) and only ever falls on the way.
+    /// Every port, hosts' NICs included, by the bytes of the flow seen so far; packets leave their
+    /// sender at the highest level. The level is written to the packet (DSCP) and only ever falls
+    /// on the way.
     Switch,
 }
 

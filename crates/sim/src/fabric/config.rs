@@ -71,7 +71,7 @@ pub struct Config {
     #[serde(default)]
     pub tagging: LevelAssignment,
     /// Pause after which a flow starts again at the highest level, where switches assign
-    /// levels.
+    /// levels. At each port it begins when the flow's last packet has left.
     #[serde(default = "idle_default", deserialize_with = "text")]
     pub idle: Span,
     /// Choice among several shortest paths.
@@ -313,6 +313,17 @@ impl Config {
         let flow_bits = self.sizes.mean() * f64::from(SEGMENT_BYTES) * 8.0;
         let flows = self.senders.flows_per_arrival(self.topology.hosts());
         load * line.rate.bits_per_sec() as f64 / (flow_bits * flows)
+    }
+
+    /// Demotion thresholds of senders in bytes: none where switches assign levels.
+    ///
+    /// # Panics
+    /// If the configuration does not pass [`check`](Self::check).
+    pub(super) fn host_thresholds(&self) -> Thresholds {
+        match self.tagging {
+            LevelAssignment::Host => self.thresholds().expect("a checked configuration"),
+            LevelAssignment::Switch => Thresholds::default(),
+        }
     }
 
     /// Demotion thresholds in bytes.

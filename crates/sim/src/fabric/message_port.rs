@@ -75,7 +75,7 @@ impl PreparedFabric {
 
     /// Starts the network.
     pub fn start(&self) -> Box<dyn MessagePort + '_> {
-        let thresholds = self.config.thresholds().expect("a checked configuration");
+        let thresholds = self.config.host_thresholds();
         match &self.config.transport {
             Transport::Ns2(settings) => self.with_protocol(Ns2::new(*settings, thresholds)),
             Transport::Modern(settings) => self.with_protocol(NetTcp::new(settings, thresholds)),

@@ -69,7 +69,7 @@ pub fn run(config: &Config) -> Outcome {
 #[must_use]
 pub fn run_on(config: &Config, threads: usize, on_done: &mut dyn FnMut(u32)) -> Outcome {
     config.check().expect("a checked configuration");
-    let thresholds = || config.thresholds().expect("a checked configuration");
+    let thresholds = || config.host_thresholds();
     match &config.transport {
         Transport::Ns2(settings) => {
             simulate(config, threads, on_done, || ns2::Ns2::new(*settings, thresholds()))

@@ -7,7 +7,7 @@
 //! A large network has thousands of ports and most packets find theirs idle. The fields that
 //! such a packet needs are adjacent, and the queue, which is large, is not touched.
 
-use queueing::{Bytes, Entry, Mlfq, PrioritySet, PushResult, QueueLength, Rate, Rng, Span, Time};
+use queueing::{Bytes, Entry, FlowId, Mlfq, PrioritySet, PushResult, QueueLength, Rate, Rng, Span, Time};
 
 use super::buffer_config::{BufferConfig, LevelAssignment};
 use super::config::Config;
@@ -43,7 +43,7 @@ pub(super) struct Port {
     capacity: QueueLength,
     rate: Rate,
     queue: Queue,
-    /// Assigns levels, in place of senders alone.
+    /// Assigns levels, in place of senders.
     mlfq: Option<Box<Mlfq>>,
 }
 
@@ -111,6 +111,7 @@ impl Port {
         let size = self.size(packet.bytes);
         let full = *buffered + size > self.capacity.amount();
         if now >= self.free_at && !full && self.waiting == 0 && self.passes(slot, packet) {
+            self.depart(now, packet.flow_id());
             return Some(self.transmit(now, slot, packet.bytes, false));
         }
         let queued = Queued::new(slot, packet);
@@ -119,10 +120,14 @@ impl Port {
             false => self.queue.push(now, queued),
         };
         match outcome {
-            PushResult::Refused(_) => dropped.push(slot),
+            PushResult::Refused(_) => {
+                self.depart(now, packet.flow_id());
+                dropped.push(slot);
+            }
             PushResult::Queued => *buffered += size,
             PushResult::PushedOut(evicted) => {
                 *buffered = *buffered + size - self.size(evicted.bytes);
+                self.depart(now, evicted.flow());
                 dropped.push(evicted.packet);
             }
         }
@@ -131,6 +136,7 @@ impl Port {
             && let Some(evicted) = self.queue.evict(now)
         {
             *buffered -= self.size(evicted.bytes);
+            self.depart(now, evicted.flow());
             dropped.push(evicted.packet);
         }
         self.send(now, buffered, dropped)
@@ -163,11 +169,19 @@ impl Port {
         loop {
             let queued = self.queue.pop(now)?;
             *buffered -= self.size(queued.bytes);
+            self.depart(now, queued.flow());
             if queued.doomed() {
                 dropped.push(queued.packet);
                 continue;
             }
             return Some(self.transmit(now, queued.packet, queued.bytes, queued.marked));
+        }
+    }
+
+    /// Counts the departure of a packet of `flow`, sent or dropped, where this port assigns levels.
+    fn depart(&mut self, now: Time, flow: FlowId) {
+        if let Some(mlfq) = &mut self.mlfq {
+            mlfq.on_departure(now, flow);
         }
     }
 
