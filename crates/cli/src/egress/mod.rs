@@ -6,7 +6,7 @@
 use std::process::ExitCode;
 
 use clap::Subcommand;
-use hostbpf::egress::{self, Choice, Counter, Policy, Shape, Status};
+use hostbpf::egress::{self, Choice, Counter, Policy, Shape, Status, Turn};
 use queueing::Rate;
 use serde_json::json;
 
@@ -108,7 +108,7 @@ pub fn describe(path: &std::path::Path, as_json: bool) -> Result<(), Error> {
 fn attach(device: &str, rate: Rate, name: &str) -> Result<(), Error> {
     let policy = named(name)?;
     let seed = u64::from_ne_bytes(*crate::options::secret()?.first_chunk().expect("it has 16 bytes"));
-    let Choice { shape, missing } = egress::attach(device, rate, &policy, seed)?;
+    let Choice { shape, turn, missing } = egress::attach(device, rate, &policy, seed)?;
     outln!("{device}: {} at {rate}: {}", policy.name, layout(&policy, shape));
     if !missing.is_empty() {
         outln!("  this kernel has no qdisc {}; used instead: {}", missing.join(", "), shape.name());
@@ -116,8 +116,21 @@ fn attach(device: &str, rate: Rate, name: &str) -> Result<(), Error> {
     if policy.guaranteed > 0.0 && shape != Shape::Classes {
         outln!("  levels are strict: guaranteed {} has no effect", policy.guaranteed);
     }
+    outln!("  {}", turn_text(turn));
     outln!("  undo: greenwave egress detach {device}");
     Ok(())
+}
+
+/// Turn of a queue as text, with its cost.
+fn turn_text(turn: Turn) -> String {
+    match turn.gso {
+        None => format!("each queue sends up to {} bytes in its turn", turn.bytes),
+        Some([before, limit]) => format!(
+            "each queue sends up to {} bytes in its turn; gso_max_size {before} -> {limit} until detach: packets take \
+             1 ms of the line at most, for more CPU per byte",
+            turn.bytes
+        ),
+    }
 }
 
 /// Layout as text: `8 levels of 16 queues, by htb`.
@@ -148,8 +161,10 @@ fn as_text(device: &str, status: &Status) -> String {
         table.row(row);
     }
     let notes = &status.notes;
+    let warnings: String = status.warnings().iter().map(|warning| format!("warning: {warning}\n")).collect();
     format!(
-        "{device}: {}, by {}; before: {}\n{table}pinned to a level: {} packets; neither IPv4 nor IPv6: {} packets\n",
+        "{device}: {}, by {}; before: {}\n{table}pinned to a level: {} packets; neither IPv4 nor IPv6: {} packets\n\
+         {warnings}",
         notes.name(),
         notes.shape.name(),
         notes.before(),
@@ -166,10 +181,16 @@ fn as_json(device: &str, status: &Status) -> serde_json::Value {
             "waiting": counter(level.waiting), "flows": level.flows,
         })
     });
+    let warnings = status.warnings().into_iter();
+    let warnings = warnings.map(|warning| json!({ "kind": warning.name(), "text": warning.to_string() }));
     json!({
         "device": device, "policy": status.notes.policy, "rate_bits_per_s": status.notes.rate.bits_per_sec(),
         "shape": status.notes.shape.name(), "before": status.notes.before(),
         "levels": levels.collect::<Vec<_>>(),
         "pinned": counter(status.pinned), "other": counter(status.other),
+        "unseen": counter(status.unseen), "large": counter(status.large), "waits": status.waits,
+        "turn_bytes": status.notes.turn.bytes,
+        "gso_max_size": status.notes.turn.gso.map(|[before, limit]| json!({ "before": before, "limit": limit })),
+        "warnings": warnings.collect::<Vec<_>>(),
     })
 }

@@ -210,6 +210,88 @@ fn detach_puts_back_what_was_there() {
     ]);
 }
 
+/// `gso_max_size` of the interface.
+fn gso_max_size(namespace: &Namespace) -> u64 {
+    let text = namespace.run("ip", &["-d", "-j", "link", "show", "dev", "eth0"]).unwrap();
+    number(&serde_json::from_str::<Value>(&text).unwrap()[0]["gso_max_size"])
+}
+
+//~ egress: attach lowers the size of the kernel's packets at low rates, says so, and detach restores it
+#[test]
+fn the_size_of_packets_is_lowered_at_low_rates_and_restored() {
+    let Some([a, _b]) = pair("the_size_of_packets_is_lowered_at_low_rates_and_restored") else { return };
+    let before = gso_max_size(&a);
+    let said = done(&a, &["attach", "eth0", "--rate", "100mbit"]);
+    assert!(said.contains(&format!("gso_max_size {before} -> 12500 until detach")), "{said}");
+    assert_eq!(gso_max_size(&a), 12_500);
+    assert_eq!(number(&status(&a)["turn_bytes"]), 14_062);
+    done(&a, &["detach", "eth0"]);
+    assert_eq!(gso_max_size(&a), before);
+    done(&a, &["attach", "eth0", "--rate", "10gbit"]);
+    assert_eq!(gso_max_size(&a), before, "a packet of 64 KB takes less than 1 ms");
+    done(&a, &["detach", "eth0"]);
+    // The administrator's change stays.
+    done(&a, &["attach", "eth0", "--rate", "100mbit"]);
+    a.run("ip", &["link", "set", "dev", "eth0", "gso_max_size", "30000"]).unwrap();
+    done(&a, &["detach", "eth0"]);
+    assert_eq!(gso_max_size(&a), 30_000);
+}
+
+//~ egress: status warns when all traffic is on one level and when nothing ever waits
+#[test]
+fn status_warns_of_levels_without_effect() {
+    let Some(pair) = pair("status_warns_of_levels_without_effect") else { return };
+    let kinds = |thresholds: &str, rate: &str| {
+        let text = format!("thresholds = [{thresholds}]\nbuckets = 4\nidle = \"60s\"");
+        let policy = PolicyFile::new("warned", &text);
+        done(&pair[0], &["attach", "eth0", "--rate", rate, "--policy", policy.path()]);
+        transfer(&pair, 4_000_000, |_| ());
+        let status = status(&pair[0]);
+        done(&pair[0], &["detach", "eth0"]);
+        let warnings = status["warnings"].as_array().unwrap().iter();
+        warnings.map(|warning| warning["kind"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(kinds("100000000", "1tbit"), ["one-level", "never-waits"]);
+    assert_eq!(kinds("1000000", "50mbit"), [""; 0]);
+}
+
+/// A filter that passes every packet on, with `preference`.
+fn add_filter(namespace: &Namespace, preference: &str, code: &str) {
+    let args = ["filter", "add", "dev", "eth0", "egress", "pref", preference, "bpf", "da", "bytecode", code];
+    namespace.run("tc", &args).unwrap();
+}
+
+//~ egress: attach runs first among the filters at the egress or refuses; status warns of packets that it did not see
+#[test]
+fn the_classifier_runs_first_or_status_warns() {
+    let Some(pair) = pair("the_classifier_runs_first_or_status_warns") else { return };
+    let a = &pair[0];
+    let warns = |kind: &str| {
+        let status = status(a);
+        let warnings = status["warnings"].as_array().unwrap();
+        warnings.iter().any(|warning| warning["kind"] == kind)
+    };
+    // TC_ACT_OK, which ends the classification.
+    let ends = "1,6 0 0 0";
+    a.run("tc", &["qdisc", "add", "dev", "eth0", "clsact"]).unwrap();
+    add_filter(a, "9", ends);
+    done(a, &ATTACH);
+    transfer(&pair, 100_000, |_| ());
+    assert!(!warns("unseen"), "ours has preference 8");
+    let arrived = number(&status(a)["levels"][0]["came"]["bytes"]);
+    assert!(arrived > 100_000, "{arrived}");
+    add_filter(a, "3", ends);
+    transfer(&pair, 100_000, |_| ());
+    assert!(warns("unseen"));
+    let unseen = number(&status(a)["unseen"]["bytes"]);
+    assert!(unseen > 100_000, "{unseen}");
+    let text = done(a, &["status", "eth0"]);
+    assert!(text.contains("warning: ") && text.contains("a filter of preference 3"), "{text}");
+    done(a, &["detach", "eth0"]);
+    add_filter(a, "1", ends);
+    refused(a, &ATTACH, "a filter of preference 1 runs first at the egress");
+}
+
 //~ egress: detach restores the previous qdiscs; a second attach is refused
 #[test]
 fn what_cannot_be_put_back_is_not_taken_down() {

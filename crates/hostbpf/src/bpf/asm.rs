@@ -42,6 +42,7 @@ pub enum Op {
     Add = 0x00,
     Sub = 0x10,
     Mul = 0x20,
+    Div = 0x30,
     Or = 0x40,
     And = 0x50,
     ShiftLeft = 0x60,

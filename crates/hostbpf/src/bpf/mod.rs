@@ -75,6 +75,7 @@ const PROG_TEST_RUN: libc::c_long = 10;
 const PROG_BY_ID: libc::c_long = 13;
 const MAP_BY_ID: libc::c_long = 14;
 const INFO_BY_FD: libc::c_long = 15;
+const PROG_QUERY: libc::c_long = 16;
 const LINK_CREATE: libc::c_long = 28;
 const LINK_UPDATE: libc::c_long = 29;
 const LINK_BY_ID: libc::c_long = 30;
@@ -83,6 +84,7 @@ const LINK_DETACH: libc::c_long = 34;
 
 const MAP_XSK: u32 = 17;
 const ATTACH_XDP: u32 = 37;
+const ATTACH_TCX_EGRESS: u32 = 47;
 
 /// Bytes of a program's info that are requested, and offsets in it: number of maps, pointer to their
 /// IDs, and name.
@@ -248,6 +250,29 @@ pub fn program_maps(id: u32) -> io::Result<Vec<u32>> {
     let (_, info) = program(id, &mut maps)?;
     let count = u32::from_ne_bytes(*info[INFO_MAP_COUNT..].first_chunk().expect("within the info"));
     Ok(maps.iter().copied().take(count as usize).collect())
+}
+
+/// IDs of the tcx programs at the egress of interface `index`, in order, at most 64; none on kernels
+/// without tcx (before 6.6).
+pub fn tcx_egress(index: u32) -> io::Result<Vec<u32>> {
+    let mut ids = [0_u32; 64];
+    let mut attributes = Attributes::new()
+        .u32(0, index)
+        .u32(4, ATTACH_TCX_EGRESS)
+        .pointer(16, ids.as_mut_ptr().cast_const())
+        .u32(24, ids.len() as u32);
+    // SAFETY: the kernel writes at most as many IDs as there is space for.
+    match unsafe { attributes.call(PROG_QUERY) } {
+        Ok(_) => {}
+        // Space for some only: those are written.
+        Err(e) if e.raw_os_error() == Some(libc::ENOSPC) => {}
+        Err(e) if matches!(e.raw_os_error(), Some(libc::EINVAL | libc::EOPNOTSUPP | libc::ENOENT)) => {
+            return Ok(Vec::new());
+        }
+        Err(e) => return Err(e),
+    }
+    let count = u32::from_ne_bytes(*attributes.0[24..].first_chunk().expect("in range"));
+    Ok(ids.iter().copied().take(count as usize).collect())
 }
 
 /// Runs a program on `frame` and `context`; its verdict, and the bytes it left in `out`. The context is

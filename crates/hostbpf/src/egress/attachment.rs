@@ -6,10 +6,12 @@
 use queueing::{Rate, Span};
 use serde_json::{Value, json};
 
+use super::backlog::Line;
 use super::error::FabricError;
 use super::policy::Policy;
-use super::qdisc_plan::Shape;
+use super::qdisc_plan::{Choice, Shape};
 use super::saved_qdisc::{SavedQdisc, text};
+use super::turn::Turn;
 
 /// Bytes of the map's value.
 pub(super) const NOTES_LEN: usize = 4096;
@@ -23,12 +25,18 @@ pub struct EgressAttachment {
     pub rate: Rate,
     /// Qdiscs that form levels and queues.
     pub shape: Shape,
+    /// Turn of each queue, and the limit of packets that belongs to it.
+    pub turn: Turn,
     /// Bytes after which flows drop a level.
     pub thresholds: Vec<u64>,
     /// Queues per level.
     pub buckets: u16,
-    /// A flow that was silent for so long starts at the top level again.
+    /// A flow that was silent for so long, with nothing waiting, starts at the top level again.
     pub idle: Span,
+    /// Packets that each queue holds.
+    pub(super) queue: u32,
+    /// Share of the rate guaranteed to each level.
+    pub(super) guaranteed: f64,
     /// Root qdisc that was there before.
     pub(super) before: SavedQdisc,
     /// True if clsact was absent before.
@@ -39,20 +47,40 @@ impl EgressAttachment {
     pub(super) fn new(
         policy: &Policy,
         rate: Rate,
-        shape: Shape,
+        choice: &Choice,
         before: SavedQdisc,
         clsact_is_ours: bool,
     ) -> Self {
         Self {
             policy: policy.name.clone(),
             rate,
-            shape,
+            shape: choice.shape,
+            turn: choice.turn,
             thresholds: policy.thresholds.clone(),
             buckets: policy.buckets,
             idle: policy.idle,
+            queue: policy.queue,
+            guaranteed: policy.guaranteed,
             before,
             clsact_is_ours,
         }
+    }
+
+    /// Constants of the backlog estimate.
+    pub(super) fn line(&self) -> Line {
+        let policy = Policy {
+            name: String::new(),
+            thresholds: self.thresholds.clone(),
+            buckets: self.buckets,
+            queue: self.queue,
+            idle: self.idle,
+            flows: 16,
+            guaranteed: self.guaranteed,
+            pin_priority: Vec::new(),
+            pin_dscp: Vec::new(),
+            dscp: Vec::new(),
+        };
+        Line::new(&policy, self.rate, self.shape, self.turn.amounts())
     }
 
     /// One line: `fish at 9.5gbit`.
@@ -79,6 +107,7 @@ impl EgressAttachment {
         let text = json!({
             "policy": self.policy, "rate": self.rate.bits_per_sec(), "shape": self.shape.name(),
             "thresholds": self.thresholds, "buckets": self.buckets, "idle_ns": self.idle.as_nanos(),
+            "turn": self.turn.bytes, "frame": self.turn.frame, "gso": self.turn.gso, "queue": self.queue, "guaranteed": self.guaranteed,
             "before": before, "clsact_is_ours": self.clsact_is_ours,
         })
         .to_string();
@@ -106,10 +135,24 @@ impl EgressAttachment {
                     words: text(chosen, "words").to_owned(),
                 },
             };
+            let gso = match value.get("gso")? {
+                Value::Null => None,
+                limit => {
+                    let bytes = |at: usize| limit.get(at)?.as_u64()?.try_into().ok();
+                    Some([bytes(0)?, bytes(1)?])
+                }
+            };
             Some(Self {
                 policy: text(&value, "policy").to_owned(),
                 rate: number("rate").filter(|&bits| bits > 0).map(Rate::from_bits_per_sec)?,
                 shape: Shape::named(text(&value, "shape"))?,
+                turn: Turn {
+                    bytes: number("turn")?.try_into().ok()?,
+                    frame: number("frame")?.try_into().ok()?,
+                    gso,
+                },
+                queue: number("queue")?.try_into().ok()?,
+                guaranteed: value.get("guaranteed")?.as_f64().filter(|share| (0.0..=0.5).contains(share))?,
                 thresholds: value.get("thresholds")?.as_array()?.iter().filter_map(Value::as_u64).collect(),
                 buckets: number("buckets")?.try_into().ok()?,
                 idle: Span::from_nanos(number("idle_ns")?),
@@ -129,12 +172,17 @@ mod tests {
     use super::super::policy::tests::policy;
     use super::*;
 
+    fn choice(shape: Shape, gso: Option<[u32; 2]>) -> Choice {
+        Choice { shape, turn: Turn { bytes: 14_062, frame: 1_514, gso }, missing: Vec::new() }
+    }
+
     #[test]
     fn notes_are_read_as_they_were_written() {
         let chosen = SavedQdisc::Chosen { handle: "8001:".to_owned(), words: "tbf rate 1Mbit".to_owned() };
         for (before, ours) in [(SavedQdisc::Default, true), (chosen, false)] {
             let shape = Shape::Bands { levels: "ets", queues: "sfq" };
-            let notes = EgressAttachment::new(&policy(), Rate::from_gbps(9), shape, before, ours);
+            let choice = choice(shape, ours.then_some([65_536, 12_500]));
+            let notes = EgressAttachment::new(&policy(), Rate::from_gbps(9), &choice, before, ours);
             let bytes = notes.bytes().unwrap();
             assert_eq!(bytes.len(), NOTES_LEN);
             assert_eq!(EgressAttachment::read(&bytes).unwrap(), notes);
@@ -143,9 +191,15 @@ mod tests {
         assert!(EgressAttachment::read(b"{\"policy\":1}").is_err());
         let long = Policy { name: "x".repeat(NOTES_LEN), ..policy() };
         assert!(
-            EgressAttachment::new(&long, Rate::from_gbps(9), Shape::Classes, SavedQdisc::Default, true)
-                .bytes()
-                .is_err()
+            EgressAttachment::new(
+                &long,
+                Rate::from_gbps(9),
+                &choice(Shape::Classes, None),
+                SavedQdisc::Default,
+                true
+            )
+            .bytes()
+            .is_err()
         );
     }
 }

@@ -46,6 +46,13 @@ pub enum FabricError {
     },
     /// An `ingress` qdisc occupies the place of clsact.
     Ingress(String),
+    /// Another program runs before our filter could, and may pass packets on unseen.
+    NotFirst {
+        /// The interface.
+        device: String,
+        /// The other program.
+        what: String,
+    },
     /// The kernel rejects a program, a map or a filter.
     Bpf {
         /// The operation.
@@ -83,6 +90,11 @@ impl FabricError {
             Self::Ingress(device) => {
                 format!("tc qdisc del dev {device} ingress, then tc qdisc add dev {device} clsact")
             }
+            Self::NotFirst { device, .. } => {
+                format!(
+                    "detach it, or move it to preference 2 or above: tc filter show dev {device} egress; bpftool net show dev {device}"
+                )
+            }
             Self::Tc { .. } | Self::Bpf { .. } | Self::Unreadable(_) => return None,
         })
     }
@@ -103,6 +115,12 @@ impl fmt::Display for FabricError {
                 write!(f, "{device}: detach could not restore the root qdisc {root}: {why}")
             }
             Self::Ingress(device) => write!(f, "{device}: qdisc ingress occupies the place of clsact"),
+            Self::NotFirst { device, what } => {
+                write!(
+                    f,
+                    "{device}: {what} runs first at the egress: packets that it passes on would have no level"
+                )
+            }
             Self::Bpf { what, source } => write!(f, "the kernel refuses {what}: {source}"),
             Self::Unreadable(what) => f.write_str(what),
         }

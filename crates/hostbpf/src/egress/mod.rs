@@ -21,6 +21,7 @@ use host::interface::{Interface, InterfaceError};
 use netlab::{LabError, Namespace};
 
 mod attachment;
+mod backlog;
 mod error;
 mod flow_key;
 #[cfg(any(test, fuzzing))]
@@ -35,8 +36,10 @@ mod tc;
 mod tc_filter;
 #[cfg(test)]
 mod tests;
+mod turn;
 
 pub use attachment::EgressAttachment;
+pub use backlog::Line;
 pub use error::FabricError;
 pub use flow_key::{Key, Kind, Read};
 pub use model::{Model, Verdict};
@@ -44,13 +47,15 @@ pub use policy::{BadPolicy, Policy};
 use program::{COUNTER_LEN, COUNTERS, FLOW_LEN, KEY_LEN, Wiring};
 pub use qdisc_plan::{Choice, Shape};
 use saved_qdisc::{SavedQdisc, is_root, text};
-pub use status::{Counter, Level, Status, status};
+pub use status::{Counter, Level, Status, Warning, status};
+pub use turn::Turn;
 
 /// Names of the program and its maps, by which they are found again.
 const PROGRAM: &str = "gw_fabric";
 const FLOWS: &str = "gw_flows";
 const COUNTS: &str = "gw_counts";
 const NOTES: &str = "gw_notes";
+const BACKLOG: &str = "gw_backlog";
 
 /// Sets up levels and queues by `policy` on the egress of `device`, in this thread's network namespace,
 /// shaped to `rate`.
@@ -77,11 +82,14 @@ pub fn attach(device: &str, rate: Rate, policy: &Policy, seed: u64) -> Result<Ch
     if !has("htb") {
         return Err(FabricError::Lacks("htb"));
     }
-    let choice = qdisc_plan::choose(policy, has);
+    let frame = u32::from(interface.mtu) + 14;
+    let turn = Turn::choose(rate, frame, turn::gso_max_size(device)?);
+    let choice = qdisc_plan::choose(policy, turn, has);
+    let preference = found.first_preference(device, interface.index)?;
     let before = SavedQdisc::of(device, &found.qdiscs, &workshop)?;
-    let notes = EgressAttachment::new(policy, rate, choice.shape, before, !found.has("clsact"));
-    let loaded = Loaded::new(policy, choice.shape, seed, Some(&notes))?;
-    match tc_filter::attach(interface.index, &loaded.program, PROGRAM) {
+    let notes = EgressAttachment::new(policy, rate, &choice, before, !found.has("clsact"));
+    let loaded = Loaded::new(policy, rate, &choice, seed, Some(&notes))?;
+    match tc_filter::attach(interface.index, &loaded.program, PROGRAM, preference) {
         Ok(()) => {}
         Err(e) => {
             // Another attach came first, or the kernel rejects ours.
@@ -91,7 +99,13 @@ pub fn attach(device: &str, rate: Rate, policy: &Policy, seed: u64) -> Result<Ch
             return Err(FabricError::Bpf { what: "a filter at the egress", source: e });
         }
     }
-    match tc::batch(&choice.shape.commands(device, rate, policy, interface.mtu)) {
+    let made = || {
+        if let Some([_, limit]) = turn.gso {
+            turn::set_gso_max_size(device, limit)?;
+        }
+        tc::batch(&choice.shape.commands(device, rate, policy, interface.mtu, turn))
+    };
+    match made() {
         Ok(()) => Ok(choice),
         Err(e) => {
             // The first error is more informative than a failed cleanup.
@@ -117,12 +131,18 @@ pub fn detach(device: &str) -> Result<String, FabricError> {
     if found.root_is_ours {
         tc::batch(&before.commands(device))?;
     }
-    if found.filter.is_some() {
+    // A size that another program has changed since is its own.
+    if let Some([before, limit]) = found.notes.as_ref().and_then(|notes| notes.turn.gso)
+        && turn::gso_max_size(device)? == Some(limit)
+    {
+        turn::set_gso_max_size(device, before)?;
+    }
+    if let Some(filter) = &found.filter {
         let alone = found.notes.as_ref().is_some_and(|notes| notes.clsact_is_ours) && found.others == 0;
         match alone {
             true => tc::run(&["qdisc", "del", "dev", device, "clsact"])?,
             false => {
-                let preference = tc_filter::PREFERENCE.to_string();
+                let preference = filter.preference.to_string();
                 tc::run(&["filter", "del", "dev", device, "egress", "pref", &preference])?
             }
         };
@@ -136,12 +156,21 @@ pub fn detach(device: &str) -> Result<String, FabricError> {
 /// Our parts on an interface.
 struct Found {
     qdiscs: Vec<Value>,
-    /// ID of our program, if attached.
-    filter: Option<u32>,
+    /// Our filter, if attached.
+    filter: Option<Filter>,
     notes: Option<EgressAttachment>,
     root_is_ours: bool,
     /// Number of other filters at clsact.
     others: usize,
+    /// Lowest preference of other filters at the egress.
+    others_first: Option<u16>,
+}
+
+/// Our filter at an egress.
+struct Filter {
+    /// ID of its program.
+    program: u32,
+    preference: u16,
 }
 
 impl Found {
@@ -149,7 +178,8 @@ impl Found {
         let qdiscs = tc::show(&["qdisc", "show", "dev", device])?;
         let ours = format!("{:x}:", qdisc_plan::ROOT);
         let root_is_ours = qdiscs.iter().any(|qdisc| is_root(qdisc) && text(qdisc, "handle") == ours);
-        let mut found = Self { qdiscs, filter: None, notes: None, root_is_ours, others: 0 };
+        let mut found =
+            Self { qdiscs, filter: None, notes: None, root_is_ours, others: 0, others_first: None };
         if !found.has("clsact") {
             return Ok(found);
         }
@@ -157,14 +187,22 @@ impl Found {
             for filter in tc::show(&["filter", "show", "dev", device, side])? {
                 // A line for each preference precedes those of its filters.
                 let Some(options) = filter.get("options") else { continue };
+                let preference = filter.get("pref").and_then(Value::as_u64).unwrap_or_default() as u16;
                 match program_of(options) {
-                    Some(id) if side == "egress" => found.filter = Some(id),
-                    _ => found.others += 1,
+                    Some(program) if side == "egress" => found.filter = Some(Filter { program, preference }),
+                    _ => {
+                        found.others += 1;
+                        if side == "egress" {
+                            let first = found.others_first.unwrap_or(preference);
+                            found.others_first = Some(first.min(preference));
+                        }
+                    }
                 }
             }
         }
-        if let Some(id) = found.filter {
-            let notes = map_of(id, NOTES)?.get(&0_u32.to_ne_bytes()).map_err(refused("our notes"))?;
+        if let Some(filter) = &found.filter {
+            let notes =
+                map_of(filter.program, NOTES)?.get(&0_u32.to_ne_bytes()).map_err(refused("our notes"))?;
             found.notes = notes.map(|bytes| EgressAttachment::read(&bytes)).transpose()?;
         }
         Ok(found)
@@ -172,6 +210,25 @@ impl Found {
 
     fn has(&self, kind: &str) -> bool {
         self.qdiscs.iter().any(|qdisc| text(qdisc, "kind") == kind)
+    }
+
+    /// A preference below all others', so that no filter passes a packet on before ours has seen it.
+    ///
+    /// # Errors
+    /// [`FabricError::NotFirst`] if there is none, or tcx programs run before all filters.
+    fn first_preference(&self, device: &str, index: u32) -> Result<u16, FabricError> {
+        let not_first = |what: String| FabricError::NotFirst { device: device.to_owned(), what };
+        if let Some(id) = bpf::tcx_egress(index).map_err(refused("a look at tcx programs"))?.first() {
+            let name = bpf::program_name(*id).unwrap_or_default();
+            return Err(not_first(format!("tcx program {name} (ID {id})")));
+        }
+        match self.others_first {
+            Some(first) if first <= tc_filter::PREFERENCE => match first.saturating_sub(1) {
+                0 => Err(not_first(format!("a filter of preference {first}"))),
+                preference => Ok(preference),
+            },
+            _ => Ok(tc_filter::PREFERENCE),
+        }
     }
 
     /// The attached policy and rate, as text.
@@ -230,19 +287,25 @@ struct Loaded {
     flows: Map,
     #[cfg(test)]
     counts: Map,
+    #[cfg(test)]
+    backlog: Map,
 }
 
 impl Loaded {
     fn new(
         policy: &Policy,
-        shape: Shape,
+        rate: Rate,
+        choice: &Choice,
         seed: u64,
         notes: Option<&EgressAttachment>,
     ) -> Result<Self, FabricError> {
+        let Choice { shape, turn, .. } = *choice;
         let map = refused("a map");
         let flows =
             Map::new(bpf::map::MapKind::Lru, FLOWS, [KEY_LEN, FLOW_LEN], policy.flows).map_err(&map)?;
         let counts = Map::new(bpf::map::MapKind::Array, COUNTS, [4, COUNTER_LEN], COUNTERS).map_err(&map)?;
+        let backlog =
+            Map::new(bpf::map::MapKind::Array, BACKLOG, [4, backlog::BACKLOG_LEN], 1).map_err(&map)?;
         let kept = Map::new(bpf::map::MapKind::Array, NOTES, [4, attachment::NOTES_LEN], 1).map_err(&map)?;
         if let Some(notes) = notes {
             kept.set(&0_u32.to_ne_bytes(), &notes.bytes()?).map_err(&map)?;
@@ -250,8 +313,11 @@ impl Loaded {
         let wiring = Wiring {
             classes: shape.classes(policy.buckets),
             seed,
+            line: Line::new(policy, rate, shape, turn.amounts()),
+            turn: turn.bytes,
             flows: flows.number(),
             counts: counts.number(),
+            backlog: backlog.number(),
             notes: kept.number(),
         };
         let code = program::assemble(policy, &wiring);
@@ -262,6 +328,8 @@ impl Loaded {
             flows,
             #[cfg(test)]
             counts,
+            #[cfg(test)]
+            backlog,
         })
     }
 }

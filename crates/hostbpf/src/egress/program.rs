@@ -10,6 +10,7 @@
 //!
 //! Source: linux/bpf.h; net/sched's `htb_classify`, `prio_classify`, `ets_classify`.
 
+use super::backlog::{ARRIVED, DRAINED, EMPTY, LEVEL_LEN, LEVELS, Line, NS_BITS};
 use super::flow_key::{ARP, ETHERTYPE, FACTOR, IPV4, IPV6, PORTS, PROTOCOL, TAG, TYPE_AT, VLAN, WITH_PORTS};
 use super::policy::Policy;
 use crate::bpf::asm::{Assembler, LOAD_BYTES, LOOKUP, Label, NOW, Op, Reg, UPDATE, When, Width};
@@ -21,11 +22,19 @@ pub(super) const COUNTED_PINNED: i32 = 8;
 pub(super) const COUNTED_OTHER: i32 = 9;
 /// Counter of new flows, not of packets.
 pub(super) const COUNTED_FLOWS: i32 = 10;
-pub(super) const COUNTERS: u32 = 11;
+/// Counter of packets larger than a turn.
+pub(super) const COUNTED_LARGE: i32 = 11;
+pub(super) const COUNTERS: u32 = 12;
 /// Bytes of a counter: packets, bytes.
 pub(super) const COUNTER_LEN: usize = 16;
-/// Bytes of a flow's entry: bytes sent, last activity in ns since boot, queue.
-pub(super) const FLOW_LEN: usize = 24;
+/// Bytes of a flow's entry, and offsets within: bytes sent; last packet, in ns since boot; queue; line
+/// time that waited at its level, and the level's service, at the last packet.
+pub(super) const FLOW_LEN: usize = 40;
+pub(super) const SENT: i16 = 0;
+pub(super) const LAST: i16 = 8;
+const OWN_QUEUE: i16 = 16;
+pub(super) const WAITING: i16 = 24;
+pub(super) const SERVED: i16 = 32;
 pub(super) const KEY_LEN: usize = 40;
 
 /// Numbering of levels and queues as classes of a qdisc.
@@ -60,9 +69,14 @@ pub(super) struct Wiring {
     pub(super) classes: Classes,
     /// Hash seed for pinned packets.
     pub(super) seed: u64,
+    /// Constants of the backlog estimate.
+    pub(super) line: Line,
+    /// Largest packet that fits a queue's turn, in bytes.
+    pub(super) turn: u32,
     /// File descriptors of the maps.
     pub(super) flows: i32,
     pub(super) counts: i32,
+    pub(super) backlog: i32,
     pub(super) notes: i32,
 }
 
@@ -70,7 +84,7 @@ pub(super) struct Wiring {
 const CONTEXT: Reg = Reg::R6;
 /// Offset of the IP header.
 const AT: Reg = Reg::R7;
-/// Offset of the transport header; later the time.
+/// Offset of the transport header; later a DSCP.
 const KEPT: Reg = Reg::R8;
 const LEVEL: Reg = Reg::R9;
 const STACK: Reg = Reg::R10;
@@ -83,6 +97,10 @@ const DSCP: i16 = HEADER - 4;
 const VERSION: i16 = DSCP - 4;
 const INDEX: i16 = VERSION - 4;
 const QUEUE: i16 = INDEX - 12;
+/// The time, the packet's line time, and the pointer to the backlog's state.
+const TIME: i16 = QUEUE - 8;
+const COST: i16 = TIME - 8;
+const STATE: i16 = COST - 8;
 
 /// Offsets in the context, `struct __sk_buff`.
 const PRIORITY: i16 = 32;
@@ -100,7 +118,7 @@ const NO_DSCP: i32 = 64;
 /// The policy was not validated.
 pub(super) fn assemble(policy: &Policy, wiring: &Wiring) -> Vec<u64> {
     let mut a = Assembler::default();
-    let [ip, v6, ports, pins, other, counted, out] = std::array::from_fn(|_| a.label());
+    let [ip, v6, ports, pins, other, counted, out, end] = std::array::from_fn(|_| a.label());
     a.mov(CONTEXT, Reg::R1);
     // The metadata is never read here; the reference keeps its map alive as long as the program.
     a.map(Reg::R1, wiring.notes);
@@ -111,6 +129,21 @@ pub(super) fn assemble(policy: &Policy, wiring: &Wiring) -> Vec<u64> {
     a.store_value(Width::Word, STACK, DSCP, NO_DSCP);
     a.store_value(Width::Word, STACK, VERSION, 0);
     a.store_value(Width::Double, STACK, QUEUE, 0);
+    a.call(NOW);
+    a.store(Width::Double, STACK, TIME, Reg::R0);
+    a.load(Width::Word, Reg::R1, CONTEXT, WIRE_LEN);
+    a.set_wide(Reg::R2, NS_BITS);
+    a.alu(Op::Mul, Reg::R1, Reg::R2);
+    a.set_wide(Reg::R2, wiring.line.rate_bits());
+    a.alu(Op::Div, Reg::R1, Reg::R2);
+    a.store(Width::Double, STACK, COST, Reg::R1);
+    a.store_value(Width::Word, STACK, INDEX, 0);
+    a.map(Reg::R1, wiring.backlog);
+    address(&mut a, Reg::R2, INDEX);
+    a.call(LOOKUP);
+    // Never taken: an array has its first entry.
+    a.jump_null(Reg::R0, end);
+    a.store(Width::Double, STACK, STATE, Reg::R0);
 
     let ethertype = KEY + ETHERTYPE as i16;
     load_bytes(&mut a, From::Value(TYPE_AT as i32), ethertype, 2);
@@ -157,7 +190,10 @@ pub(super) fn assemble(policy: &Policy, wiring: &Wiring) -> Vec<u64> {
     }
     a.bind(out);
     count(&mut a, wiring, Counter::Level);
+    note_large(&mut a, wiring);
+    note_arrival(&mut a, policy, &wiring.line);
     name_class(&mut a, wiring);
+    a.bind(end);
     a.set(Reg::R0, NEXT_FILTER);
     a.exit();
     a.finish()
@@ -197,40 +233,69 @@ fn pin(a: &mut Assembler, policy: &Policy, wiring: &Wiring, out: Label) {
 }
 
 /// Counts the packet for its flow. The level depends on the bytes sent before, the queue on the number
-/// of flows before this one.
+/// of flows before this one. The same comparisons as [`FlowState`](super::backlog::FlowState).
 fn sink(a: &mut Assembler, policy: &Policy, wiring: &Wiring, counted: Label) {
-    let [fresh, stale] = std::array::from_fn(|_| a.label());
-    a.call(NOW);
-    a.mov(KEPT, Reg::R0);
-    a.store(Width::Double, STACK, SEEN + 8, KEPT);
-    a.load(Width::Word, Reg::R1, CONTEXT, WIRE_LEN);
-    a.store(Width::Double, STACK, SEEN, Reg::R1);
+    let line = &wiring.line;
+    let idle_ns = line.idle_ns;
+    let [fresh, keep, stale, noted] = std::array::from_fn(|_| a.label());
     a.map(Reg::R1, wiring.flows);
     address(a, Reg::R2, KEY);
     a.call(LOOKUP);
     a.jump_null(Reg::R0, fresh);
-    a.mov(Reg::R1, KEPT);
-    a.load(Width::Double, Reg::R2, Reg::R0, 8);
+    copy_from(a, Reg::R0, OWN_QUEUE, QUEUE);
+    a.load(Width::Double, Reg::R1, Reg::R0, SENT);
+    level_of(a, policy, Reg::R1, LEVEL);
+    // R5: the level's state. R4: its service since the flow's last packet.
+    state_of(a, LEVEL, Reg::R5);
+    served(a, Reg::R5, Reg::R4, Reg::R2);
+    a.load(Width::Double, Reg::R1, Reg::R0, SERVED);
+    a.alu(Op::Sub, Reg::R4, Reg::R1);
+    let forward = a.label();
+    a.set(Reg::R1, 0);
+    // Another processor may have been ahead.
+    a.jump_reg(When::SignedNotLess, Reg::R4, Reg::R1, forward);
+    a.set(Reg::R4, 0);
+    a.bind(forward);
+    // R2: the last packet. Signed: a packet on another processor may have a slightly later time.
+    a.load(Width::Double, Reg::R2, Reg::R0, LAST);
+    a.load(Width::Double, Reg::R1, STACK, TIME);
     a.alu(Op::Sub, Reg::R1, Reg::R2);
-    a.store(Width::Double, Reg::R0, 8, KEPT);
-    a.load(Width::Double, Reg::R2, Reg::R0, 16);
-    a.store(Width::Double, STACK, QUEUE, Reg::R2);
-    a.set_wide(Reg::R3, policy.idle.as_nanos());
-    // Signed: a packet on another processor may have a slightly later time.
-    a.jump_reg(When::SignedNotLess, Reg::R1, Reg::R3, stale);
-    a.load(Width::Double, Reg::R4, Reg::R0, 0);
-    a.load(Width::Word, Reg::R1, CONTEXT, WIRE_LEN);
-    a.add_at(Reg::R0, 0, Reg::R1);
-    for &threshold in &policy.thresholds {
-        a.set_wide(Reg::R3, threshold);
-        a.jump_reg(When::NotGreater, Reg::R4, Reg::R3, counted);
-        a.alu_value(Op::Add, LEVEL, 1);
+    a.set_wide(Reg::R3, idle_ns);
+    let silent = a.label();
+    a.jump_reg(When::SignedNotLess, Reg::R1, Reg::R3, silent);
+    a.jump(keep);
+    a.bind(silent);
+    a.load(Width::Double, Reg::R1, STACK, TIME);
+    a.alu(Op::Sub, Reg::R1, Reg::R3);
+    a.load(Width::Double, Reg::R3, Reg::R5, OWN + DRAINED);
+    a.jump_reg(When::NotGreater, Reg::R3, Reg::R1, stale);
+    for empty in EMPTY {
+        let next = a.label();
+        a.load(Width::Double, Reg::R3, Reg::R5, OWN + empty);
+        a.jump_reg(When::NotGreater, Reg::R3, Reg::R2, next);
+        a.jump_reg(When::NotGreater, Reg::R3, Reg::R1, stale);
+        a.bind(next);
     }
-    a.jump(counted);
-    a.bind(stale);
+    a.load(Width::Double, Reg::R1, Reg::R0, WAITING);
+    a.set_wide(Reg::R3, line.turn_ns);
+    a.alu(Op::Add, Reg::R1, Reg::R3);
+    a.alu_value(Op::Mul, Reg::R1, line.turns as i32);
+    a.set_wide(Reg::R3, idle_ns);
+    a.alu(Op::Add, Reg::R1, Reg::R3);
+    a.jump_reg(When::NotGreater, Reg::R1, Reg::R4, stale);
+
+    a.bind(keep);
     a.load(Width::Word, Reg::R1, CONTEXT, WIRE_LEN);
-    a.store(Width::Double, Reg::R0, 0, Reg::R1);
+    a.add_at(Reg::R0, SENT, Reg::R1);
+    a.jump(noted);
+    a.bind(stale);
+    a.set(LEVEL, 0);
+    a.load(Width::Word, Reg::R1, CONTEXT, WIRE_LEN);
+    a.store(Width::Double, Reg::R0, SENT, Reg::R1);
+    a.bind(noted);
+    note_service(a, policy, line, Reg::R0, 0);
     a.jump(counted);
+
     a.bind(fresh);
     // Flows that start together get separate queues, as long as there are enough; a hash would collide
     // much earlier.
@@ -246,12 +311,131 @@ fn sink(a: &mut Assembler, policy: &Policy, wiring: &Wiring, counted: Label) {
     a.alu_value(Op::Rest, Reg::R2, wiring.classes.buckets.into());
     a.store(Width::Double, STACK, QUEUE, Reg::R2);
     a.bind(known);
-    copy(a, Width::Double, QUEUE, SEEN + 16);
+    a.load(Width::Word, Reg::R1, CONTEXT, WIRE_LEN);
+    a.store(Width::Double, STACK, SEEN + SENT, Reg::R1);
+    copy(a, Width::Double, QUEUE, SEEN + OWN_QUEUE);
+    note_service(a, policy, line, STACK, SEEN);
     a.map(Reg::R1, wiring.flows);
     address(a, Reg::R2, KEY);
     address(a, Reg::R3, SEEN);
     a.set(Reg::R4, 0);
     a.call(UPDATE);
+}
+
+/// Offset of a level's state from that of the level above it.
+const OWN: i16 = LEVEL_LEN as i16;
+
+/// `to` = the level of a flow that has sent `sent`. Clobbers `R3`.
+fn level_of(a: &mut Assembler, policy: &Policy, sent: Reg, to: Reg) {
+    let known = a.label();
+    a.set(to, 0);
+    for &threshold in &policy.thresholds {
+        a.set_wide(Reg::R3, threshold);
+        a.jump_reg(When::NotGreater, sent, Reg::R3, known);
+        a.alu_value(Op::Add, to, 1);
+    }
+    a.bind(known);
+}
+
+/// `to` = the state of the level above `level`; the level's own follows at [`OWN`]. Clobbers `R1`.
+fn state_of(a: &mut Assembler, level: Reg, to: Reg) {
+    a.mov(Reg::R1, level);
+    // The verifier does not know the bound.
+    a.alu_value(Op::And, Reg::R1, LEVELS as i32 - 1);
+    a.alu_value(Op::Mul, Reg::R1, LEVEL_LEN as i32);
+    a.load(Width::Double, to, STACK, STATE);
+    a.alu(Op::Add, to, Reg::R1);
+}
+
+/// `waiting` = what waits at the level with `state`; `to` = the level's service: what arrived, less what
+/// waits. Clobbers `R1`.
+fn served(a: &mut Assembler, state: Reg, to: Reg, waiting: Reg) {
+    let [own_empty, above_empty, positive] = std::array::from_fn(|_| a.label());
+    a.load(Width::Double, Reg::R1, STACK, TIME);
+    a.load(Width::Double, waiting, state, OWN + DRAINED);
+    a.jump_reg(When::Greater, waiting, Reg::R1, own_empty);
+    a.mov(waiting, Reg::R1);
+    a.bind(own_empty);
+    // The later of the time and of that at which the levels above are empty.
+    a.load(Width::Double, to, state, DRAINED);
+    a.jump_reg(When::NotGreater, to, Reg::R1, above_empty);
+    a.mov(Reg::R1, to);
+    a.bind(above_empty);
+    a.jump_reg(When::Greater, waiting, Reg::R1, positive);
+    a.mov(waiting, Reg::R1);
+    a.bind(positive);
+    a.alu(Op::Sub, waiting, Reg::R1);
+    a.load(Width::Double, to, state, OWN + ARRIVED);
+    a.alu(Op::Sub, to, waiting);
+}
+
+/// Stores the time and the state of the level that the flow with its entry at `base + at` has now.
+/// Clobbers `R1` to `R5`.
+fn note_service(a: &mut Assembler, policy: &Policy, line: &Line, base: Reg, at: i16) {
+    let fits = a.label();
+    a.load(Width::Double, Reg::R1, base, at + SENT);
+    level_of(a, policy, Reg::R1, Reg::R2);
+    state_of(a, Reg::R2, Reg::R5);
+    served(a, Reg::R5, Reg::R4, Reg::R2);
+    a.store(Width::Double, base, at + SERVED, Reg::R4);
+    a.load(Width::Double, Reg::R1, STACK, COST);
+    a.alu(Op::Add, Reg::R2, Reg::R1);
+    a.set_wide(Reg::R1, line.queue_ns);
+    a.jump_reg(When::NotGreater, Reg::R2, Reg::R1, fits);
+    a.mov(Reg::R2, Reg::R1);
+    a.bind(fits);
+    a.store(Width::Double, base, at + WAITING, Reg::R2);
+    a.load(Width::Double, Reg::R1, STACK, TIME);
+    a.store(Width::Double, base, at + LAST, Reg::R1);
+}
+
+/// Adds the packet to the estimated backlog of its level and those below.
+fn note_arrival(a: &mut Assembler, policy: &Policy, line: &Line) {
+    let full = a.label();
+    // R4: the time. R2: the packet's line time. R5: the first level's state.
+    a.load(Width::Double, Reg::R4, STACK, TIME);
+    a.load(Width::Double, Reg::R2, STACK, COST);
+    state_of(a, LEVEL, Reg::R5);
+    a.load(Width::Double, Reg::R3, Reg::R5, OWN + DRAINED);
+    a.set_wide(Reg::R1, line.capacity_ns);
+    a.alu(Op::Add, Reg::R1, Reg::R4);
+    a.jump_reg(When::Greater, Reg::R3, Reg::R1, full);
+    a.add_at(Reg::R5, OWN + ARRIVED, Reg::R2);
+    a.load(Width::Double, Reg::R5, STACK, STATE);
+    for level in 0..policy.levels() {
+        let [busy, kept, next] = std::array::from_fn(|_| a.label());
+        a.jump_when(When::Greater, LEVEL, level as u32, next);
+        let own = (level as i16 + 1) * OWN;
+        a.load(Width::Double, Reg::R3, Reg::R5, own + DRAINED);
+        a.jump_reg(When::Greater, Reg::R3, Reg::R4, busy);
+        a.load(Width::Double, Reg::R1, Reg::R5, own + EMPTY[0]);
+        a.mov(Reg::R3, Reg::R4);
+        a.alu(Op::Sub, Reg::R3, Reg::R1);
+        a.set_wide(Reg::R0, line.idle_ns);
+        a.jump_reg(When::Greater, Reg::R0, Reg::R3, kept);
+        a.store(Width::Double, Reg::R5, own + EMPTY[1], Reg::R1);
+        a.store(Width::Double, Reg::R5, own + EMPTY[0], Reg::R4);
+        a.bind(kept);
+        a.mov(Reg::R3, Reg::R4);
+        a.alu(Op::Add, Reg::R3, Reg::R2);
+        a.store(Width::Double, Reg::R5, own + DRAINED, Reg::R3);
+        a.jump(next);
+        a.bind(busy);
+        a.add_at(Reg::R5, own + DRAINED, Reg::R2);
+        a.bind(next);
+    }
+    a.bind(full);
+}
+
+/// Counts a packet that is larger than a turn.
+fn note_large(a: &mut Assembler, wiring: &Wiring) {
+    let [large, fits] = std::array::from_fn(|_| a.label());
+    a.load(Width::Word, Reg::R1, CONTEXT, WIRE_LEN);
+    a.jump_when(When::Greater, Reg::R1, wiring.turn, large);
+    a.jump(fits);
+    a.bind(large);
+    count(a, wiring, Counter::Fixed(COUNTED_LARGE));
+    a.bind(fits);
 }
 
 /// Queue of a pinned packet: the key's hash, as [`Key::bucket`](super::Key::bucket).
@@ -336,6 +520,12 @@ fn load_bytes(a: &mut Assembler, from: From, to: i16, len: i32) {
 fn address(a: &mut Assembler, to: Reg, at: i16) {
     a.mov(to, STACK);
     a.alu_value(Op::Add, to, at.into());
+}
+
+/// Copies 8 bytes from `base + from` to the stack.
+fn copy_from(a: &mut Assembler, base: Reg, from: i16, to: i16) {
+    a.load(Width::Double, Reg::R2, base, from);
+    a.store(Width::Double, STACK, to, Reg::R2);
 }
 
 fn copy(a: &mut Assembler, width: Width, from: i16, to: i16) {

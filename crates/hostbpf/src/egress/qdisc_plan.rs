@@ -6,6 +6,9 @@
 //! and the leaves holds the level's guaranteed share, however many of its queues are busy. In both
 //! cases HTB is the root, for the rate.
 //!
+//! Packets that the classifier did not see, because another program passed them on first, have a queue
+//! of their own at the last level, so that they are counted.
+//!
 //! DRR inside prio is not offered: it would have to classify flows a second time, and HTB's leaves do
 //! the same.
 
@@ -13,6 +16,7 @@ use queueing::Rate;
 
 use super::policy::Policy;
 use super::program::Classes;
+use super::turn::Turn;
 
 /// Handle of our root qdisc and of those below it.
 pub(super) const ROOT: u16 = 0x0fab;
@@ -41,12 +45,14 @@ const QUEUES: [&str; 2] = ["fq", "sfq"];
 pub struct Choice {
     /// Shape in use.
     pub shape: Shape,
+    /// Turn of each queue.
+    pub turn: Turn,
     /// Qdiscs that the kernel lacks.
     pub missing: Vec<&'static str>,
 }
 
 /// Best shape for `policy` from the qdiscs that the kernel `has`.
-pub(super) fn choose(policy: &Policy, has: impl Fn(&str) -> bool) -> Choice {
+pub(super) fn choose(policy: &Policy, turn: Turn, has: impl Fn(&str) -> bool) -> Choice {
     let mut missing = Vec::new();
     let mut best = |kinds: &[&'static str]| {
         kinds.iter().copied().find(|kind| {
@@ -60,8 +66,8 @@ pub(super) fn choose(policy: &Policy, has: impl Fn(&str) -> bool) -> Choice {
     let levels = best(&LEVELS);
     let queues = if policy.buckets > 1 { best(&QUEUES) } else { Some("pfifo") };
     match (levels, queues) {
-        (Some(levels), Some(queues)) => Choice { shape: Shape::Bands { levels, queues }, missing },
-        _ => Choice { shape: Shape::Classes, missing },
+        (Some(levels), Some(queues)) => Choice { shape: Shape::Bands { levels, queues }, turn, missing },
+        _ => Choice { shape: Shape::Classes, turn, missing },
     }
 }
 
@@ -70,11 +76,18 @@ pub(super) fn tried(kind: &str) -> String {
     if kind == "ets" { levels(kind) } else { kind.to_owned() }
 }
 
-/// Arguments of `tc` for a qdisc with strict bands.
+/// Arguments of `tc` for a qdisc with strict bands; packets without one go to the last.
 fn levels(kind: &str) -> String {
     let strict = if kind == "ets" { " strict 16" } else { "" };
-    format!("{kind} bands 16{strict}")
+    format!("{kind} bands 16{strict} priomap{}", " 15".repeat(16))
 }
+
+/// Minor numbers of the queue of packets that the classifier did not see.
+const UNSEEN_CLASS: u16 = 0xff;
+const UNSEEN_BAND: u16 = 16;
+/// The most that sfq and fq take as a quantum.
+const QUANTUM_SFQ: u32 = 262_136;
+const QUANTUM_FQ: u32 = 1 << 20;
 
 impl Shape {
     /// Short name: `htb`, `prio of fq`.
@@ -95,52 +108,76 @@ impl Shape {
 
     /// Numbering of its classes, for `buckets` queues per level.
     ///
-    /// Bands start at the ninth of sixteen: fq reads the lowest four bits of `skb->priority` too, and
+    /// Bands start at the eighth of sixteen: fq reads the lowest four bits of `skb->priority` too, and
     /// with 7 there (`TC_PRIO_CONTROL`) it does not isolate flows.
     pub(super) fn classes(self, buckets: u16) -> Classes {
         match self {
             Self::Classes => Classes { major: ROOT, base: 0x100, step: 0x100, buckets },
-            Self::Bands { .. } => Classes { major: BANDS, base: 9, step: 1, buckets: 1 },
+            Self::Bands { .. } => Classes { major: BANDS, base: 8, step: 1, buckets: 1 },
+        }
+    }
+
+    /// Minor number of the queue of packets that the classifier did not see; the major one is that of
+    /// [`classes`](Self::classes).
+    pub(super) fn unseen(self) -> u16 {
+        match self {
+            Self::Classes => UNSEEN_CLASS,
+            Self::Bands { .. } => UNSEEN_BAND,
         }
     }
 
     /// Lines of `tc -batch` for `device` with MTU `mtu`.
-    pub(super) fn commands(self, device: &str, rate: Rate, policy: &Policy, mtu: u16) -> Vec<String> {
+    pub(super) fn commands(
+        self,
+        device: &str,
+        rate: Rate,
+        policy: &Policy,
+        mtu: u16,
+        turn: Turn,
+    ) -> Vec<String> {
         let frame = u64::from(mtu) + 14;
-        let (bits, burst) = (rate.bits_per_sec(), burst(rate, frame));
+        let (bits, burst, quantum) = (rate.bits_per_sec(), burst(rate, frame), turn.bytes);
         let classes = self.classes(policy.buckets);
-        let last = match self {
-            Self::Classes => classes.minor(policy.levels() - 1, 0),
+        let default = match self {
+            Self::Classes => UNSEEN_CLASS,
             Self::Bands { .. } => 1,
         };
         let mut lines = vec![
-            format!("qdisc replace dev {device} root handle {ROOT:x}: htb default {last:x}"),
+            format!("qdisc replace dev {device} root handle {ROOT:x}: htb default {default:x}"),
             format!(
                 "class add dev {device} parent {ROOT:x}: classid {ROOT:x}:1 htb rate {bits}bit ceil {bits}bit \
-                 burst {burst} cburst {burst} quantum {frame}"
+                 burst {burst} cburst {burst} quantum {quantum}"
             ),
         ];
         if let Self::Bands { levels: kind, .. } = self {
             let levels = levels(kind);
             lines.push(format!("qdisc add dev {device} parent {ROOT:x}:1 handle {BANDS:x}: {levels}"));
         }
-        let queue = self.queue(policy, frame);
+        let queue = self.queue(policy, turn);
+        let leaf = |parent: &str, class: &str, level: usize| {
+            format!(
+                "class add dev {device} parent {parent} classid {class} htb prio {level} rate {LEAST}bit \
+                 ceil {bits}bit burst {frame} cburst {burst} quantum {quantum}"
+            )
+        };
+        let unseen = format!("{:x}:{:x}", classes.major, self.unseen());
+        if self == Self::Classes {
+            lines.push(leaf(&format!("{ROOT:x}:1"), &unseen, policy.levels() - 1));
+        }
+        lines.push(format!("qdisc add dev {device} parent {unseen} {queue}"));
         for level in 0..policy.levels() {
             let share = format!("{ROOT:x}:{:x}", level + 2);
             if self == Self::Classes {
                 lines.push(format!(
                     "class add dev {device} parent {ROOT:x}:1 classid {share} htb rate {}bit ceil {bits}bit \
-                     burst {frame} cburst {burst} quantum {frame}",
+                     burst {frame} cburst {burst} quantum {quantum}",
                     guaranteed(rate, policy)
                 ));
             }
             for bucket in 0..classes.buckets {
                 let class = format!("{:x}:{:x}", classes.major, classes.minor(level, bucket));
                 if self == Self::Classes {
-                    lines.push(format!(
-                        "class add dev {device} parent {share} classid {class} htb prio {level} rate {LEAST}bit \
-                         ceil {bits}bit burst {frame} cburst {burst} quantum {frame}"
-                    ));
+                    lines.push(leaf(&share, &class, level));
                 }
                 lines.push(format!("qdisc add dev {device} parent {class} {queue}"));
             }
@@ -149,14 +186,18 @@ impl Shape {
     }
 
     /// The qdisc that holds packets.
-    fn queue(self, policy: &Policy, frame: u64) -> String {
+    fn queue(self, policy: &Policy, turn: Turn) -> String {
         let (queue, all) = (policy.queue, u64::from(policy.queue) * u64::from(policy.buckets));
         match self {
             Self::Bands { queues: "fq", .. } => {
-                format!("fq limit {all} flow_limit {queue} quantum {frame} initial_quantum {frame} nopacing")
+                let quantum = turn.bytes.min(QUANTUM_FQ);
+                format!(
+                    "fq limit {all} flow_limit {queue} quantum {quantum} initial_quantum {quantum} nopacing"
+                )
             }
             Self::Bands { queues: "sfq", .. } => {
-                format!("sfq limit {} depth {} quantum {frame}", all.min(65_408), queue.min(127))
+                let quantum = turn.bytes.min(QUANTUM_SFQ);
+                format!("sfq limit {} depth {} quantum {quantum}", all.min(65_408), queue.min(127))
             }
             Self::Bands { .. } | Self::Classes => format!("pfifo limit {queue}"),
         }
@@ -183,11 +224,13 @@ mod tests {
     use super::super::policy::tests::policy;
     use super::*;
 
+    const TURN: Turn = Turn { bytes: 14_062, frame: 1_514, gso: None };
+
     #[test]
     fn what_is_missing_is_named_with_what_is_used_instead() {
         let check = |has: &[&str], buckets: u16, shape: &str, missing: &[&str]| {
             let policy = Policy { buckets, ..policy() };
-            let choice = choose(&policy, |kind| has.contains(&kind));
+            let choice = choose(&policy, TURN, |kind| has.contains(&kind));
             assert_eq!((choice.shape.name().as_str(), choice.missing.as_slice()), (shape, missing));
             assert_eq!(Shape::named(shape), Some(choice.shape));
         };
@@ -203,23 +246,25 @@ mod tests {
     fn every_queue_is_a_class_and_every_class_is_of_its_level() {
         let most = Policy { thresholds: (1..8).collect(), buckets: 256, ..policy() };
         for policy in [policy(), most] {
-            let lines = Shape::Classes.commands("eth0", Rate::from_gbps(1), &policy, 1500);
+            let lines = Shape::Classes.commands("eth0", Rate::from_gbps(1), &policy, 1500, TURN);
             let leaves = policy.levels() * usize::from(policy.buckets);
-            assert_eq!(lines.len(), 2 + policy.levels() + 2 * leaves);
+            assert_eq!(lines.len(), 2 + policy.levels() + 2 * (leaves + 1));
+            let turns = lines.iter().filter(|line| line.starts_with("class"));
+            assert!(turns.clone().all(|line| line.ends_with(" quantum 14062")), "{lines:?}");
             let classes = Shape::Classes.classes(policy.buckets);
             for level in 0..policy.levels() {
                 for bucket in [0, policy.buckets - 1] {
                     assert_eq!(classes.level(classes.minor(level, bucket)), Some(level));
                 }
             }
-            let none = [1, 2, 9, 0xff].map(|minor| classes.level(minor));
+            let none = [1, 2, 9, UNSEEN_CLASS].map(|minor| classes.level(minor));
             assert_eq!(none, [None; 4], "classes without a queue are of none");
             let unknown = lines[0].rsplit(' ').next().unwrap();
             assert!(lines.last().unwrap().contains(&format!(
                 "parent fab:{:x} ",
                 classes.minor(policy.levels() - 1, policy.buckets - 1)
             )));
-            assert_eq!(u16::from_str_radix(unknown, 16), Ok(classes.minor(policy.levels() - 1, 0)));
+            assert_eq!(u16::from_str_radix(unknown, 16), Ok(UNSEEN_CLASS));
         }
     }
 
@@ -227,16 +272,20 @@ mod tests {
     fn bands_avoid_the_number_that_fq_takes_for_control_traffic() {
         let shape = Shape::Bands { levels: "prio", queues: "fq" };
         let eight = Policy { thresholds: (1..8).collect(), ..policy() };
-        let lines = shape.commands("eth0", Rate::from_gbps(10), &eight, 1500);
+        let lines = shape.commands("eth0", Rate::from_gbps(10), &eight, 1500, TURN);
         let expected = "\
             qdisc replace dev eth0 root handle fab: htb default 1\n\
-            class add dev eth0 parent fab: classid fab:1 htb rate 10000000000bit ceil 10000000000bit burst 625000 cburst 625000 quantum 1514\n\
-            qdisc add dev eth0 parent fab:1 handle fac: prio bands 16\n\
-            qdisc add dev eth0 parent fac:9 fq limit 400 flow_limit 100 quantum 1514 initial_quantum 1514 nopacing";
-        assert_eq!(lines[..4].join("\n"), expected);
-        assert_eq!(lines.len(), 3 + 8);
+            class add dev eth0 parent fab: classid fab:1 htb rate 10000000000bit ceil 10000000000bit burst 625000 cburst 625000 quantum 14062\n\
+            qdisc add dev eth0 parent fab:1 handle fac: prio bands 16 priomap 15 15 15 15 15 15 15 15 15 15 15 15 15 15 15 15\n\
+            qdisc add dev eth0 parent fac:10 fq limit 400 flow_limit 100 quantum 14062 initial_quantum 14062 nopacing\n\
+            qdisc add dev eth0 parent fac:8 fq limit 400 flow_limit 100 quantum 14062 initial_quantum 14062 nopacing";
+        assert_eq!(lines[..5].join("\n"), expected);
+        assert_eq!(lines.len(), 4 + 8);
         let classes = shape.classes(16);
-        assert!((0..8).all(|level| classes.minor(level, 0) & 15 != 7 && classes.minor(level, 0) <= 16));
+        let minors = (0..8).map(|level| classes.minor(level, 0)).chain([shape.unseen()]);
+        assert!(minors.clone().all(|minor| minor & 15 != 7 && minor <= 16));
+        assert_eq!(minors.collect::<std::collections::BTreeSet<_>>().len(), 9);
+        assert_eq!(classes.level(shape.unseen()).filter(|&level| level < 8), None);
     }
 
     #[test]

@@ -4,11 +4,13 @@ use queueing::Bytes;
 use serde_json::Value;
 
 use super::attachment::EgressAttachment;
+use super::backlog::{Backlog, FlowState};
 use super::error::FabricError;
-use super::program::{COUNTED_OTHER, COUNTED_PINNED};
-use super::saved_qdisc::text;
-use super::{COUNTS, FLOWS, Found, exists, map_of, refused, rule, tc, uptime_ns};
-use crate::bpf::Map;
+use super::program::{COUNTED_LARGE, COUNTED_OTHER, COUNTED_PINNED, LAST, SENT, SERVED, WAITING};
+use super::saved_qdisc::{is_root, text};
+use super::{BACKLOG, COUNTS, FLOWS, Found, exists, map_of, refused, rule, tc, uptime_ns};
+use crate::bpf::{self, Map};
+use host::interface::Interface;
 
 /// Packets and bytes on the wire.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,7 +35,7 @@ pub struct Level {
     pub dropped: u64,
     /// Packets queued.
     pub waiting: Counter,
-    /// Active flows at this level; a flow silent for the idle time is not counted.
+    /// Active flows at this level; a flow silent for the idle time with nothing waiting is not counted.
     pub flows: u64,
 }
 
@@ -48,6 +50,110 @@ pub struct Status {
     pub pinned: Counter,
     /// Packets, of all, without a readable IPv4 or IPv6 header.
     pub other: Counter,
+    /// Packets sent or dropped that the classifier did not see.
+    pub unseen: Counter,
+    /// Packets, of all, that are larger than a queue's turn.
+    pub large: Counter,
+    /// Times at which packets waited for the shaper's rate.
+    pub waits: u64,
+    /// Programs that run before the classifier.
+    pub ahead: Vec<String>,
+}
+
+/// A reason why the levels have less effect than they could.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Warning {
+    /// Packets leave without a level.
+    Unseen {
+        /// Their number.
+        packets: u64,
+        /// Programs that run before the classifier.
+        ahead: Vec<String>,
+    },
+    /// Nearly all packets are on one level.
+    OneLevel {
+        /// The level.
+        level: usize,
+    },
+    /// No packet ever waited: the shaper is not the bottleneck.
+    NeverWaits,
+    /// Packets are larger than a turn.
+    Large {
+        /// Their number, as the network counts them.
+        packets: u64,
+        /// Bytes of a turn.
+        turn: u32,
+    },
+}
+
+/// Packets below which nothing is concluded.
+const PACKETS_MIN: u64 = 1_000;
+/// Share of the packets that counts as nearly all, and share that may be larger than a turn: in %.
+const NEARLY_ALL: u64 = 99;
+const LARGE_MAX: u64 = 1;
+
+impl Warning {
+    /// Name in JSON.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Unseen { .. } => "unseen",
+            Self::OneLevel { .. } => "one-level",
+            Self::NeverWaits => "never-waits",
+            Self::Large { .. } => "large-packets",
+        }
+    }
+}
+
+impl std::fmt::Display for Warning {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Unseen { packets, ahead } => {
+                write!(f, "{packets} packets left without a level: another program passed them on first")?;
+                if ahead.is_empty() { Ok(()) } else { write!(f, ": {}", ahead.join(", ")) }
+            }
+            Self::OneLevel { level } => write!(
+                f,
+                "nearly all packets are on level {level}: levels have no effect with this policy and traffic"
+            ),
+            Self::NeverWaits => f.write_str(
+                "no packet has waited: this interface is not the bottleneck at this rate; lower --rate below it",
+            ),
+            Self::Large { packets, turn } => write!(
+                f,
+                "{packets} packets were larger than a turn of {turn} bytes (GRO, or connections older than the \
+                 attach): flows of single packets get less than their turn"
+            ),
+        }
+    }
+}
+
+impl Status {
+    /// Reasons why the levels have less effect than they could.
+    #[must_use]
+    pub fn warnings(&self) -> Vec<Warning> {
+        let mut warnings = Vec::new();
+        let arrived = |level: &Level| level.came.packets;
+        let all: u64 = self.levels.iter().map(arrived).sum();
+        if self.unseen.packets > 0 || !self.ahead.is_empty() {
+            warnings.push(Warning::Unseen { packets: self.unseen.packets, ahead: self.ahead.clone() });
+        }
+        if all < PACKETS_MIN {
+            return warnings;
+        }
+        let full = self.levels.iter().position(|level| arrived(level) * 100 >= all * NEARLY_ALL);
+        if let (Some(level), true) = (full, self.levels.len() > 1) {
+            warnings.push(Warning::OneLevel { level });
+        }
+        if self.waits == 0 && self.levels.iter().all(|level| level.dropped == 0 && level.waiting.packets == 0)
+        {
+            warnings.push(Warning::NeverWaits);
+        }
+        if self.large.packets * 100 > all * LARGE_MAX {
+            warnings.push(Warning::Large { packets: self.large.packets, turn: self.notes.turn.bytes });
+        }
+        warnings
+    }
 }
 
 /// Present status of the egress of `device`.
@@ -57,9 +163,10 @@ pub struct Status {
 pub fn status(device: &str) -> Result<Status, FabricError> {
     exists(device)?;
     let found = Found::on(device)?;
-    let (Some(id), Some(notes), true) = (found.filter, found.notes, found.root_is_ours) else {
+    let (Some(filter), Some(notes), true) = (&found.filter, &found.notes, found.root_is_ours) else {
         return Err(FabricError::NotAttached(device.to_owned()));
     };
+    let id = filter.program;
     let counts = map_of(id, COUNTS)?;
     let mut levels = vec![Level::default(); notes.thresholds.len() + 1];
     for (at, level) in levels.iter_mut().enumerate() {
@@ -67,27 +174,56 @@ pub fn status(device: &str) -> Result<Status, FabricError> {
     }
     let classes = notes.shape.classes(notes.buckets);
     let parent = format!("{:x}:", classes.major);
+    let (mut unseen, mut waits) = (Level::default(), 0);
     for qdisc in tc::show(&["-s", "qdisc", "show", "dev", device])? {
+        if is_root(&qdisc) {
+            waits = number(&qdisc, "overlimits");
+        }
         let minor = text(&qdisc, "parent")
             .strip_prefix(&parent)
             .and_then(|minor| u16::from_str_radix(minor, 16).ok());
-        if let Some(level) = minor.and_then(|minor| classes.level(minor)).and_then(|at| levels.get_mut(at)) {
+        let Some(minor) = minor else { continue };
+        if minor == notes.shape.unseen() {
+            add(&mut unseen, &qdisc);
+        } else if let Some(level) = classes.level(minor).and_then(|at| levels.get_mut(at)) {
             add(level, &qdisc);
         }
     }
-    let rule = rule(&notes)?;
-    let now = uptime_ns();
-    for flow in map_of(id, FLOWS)?.values().map_err(refused("a look at our flows"))? {
-        let word = |at: usize| {
-            flow.get(at..).and_then(<[u8]>::first_chunk).map_or(0, |bytes| u64::from_ne_bytes(*bytes))
-        };
-        if now.saturating_sub(word(8)) < notes.idle.as_nanos() {
-            levels[rule.level(Bytes::new(word(0))).index()].flows += 1;
+    count_flows(&mut levels, notes, id)?;
+    let mut ahead = Vec::new();
+    if let Ok(interface) = Interface::find(device) {
+        for id in bpf::tcx_egress(interface.index).map_err(refused("a look at tcx programs"))? {
+            ahead.push(format!("tcx program {} (ID {id})", bpf::program_name(id).unwrap_or_default()));
         }
+    }
+    if let Some(first) = found.others_first.filter(|first| *first < filter.preference) {
+        ahead.push(format!("a filter of preference {first}"));
     }
     let pinned = counter(&counts, COUNTED_PINNED as u32)?;
     let other = counter(&counts, COUNTED_OTHER as u32)?;
-    Ok(Status { notes, levels, pinned, other })
+    let large = counter(&counts, COUNTED_LARGE as u32)?;
+    let unseen = Counter { packets: unseen.sent.packets + unseen.dropped, bytes: unseen.sent.bytes };
+    Ok(Status { notes: notes.clone(), levels, pinned, other, unseen, large, waits, ahead })
+}
+
+/// Counts the active flows of each level.
+fn count_flows(levels: &mut [Level], notes: &EgressAttachment, program: u32) -> Result<(), FabricError> {
+    let (rule, line, now_ns) = (rule(notes)?, notes.line(), uptime_ns());
+    let backlog = map_of(program, BACKLOG)?.get(&0_u32.to_ne_bytes()).map_err(refused("our backlog"))?;
+    let backlog = Backlog::read(&backlog.unwrap_or_default());
+    for flow in map_of(program, FLOWS)?.values().map_err(refused("a look at our flows"))? {
+        let word = |at: i16| {
+            flow.get(at as usize..)
+                .and_then(<[u8]>::first_chunk)
+                .map_or(0, |bytes| u64::from_ne_bytes(*bytes))
+        };
+        let level = rule.level(Bytes::new(word(SENT))).index();
+        let state = FlowState { last_ns: word(LAST), waiting_ns: word(WAITING), served_ns: word(SERVED) };
+        if !state.is_idle(&backlog, now_ns, level, &line) {
+            levels[level].flows += 1;
+        }
+    }
+    Ok(())
 }
 
 fn counter(counts: &Map, at: u32) -> Result<Counter, FabricError> {
@@ -98,9 +234,13 @@ fn counter(counts: &Map, at: u32) -> Result<Counter, FabricError> {
     Ok(Counter { packets: word(0), bytes: word(8) })
 }
 
+fn number(qdisc: &Value, key: &str) -> u64 {
+    qdisc.get(key).and_then(Value::as_u64).unwrap_or_default()
+}
+
 /// Adds the counters of one queue from `tc`.
 fn add(level: &mut Level, qdisc: &Value) {
-    let number = |key: &str| qdisc.get(key).and_then(Value::as_u64).unwrap_or_default();
+    let number = |key: &str| number(qdisc, key);
     level.sent.packets += number("packets");
     level.sent.bytes += number("bytes");
     level.dropped += number("drops");

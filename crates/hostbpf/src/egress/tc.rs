@@ -1,7 +1,7 @@
-//! The program `tc`, run as a child.
+//! The programs `tc` and `ip`, run as children.
 //!
-//! It manages qdiscs and classes: it is installed wherever `ip` is, knows every attribute of every
-//! kind, and reports errors in text. Its output is read as JSON.
+//! They manage qdiscs, classes and links: they are installed together, know every attribute of every
+//! kind, and report errors in text. Their output is read as JSON.
 
 use std::io::Write;
 use std::process::{Command, Output, Stdio};
@@ -14,8 +14,15 @@ use host::proc;
 
 /// Runs `tc`; its stdout.
 pub(super) fn run(args: &[&str]) -> Result<String, FabricError> {
-    let out = command(args).stdin(Stdio::null()).output().map_err(no_tc)?;
+    let out = command("tc", args).stdin(Stdio::null()).output().map_err(no_tc)?;
     finished(&out, || args.join(" "))?;
+    Ok(String::from_utf8_lossy(&out.stdout).into_owned())
+}
+
+/// Runs `ip`; its stdout.
+pub(super) fn ip(args: &[&str]) -> Result<String, FabricError> {
+    let out = command("ip", args).stdin(Stdio::null()).output().map_err(no_tc)?;
+    finished(&out, || format!("(as ip) {}", args.join(" ")))?;
     Ok(String::from_utf8_lossy(&out.stdout).into_owned())
 }
 
@@ -33,7 +40,7 @@ pub(super) fn show(args: &[&str]) -> Result<Vec<Value>, FabricError> {
 
 /// Runs lines in order until one fails.
 pub(super) fn batch(lines: &[String]) -> Result<(), FabricError> {
-    let mut tc = command(&["-batch", "-"]).stdin(Stdio::piped()).spawn().map_err(no_tc)?;
+    let mut tc = command("tc", &["-batch", "-"]).stdin(Stdio::piped()).spawn().map_err(no_tc)?;
     let text = lines.join("\n") + "\n";
     let mut stdin = tc.stdin.take().expect("stdin is piped");
     // A `tc` that stops early reports the reason; the unread rest does not matter.
@@ -50,9 +57,9 @@ pub(super) fn batch(lines: &[String]) -> Result<(), FabricError> {
     })
 }
 
-/// Command `tc`, killed when we die: nothing would undo its later changes.
-fn command(args: &[&str]) -> Command {
-    let mut command = Command::new("tc");
+/// Command `program`, killed when we die: nothing would undo its later changes.
+fn command(program: &str, args: &[&str]) -> Command {
+    let mut command = Command::new(program);
     command.args(args).stdout(Stdio::piped()).stderr(Stdio::piped());
     proc::end_with_us(&mut command, Signal::KILL);
     command

@@ -13,7 +13,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use rustix::net::netlink::SocketAddrNetlink;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, socket_with};
 
-/// Preference of our filter at an egress; lower runs earlier.
+/// Preference of our filter where no other requires a lower one; lower runs earlier.
 pub(super) const PREFERENCE: u16 = 4011;
 
 const RTM_NEWQDISC: u16 = 36;
@@ -37,13 +37,14 @@ const TCA_BPF_FLAGS: u16 = 8;
 /// `TCA_BPF_FLAG_ACT_DIRECT`: the program's return value is the filter's verdict.
 const DIRECT: u32 = 1;
 
-/// Adds a clsact to interface `index`, unless it has one, and `program` as a filter of its egress.
+/// Adds a clsact to interface `index`, unless it has one, and `program` as a filter of its egress with
+/// `preference`.
 ///
 /// # Errors
 /// The kernel's; `AlreadyExists` if there is a filter with our preference.
-pub(super) fn attach(index: u32, program: impl AsFd, name: &str) -> io::Result<()> {
+pub(super) fn attach(index: u32, program: impl AsFd, name: &str, preference: u16) -> io::Result<()> {
     let clsact = Message::new(RTM_NEWQDISC, index, CLSACT_HANDLE, CLSACT, 0).text(TCA_KIND, "clsact");
-    let info = u32::from(PREFERENCE) << 16 | u32::from(ETH_P_ALL);
+    let info = u32::from(preference) << 16 | u32::from(ETH_P_ALL);
     let options = Message::default()
         .word(TCA_BPF_FD, program.as_fd().as_raw_fd() as u32)
         .text(TCA_BPF_NAME, name)

@@ -3,12 +3,31 @@
 use proptest::prelude::*;
 use queueing::{Bytes, Priority, Span, Time};
 
+use super::backlog::{Backlog, FlowState, LevelState};
 use super::policy::tests::policy;
-use super::program::{COUNTED_OTHER, COUNTED_PINNED, NEXT_FILTER};
+use super::program::{
+    COUNTED_LARGE, COUNTED_OTHER, COUNTED_PINNED, LAST, NEXT_FILTER, SENT, SERVED, WAITING,
+};
 use super::*;
+
+mod closed_loop;
 
 const SEED: u64 = 0x0123_4567_89ab_cdef;
 const SHAPE: Shape = Shape::Classes;
+const TURN: Turn = Turn { bytes: 14_062, frame: 1_514, gso: None };
+
+fn rate() -> Rate {
+    Rate::from_bits_per_sec(100_000_000)
+}
+
+fn choice() -> Choice {
+    Choice { shape: SHAPE, turn: TURN, missing: Vec::new() }
+}
+
+/// Constants of the estimate for `policy`.
+fn line(policy: &Policy) -> Line {
+    Line::new(policy, rate(), SHAPE, TURN.amounts())
+}
 
 /// Prints a skipped test, past the test harness, which captures the output of passing tests.
 fn skipped(test: &str, why: &FabricError) {
@@ -18,7 +37,7 @@ fn skipped(test: &str, why: &FabricError) {
 
 /// The loaded program of `policy`; `None`, with `test` skipped, if BPF is not available.
 fn load(test: &str, policy: &Policy) -> Option<Loaded> {
-    match Loaded::new(policy, SHAPE, SEED, None) {
+    match Loaded::new(policy, rate(), &choice(), SEED, None) {
         Ok(loaded) => Some(loaded),
         Err(e @ FabricError::NoPermission(_)) => {
             skipped(test, &e);
@@ -168,7 +187,7 @@ fn frames_of_one_flow_have_one_key_and_no_other_has_it() {
 
 /// Compares both on `frames` in order; each takes its length on the wire.
 fn agree(policy: &Policy, loaded: &Loaded, frames: impl IntoIterator<Item = (String, Vec<u8>, u32)>) {
-    let mut model = Model::new(policy, SEED);
+    let mut model = Model::new(policy, line(policy), SEED);
     for (n, (what, frame, priority)) in frames.into_iter().enumerate() {
         let len = frame.len() as u32;
         let said = model.decide(Time::from_nanos(n as u64), &frame, Bytes::new(len.into()), priority);
@@ -269,32 +288,163 @@ fn a_packet_counts_for_what_it_is_on_the_wire() {
     assert_eq!(loaded.run(&policy, &frame, 0, 4_542, 3).level, 0);
     assert_eq!(loaded.run(&policy, &frame, 0, 60, 0).level, 1);
     assert_eq!((loaded.counter(0), loaded.counter(1)), ([3, 4_542], [1, 60]));
+    assert_eq!(loaded.counter(COUNTED_LARGE), [0, 0], "none is larger than a turn");
+    loaded.run(&policy, &ipv4(3, 6, 0, 0, 0, &ports(1000, 80)), 0, TURN.bytes + 1, 10);
+    assert_eq!(loaded.counter(COUNTED_LARGE), [10, u64::from(TURN.bytes) + 1]);
     let sent = loaded.flows.get(&Read::frame(&frame).key.0).unwrap().expect("the flow is remembered");
     assert_eq!(sent[..8], 4_602_u64.to_ne_bytes());
 }
 
+/// A state before a packet, and whether its flow is idle. Times are relative to the packet's, in ms.
+struct IdleVector {
+    what: &'static str,
+    /// Time of the flow's last packet.
+    last: i64,
+    /// Line time of its packets that may wait, and service of its level since the last.
+    waiting: i64,
+    served: i64,
+    /// Times at which the level and all above will be empty, and were.
+    drained: i64,
+    empty: i64,
+    /// Time at which the levels above are empty.
+    above: i64,
+    is_idle: bool,
+}
+
+/// Vectors for an idle time of 2 s, 4 queues in a level and a turn of about 1.2 ms. A margin of 100 ms
+/// hides the time that the test itself takes.
+fn idle_vectors() -> Vec<IdleVector> {
+    let vector = |what, last, [waiting, served]: [i64; 2], [drained, empty]: [i64; 2], above, is_idle| {
+        IdleVector { what, last, waiting, served, drained, empty, above, is_idle }
+    };
+    vec![
+        vector("the queue was empty all the time", -3_000, [100, 0], [-2_900, -3_000], -5_000, true),
+        vector("silent for a shorter time", -1_900, [0, 0], [-4_000, -4_500], -5_000, false),
+        vector("its packets wait", -3_000, [100, 0], [500, -4_000], -5_000, false),
+        vector("the queue emptied only now", -3_000, [900, 0], [-100, -4_000], -5_000, false),
+        vector("the queue emptied long ago", -3_000, [900, 0], [-2_100, -4_000], -5_000, true),
+        vector("the queue was empty since, and again", -5_000, [900, 0], [500, -500], -5_000, true),
+        vector("the queue was empty since", -3_000, [900, 0], [500, -2_100], -5_000, true),
+        vector("it was empty since, but recently", -3_000, [900, 0], [500, -1_900], -5_000, false),
+        vector("a busy period that the flow began", -3_000, [900, 0], [500, -3_000], -5_000, false),
+        vector("others had all their turns since", -9_000, [100, 2_600], [500, -9_500], -5_000, true),
+        vector("others may still have turns", -9_000, [100, 2_300], [500, -9_500], -5_000, false),
+        vector("the levels above take the line", -9_000, [100, 0], [500, -9_500], 400, false),
+        vector("other packets came since", -3_000, [0, 0], [3_000, -2_900], -5_000, true),
+        vector("a later time on another processor", 60_000, [0, 0], [-4_000, -4_500], -5_000, false),
+        vector("less service on another processor", -3_000, [0, -500], [500, -4_000], -5_000, false),
+    ]
+}
+
+/// The last level's state and the flow's at `now_ns`.
+fn states(vector: &IdleVector, now_ns: u64) -> (Backlog, FlowState) {
+    let at =
+        |ms: i64| now_ns.checked_add_signed(ms * 1_000_000).expect("the machine has been up for that long");
+    let mut backlog = Backlog::default();
+    let state = |drained: i64| LevelState {
+        drained_ns: at(drained),
+        empty_ns: [at(vector.empty), at(vector.empty - 2_000)],
+        arrived_ns: 1_000_000_000_000,
+    };
+    backlog.0[2] = state(vector.above);
+    backlog.0[3] = state(vector.drained);
+    let served_ns = backlog.served_ns(now_ns, 3).wrapping_add_signed(-vector.served * 1_000_000);
+    let waiting_ns = vector.waiting as u64 * 1_000_000;
+    (backlog, FlowState { last_ns: at(vector.last), waiting_ns, served_ns })
+}
+
+/// Four levels; a flow is idle after 2 s.
+fn idle_policy() -> Policy {
+    Policy { idle: Span::from_secs(2), ..policy() }
+}
+
+//~ egress: a flow is idle only when nothing of it waits and it has been silent since
+#[test]
+fn a_flow_whose_packets_wait_is_not_idle() {
+    let policy = idle_policy();
+    for vector in idle_vectors() {
+        let now_ns = 100_000_000_000;
+        let (backlog, flow) = states(&vector, now_ns);
+        let is_idle = flow.is_idle(&backlog, now_ns, 3, &line(&policy));
+        assert_eq!(is_idle, vector.is_idle, "{}", vector.what);
+    }
+}
+
+impl Loaded {
+    /// Sets the states, sends one frame of `bytes`, and compares program and model exactly: the
+    /// program's time is that of the flow's last packet afterwards. Result: true if the flow was idle.
+    fn compare(&self, policy: &Policy, before: &Backlog, sent: u64, flow: FlowState, bytes: u32) -> bool {
+        let frame = ipv4(2, 6, 0, 0, 0, &ports(1000, 80));
+        let key = Read::frame(&frame).key.0;
+        let words = [sent, flow.last_ns, 2, flow.waiting_ns, flow.served_ns];
+        self.flows.set(&key, &words.map(u64::to_ne_bytes).concat()).unwrap();
+        self.backlog.set(&0_u32.to_ne_bytes(), &before.bytes()).unwrap();
+        let made = self.run(policy, &frame, 0, bytes, 0);
+        assert_eq!(made.bucket, 2, "it keeps its queue");
+        let entry = self.flows.get(&key).unwrap().expect("the flow is remembered");
+        let (words, _) = entry.as_chunks::<8>();
+        let word = |at: i16| u64::from_ne_bytes(words[at as usize / 8]);
+        let (now_ns, line) = (word(LAST), line(policy));
+        let rule = policy.rule().unwrap();
+        let level = |sent: u64| rule.level(Bytes::new(sent)).index();
+        let is_idle = flow.is_idle(before, now_ns, level(sent), &line);
+        let sent_after = if is_idle { 0 } else { sent } + u64::from(bytes);
+        let (mut flow, mut backlog) = (flow, before.clone());
+        let cost_ns = line.cost_ns(Bytes::new(bytes.into()));
+        flow.on_arrival(&backlog, now_ns, level(sent_after), cost_ns, &line);
+        let chosen = if is_idle { 0 } else { level(sent) };
+        for (at, state) in backlog.0.iter_mut().enumerate().skip(policy.levels()) {
+            *state = before.0[at];
+        }
+        backlog.on_arrival(now_ns, chosen, cost_ns, &line);
+        let got = FlowState { last_ns: now_ns, waiting_ns: word(WAITING), served_ns: word(SERVED) };
+        assert_eq!((made.level, word(SENT), got), (chosen, sent_after, flow), "{before:?}");
+        let kept: Vec<u8> =
+            self.backlog.get(&0_u32.to_ne_bytes()).unwrap().expect("an array has its entries");
+        let kept = Backlog::read(&kept);
+        assert_eq!(kept.0[..policy.levels()], backlog.0[..policy.levels()], "{before:?}");
+        is_idle
+    }
+}
+
+//~ egress: a flow is idle only when nothing of it waits and it has been silent since
 //~ egress: senders can pin the level of their packets; a paused flow starts again at the top
 #[test]
-fn a_flow_that_paused_for_long_starts_anew() {
-    let policy = Policy { idle: Span::from_secs(2), ..policy() };
-    let Some(loaded) = load("a_flow_that_paused_for_long_starts_anew", &policy) else { return };
-    let frame = ipv4(2, 6, 0, 0, 0, &ports(1000, 80));
-    let key = Read::frame(&frame).key.0;
-    let paused = |since: u64| {
-        let last = uptime_ns().checked_sub(since).expect("the machine has been up for that long");
-        loaded.flows.set(&key, &[30_000_u64, last, 2].map(u64::to_ne_bytes).concat()).unwrap();
-        let made = loaded.run(&policy, &frame, 0, 100, 0);
-        assert_eq!(made.bucket, 2, "it keeps its queue");
-        made.level
-    };
-    assert_eq!(paused(0), 3);
-    assert_eq!(paused(2_000_000_000), 0);
-    assert_eq!(loaded.run(&policy, &frame, 0, 901, 0).level, 0, "100 bytes since");
-    assert_eq!(loaded.run(&policy, &frame, 0, 100, 0).level, 1, "1001 bytes since");
-    // A packet on another processor may have a later time.
-    let ahead = uptime_ns() + 60_000_000_000;
-    loaded.flows.set(&key, &[30_000_u64, ahead, 2].map(u64::to_ne_bytes).concat()).unwrap();
-    assert_eq!(loaded.run(&policy, &frame, 0, 100, 0).level, 3);
+fn the_kernel_finds_the_same_flows_idle_as_the_model() {
+    let policy = idle_policy();
+    let Some(loaded) = load("the_kernel_finds_the_same_flows_idle_as_the_model", &policy) else { return };
+    for vector in idle_vectors() {
+        let (backlog, flow) = states(&vector, uptime_ns());
+        assert_eq!(loaded.compare(&policy, &backlog, 30_000, flow, 100), vector.is_idle, "{}", vector.what);
+    }
+}
+
+//~ egress: a flow is idle only when nothing of it waits and it has been silent since
+#[test]
+fn any_backlog_is_estimated_alike_by_model_and_kernel() {
+    let policy = idle_policy();
+    let times = || -6_000_i64..4_000;
+    let level = (times(), times(), 0_u64..20_000);
+    let levels = prop::collection::vec(level, 4);
+    let flow = (0_u64..40_000, times(), 0_u64..3_000, -1_000_i64..20_000);
+    proptest!(ProptestConfig::with_cases(200), |(levels in levels, flow in flow, bytes in 60_u32..65_536)| {
+        let test = "any_backlog_is_estimated_alike_by_model_and_kernel";
+        let Some(loaded) = load(test, &policy) else { return Ok(()) };
+        let now_ns = uptime_ns();
+        let at = |ms: i64| now_ns.checked_add_signed(ms * 1_000_000).expect("the machine has been up for that long");
+        let mut backlog = Backlog::default();
+        for (state, (drained, empty, arrived)) in backlog.0.iter_mut().zip(levels) {
+            *state = LevelState {
+                drained_ns: at(drained),
+                empty_ns: [at(empty), at(empty - 2_500)],
+                arrived_ns: 10_000_000_000 + arrived * 1_000_000,
+            };
+        }
+        let (sent, last, waiting, served) = flow;
+        let served_ns = (10_000_000_000_i64 + served * 1_000_000) as u64;
+        let flow = FlowState { last_ns: at(last), waiting_ns: waiting * 1_000_000, served_ns };
+        loaded.compare(&policy, &backlog, sent, flow, bytes);
+    });
 }
 
 //~ egress: the BPF program assigns levels as its model does, for any mix of frames
