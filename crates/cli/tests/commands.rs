@@ -261,20 +261,25 @@ fn a_good_policy_is_shown_rule_by_rule() {
 //~ cli: `check` accepts policies, tasks and configuration files, and shows what each command gets
 #[test]
 fn one_check_is_for_every_file() {
-    let tasks = "include = [\"check-more.toml\"]\n[[tasks]]\nname = \"a\"\nclass = \"LC\"\npid = 1\n";
+    // Neither an ancestor of `check` nor process 1, which are refused.
+    let mut process = Command::new("sleep").arg("60").spawn().expect("sleep is there");
+    let pid = process.id();
+    let tasks =
+        format!("include = [\"check-more.toml\"]\n[[tasks]]\nname = \"a\"\nclass = \"LC\"\npid = {pid}\n");
     let more =
         |class: &str| format!("[[tasks]]\nname = \"b\"\nclass = \"{class}\"\ncommand = [\"true\", \"y\"]\n");
-    let tasks = Scratch::new("check-tasks.toml", tasks);
+    let tasks = Scratch::new("check-tasks.toml", &tasks);
     let included = Scratch::new("check-more.toml", &more("BE"));
     let said = |path: &str| String::from_utf8_lossy(&greenwave(&["check", path]).stdout).into_owned();
     let text = said(tasks.path());
-    for part in ["process 1", "BE", "true y", "shared by policy caladan"] {
+    for part in [&format!("process {pid}"), "BE", "true y", "shared by policy caladan"] {
         assert!(text.contains(part), "{part} in {text}");
     }
     drop(included);
     refused(&["check", tasks.path()], "check-tasks.toml:1: include \"check-more.toml\": No such file");
     let _included = Scratch::new("check-more.toml", &more("XX"));
     refused(&["check", tasks.path()], "check-more.toml:3: unknown variant `XX`");
+    process.kill().and_then(|()| process.wait()).expect("it is ours");
     let egress = Scratch::new(
         "check-egress.toml",
         &String::from_utf8_lossy(&greenwave(&["egress", "policy", "fish"]).stdout),

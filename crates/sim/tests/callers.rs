@@ -187,7 +187,7 @@ fn invalid_settings_are_refused_with_their_value() {
     for (more, says) in [
         ("load = 0", "load 0 is outside"),
         ("load = 1\nguard = \"best\"", "queue-delay"),
-        ("load = 1\nrefusal = \"shout\"", "silence, reset"),
+        ("load = 1\nreject = \"shout\"", "drop, reset"),
         ("load = 1\nreceive_percent = 101", "receive_percent 101 is outside 1..=100"),
         ("load = 1\ntransport = 0", "transport 0"),
         ("load = 1\nconnections_max = 0", "connections_max 0 is outside 1..=1048576"),

@@ -171,7 +171,7 @@ fn share(config: &Config, args: &Args, reload: Reload<'_>, reads: Vec<PathBuf>) 
         let free = task.who().map_or(Ok(()), |who| who.check_free());
         free.map_err(|e| Error::from(e.of_task(&task.name)))?;
     }
-    // Before anything answers: whoever sees the view may end the daemon.
+    // Before anything answers: a reader of the view may end the daemon.
     let interrupted = host::signals::flag();
     let ui = args.ui.open(live_view::head(config, &cores), args.control.is_on())?;
     ui.as_ref().map_or(Ok(()), |ui| args.sandbox.confine_view(ui))?;

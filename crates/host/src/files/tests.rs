@@ -213,10 +213,11 @@ fn what_cannot_be_written_is_refused_and_nothing_is_left() {
 }
 
 /// Source files that open, create or link files by path without this module, and the reasons.
-const OTHERS: [(&str, &str); 25] = [
+const OTHERS: [(&str, &str); 27] = [
     ("host/src/scratch.rs", "a directory of one test"),
     ("host/src/files/folder.rs", "folders on the way to one that is checked"),
     ("hostsched/src/cgroups.rs", "control groups"),
+    ("doctor/src/cores.rs", "control groups"),
     ("netlab/src/cgroup.rs", "control groups"),
     ("netlab/src/namespace.rs", "/proc/sys"),
     ("drivers/src/tap/mod.rs", "/dev/net/tun, /proc/sys"),
@@ -238,6 +239,7 @@ const OTHERS: [(&str, &str); 25] = [
     ("cli/src/exp/world/sched_daemon.rs", "a folder of the laboratory"),
     ("cli/src/exp/world/tiers/stack.rs", "a folder of the laboratory"),
     ("cli/src/exp/mod.rs", "the folder of results; files in it are written by this module"),
+    ("cli/src/exp/hunt.rs", "the folder of results; files in it are written by this module"),
     ("cli/src/exp/summary.rs", "the folder of results; files in it are written by this module"),
     ("cli/src/exp/result.rs", "the folder of results; files in it are written by this module"),
     ("cli/src/man_pages.rs", "the folder of pages; files in it are written by this module"),
