@@ -127,9 +127,10 @@ fn a_list_of_flows_is_replayed_and_each_flow_is_in_the_csv() {
     let rows: Vec<Vec<&str>> = lines.map(|line| line.split(',').collect()).collect();
     let starts: Vec<_> = rows.iter().map(|row| (row[2], row[3], row[4], row[5], row[6])).collect();
     let expected = [
-        ("0", "0", "1", "1460", "0.001000000"),
-        ("1", "0", "1", "100740", "0.002000000"),
-        ("2", "1", "0", "1460", "0.003000000"),
+        // The number of the flow's line in the list; the first is a comment.
+        ("4", "0", "1", "1460", "0.001000000"),
+        ("2", "0", "1", "100740", "0.002000000"),
+        ("3", "1", "0", "1460", "0.003000000"),
     ];
     assert_eq!(starts, expected);
     for row in &rows {
