@@ -146,7 +146,7 @@ class DubboTest extends LoopbackCluster {
         await(() -> Servers.on(port).expectedNanos(Step.class.getName() + ":0.0.0.go") == 16_000 * MS);
         try (Deadlines.Scope scope = Deadlines.within(15_000 * MS)) {
             RpcException late = assertThrows(RpcException.class, () -> step.go("too late"));
-            assertTrue(late.isTimeout() && late.getMessage().contains("less than it takes"), late.getMessage());
+            assertTrue(late.isTimeout() && late.getMessage().contains("less than its expected service time"), late.getMessage());
         }
         assertEquals(16, handled.get());
         assertEquals(1, Servers.on(port).sheds(Shedding.Reason.INFEASIBLE));
