@@ -63,7 +63,7 @@ fn scx_without_kernel_support_is_refused_with_advice() {
 fn tasks_share_a_core_under_scx_and_the_mechanism_is_printed() {
     let Some((core, _turn)) = core("tasks_share_a_core_by_a_scheduler_in_the_kernel_…") else { return };
     let config = format!(
-        "cores = \"{core}\"\nsensor = \"none\"\n\
+        "mechanism = \"scx\"\ncores = \"{core}\"\nsensor = \"none\"\n\
          [[tasks]]\nname = \"lc\"\nclass = \"LC\"\nguaranteed = 1\n\
          command = [\"sh\", \"-c\", \"while :; do sleep 0.02; done\"]\n\
          [[tasks]]\nname = \"be\"\nclass = \"BE\"\ncommand = [\"sh\", \"-c\", \"{SPINS}\"]\n"
