@@ -68,7 +68,7 @@ fn tasks_share_a_core_under_scx_and_the_mechanism_is_printed() {
          command = [\"sh\", \"-c\", \"while :; do sleep 0.02; done\"]\n\
          [[tasks]]\nname = \"be\"\nclass = \"BE\"\ncommand = [\"sh\", \"-c\", \"{SPINS}\"]\n"
     );
-    let lines = shared("scx-share", &config, "3s");
+    let lines = shared("scx-share", &config, "10s");
     let (first, last) = (&lines[0], lines.last().unwrap());
     assert_eq!(first["mechanism"], "scx", "{first}");
     assert!(
