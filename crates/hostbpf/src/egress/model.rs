@@ -43,7 +43,7 @@ pub struct Model {
     new: u64,
 }
 
-/// What the model knows of a flow besides its level.
+/// State of a flow besides its level.
 #[derive(Clone, Copy, Debug)]
 struct Flow {
     /// Its queue.
