@@ -17,6 +17,7 @@ use sim::hunt::{CaseGoodput, CaseResult, HuntTarget, MECHANISMS};
 
 use crate::error::Error;
 use crate::parallel;
+use crate::report;
 use crate::table::Table;
 
 #[derive(Debug, ClapArgs)]
@@ -283,18 +284,13 @@ impl Hunt {
                 "# Hunt {name}, seed {}, case {}: goodput {default:.4} by default, {nothing:.4} by {}.\n",
                 self.seed, found.case, self.mechanism.nothing
             );
-            write(&path, &(head + text))?;
+            report::whole(&path, &(head + text))?;
         }
         let path = self.path(folder);
-        write(&path, &format!("{:#}\n", self.json(interrupted, true)))?;
+        report::whole(&path, &format!("{:#}\n", self.json(interrupted, true)))?;
         errln!("wrote {} and {} cases", path.display(), self.worst.len());
         Ok(())
     }
-}
-
-fn write(path: &Path, text: &str) -> Result<(), Error> {
-    let write = |file: &mut std::fs::File| std::io::Write::write_all(file, text.as_bytes());
-    host::files::replace(path, false, write).map_err(|e| Error::unwritable(path, &e))
 }
 
 /// Runs the cases of files.
