@@ -43,7 +43,7 @@ pub fn run(
         Some(Quantum { thread: host::thread::number, demote: host::thread::demote, ..Quantum::default() });
     // Signal page for `greenwave sched`, if it runs.
     options.signal_page = Some(Arc::new(SharedPage::create(1)?));
-    options.current_core = Some(host::affinity::here);
+    options.current_core = Some(host::affinity::current_core);
     let counted = task::run(vec![(shard, tap)], Arc::new(Monotonic), host::signals::flag(), &options);
     println!("{} tasks, {} turns", counted[0].started, counted[0].polls);
     Ok(())

@@ -26,25 +26,25 @@ fn with(name: &str, program: &str, ask: impl FnOnce(&Namespace)) {
         return skipped(name, &why);
     }
     let lab = NetLab::new("examples").expect("a test network");
-    let here = lab.namespace("here").expect("a namespace");
-    let mut command = here.command(program);
-    let mut server: Child = here.spawn(command.stdout(Stdio::piped())).expect("the example starts");
+    let netns = lab.namespace("here").expect("a namespace");
+    let mut command = netns.command(program);
+    let mut server: Child = netns.spawn(command.stdout(Stdio::piped())).expect("the example starts");
     let mut line = String::new();
     let stdout = server.stdout.take().expect("stdout is a pipe");
     BufReader::new(stdout).read_line(&mut line).expect("it is text");
     assert_eq!(line, "10.77.0.2 is there\n");
-    ask(&here);
+    ask(&netns);
 }
 
-fn curl(here: &Namespace, args: &[&str]) -> String {
+fn curl(netns: &Namespace, args: &[&str]) -> String {
     let always = ["--silent", "--show-error", "--fail", "--max-time", "30"];
-    here.run("curl", &[&always, args].concat()).expect("an answer")
+    netns.run("curl", &[&always, args].concat()).expect("an answer")
 }
 
 #[test]
 fn the_echo_answers_the_kernel() {
-    with("the_echo_answers_the_kernel", env!("CARGO_BIN_EXE_echo"), |here| {
-        here.enter(|| {
+    with("the_echo_answers_the_kernel", env!("CARGO_BIN_EXE_echo"), |netns| {
+        netns.enter(|| {
             for len in [1, 1_000, 300_000] {
                 what_is_sent_comes_back(([10, 77, 0, 2], 7).into(), len);
             }
@@ -55,21 +55,21 @@ fn the_echo_answers_the_kernel() {
 #[test]
 fn the_axum_app_answers_curl_by_http_1_and_2_with_the_classifiers_label() {
     let name = "the_axum_app_answers_curl_by_http_1_and_2_with_the_classifiers_label";
-    with(name, env!("CARGO_BIN_EXE_axum_app"), |here| {
-        assert_eq!(curl(here, &["http://10.77.0.2/pay"]), "paid at level 0\n");
-        assert_eq!(curl(here, &["http://10.77.0.2/report"]), "a report, at level 7\n");
-        let both = curl(here, &["http://10.77.0.2/pay", "http://10.77.0.2/report"]);
+    with(name, env!("CARGO_BIN_EXE_axum_app"), |netns| {
+        assert_eq!(curl(netns, &["http://10.77.0.2/pay"]), "paid at level 0\n");
+        assert_eq!(curl(netns, &["http://10.77.0.2/report"]), "a report, at level 7\n");
+        let both = curl(netns, &["http://10.77.0.2/pay", "http://10.77.0.2/report"]);
         assert_eq!(both, "paid at level 0\na report, at level 7\n", "one connection, two requests");
-        let by_2 = curl(here, &["--http2-prior-knowledge", "http://10.77.0.2/report"]);
+        let by_2 = curl(netns, &["--http2-prior-knowledge", "http://10.77.0.2/report"]);
         assert_eq!(by_2, "a report, at level 7\n");
     });
 }
 
 #[test]
 fn the_tonic_app_answers_a_call() {
-    with("the_tonic_app_answers_a_call", env!("CARGO_BIN_EXE_tonic_app"), |here| {
+    with("the_tonic_app_answers_a_call", env!("CARGO_BIN_EXE_tonic_app"), |netns| {
         // A gRPC message: uncompressed, five bytes, text.
-        let mut call = here.command("sh");
+        let mut call = netns.command("sh");
         let script = "printf '\\0\\0\\0\\0\\005world' | curl --silent --show-error --fail --max-time 30 \
             --http2-prior-knowledge -H 'content-type: application/grpc' -H 'te: trailers' \
             --data-binary @- http://10.77.0.2:50051/hello.Greeter/Greet";

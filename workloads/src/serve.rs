@@ -149,7 +149,7 @@ fn run<S: Service>(
     let options = WorkerOptions {
         quantum: None,
         signal_page: Some(signal_page),
-        current_core: Some(affinity::here),
+        current_core: Some(affinity::current_core),
         ..WorkerOptions::new(args.busy_poll)
     };
     task::run(vec![(shard, tap)], Arc::new(Monotonic::new()), stop, &options);

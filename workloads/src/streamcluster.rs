@@ -179,14 +179,14 @@ impl Stream {
             return Check { holds: true, says: "no points".to_owned() };
         }
         let medians = self.medians();
-        let whole = self.chunk.cost(&medians) / self.planted_cost();
+        let relative_cost = self.chunk.cost(&medians) / self.planted_cost();
         // The weights add up: no point was lost or counted twice.
         let weight: f64 = medians.weights.iter().sum();
         let points = self.chunks as f64 * self.setup.chunk as f64;
-        let holds = self.worst <= BOUND && whole <= BOUND && (weight / points - 1.0).abs() < 1e-3;
+        let holds = self.worst <= BOUND && relative_cost <= BOUND && (weight / points - 1.0).abs() < 1e-3;
         let worst = self.worst;
         let says = format!(
-            "cost over planted medians' {worst:.3} at worst, {whole:.3} over the stream, at most {BOUND}; \
+            "cost over planted medians' {worst:.3} at worst, {relative_cost:.3} over the stream, at most {BOUND}; \
              {weight:.0} of {points:.0} points"
         );
         Check { holds, says }

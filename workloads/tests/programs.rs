@@ -27,7 +27,7 @@ fn skipped(name: &str, why: &str) {
 }
 
 /// The lines of a program's stdout; checks that it exits with success.
-fn said(command: &mut Command) -> Vec<Value> {
+fn records(command: &mut Command) -> Vec<Value> {
     let out = command.stdin(Stdio::null()).output().expect("it starts");
     let text = String::from_utf8(out.stdout).expect("text");
     assert!(out.status.success(), "{text}{}", String::from_utf8_lossy(&out.stderr));
@@ -57,7 +57,7 @@ fn best_effort_programs_report_and_check_their_work() {
         ("stream-dram", env!("CARGO_BIN_EXE_stream-dram")),
     ] {
         let more: &[&str] = if workload == "stream-dram" { &["--kib", "8192"] } else { &[] };
-        works(workload, &said(Command::new(program).args(PACE).args(more)));
+        works(workload, &records(Command::new(program).args(PACE).args(more)));
     }
 }
 
@@ -67,7 +67,7 @@ fn x264_encodes_the_generated_video() {
     if !netlab::is_installed("x264") {
         return skipped("x264_encodes_the_generated_video", "x264 is not there");
     }
-    let lines = said(Command::new(env!("CARGO_BIN_EXE_x264-film")).args(PACE));
+    let lines = records(Command::new(env!("CARGO_BIN_EXE_x264-film")).args(PACE));
     works("x264", &lines);
     let says = lines[lines.len() - 1]["says"].as_str().expect("text");
     assert!(says.contains(" frames in, ") && says.ends_with("x264: exit status: 0"), "{says}");
@@ -157,7 +157,7 @@ fn trees_of_the_go_program_survive_its_collector() {
     let Ok(built) = built else { return skipped(name, "go is not there") };
     assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
     let go = ["-for", "300ms", "-every", "50ms", "-keep-mib", "8"];
-    works("garbage", &said(Command::new(&program).args(go)));
+    works("garbage", &records(Command::new(&program).args(go)));
 }
 
 /// Starts `program` in a test network, sends it the load of `plan`, ends it; returns its last line.
@@ -171,24 +171,24 @@ fn served(name: &str, program: &str, plan: &Plan, protocol: &AppProtocol) -> Opt
         return None;
     }
     let lab = NetLab::new("workloads").expect("a laboratory");
-    let here = lab.namespace("here").expect("a namespace");
-    let mut command = here.command(program);
-    let mut child = here.spawn(command.args(["--every", "50ms"]).stdout(Stdio::piped())).expect("it starts");
+    let netns = lab.namespace("here").expect("a namespace");
+    let mut command = netns.command(program);
+    let mut child = netns.spawn(command.args(["--every", "50ms"]).stdout(Stdio::piped())).expect("it starts");
     let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
     let mut next = move || serde_json::from_str::<Value>(&lines.next()?.ok()?).ok();
     let first = next().expect("it listens");
     let target = first["listens"].as_str().and_then(|at| at.parse().ok()).expect("an address");
-    let pulse = SharedPage::of_process(child.id());
-    assert!(pulse.is_ok(), "a core scheduler finds it by its number: {pulse:?}");
+    let page = SharedPage::of_process(child.id());
+    assert!(page.is_ok(), "a core scheduler finds it by its number: {page:?}");
     let stop = AtomicBool::new(false);
-    let report = here
+    let report = netns
         .enter(|| kernel::run(plan, target, protocol, &Monotonic::new(), &mut |_| {}, &stop))
         .expect("it runs");
     assert_eq!((report.answered(), report.garbled), (report.requests(), 0), "{report:?}");
     kill_process(Pid::from_child(&child), Signal::TERM).expect("it lives");
-    let (tell, told) = channel();
-    std::thread::spawn(move || tell.send(std::iter::from_fn(next).last()));
-    let last = told.recv_timeout(Duration::from_secs(30)).expect("it ends when it is told to");
+    let (sender, receiver) = channel();
+    std::thread::spawn(move || sender.send(std::iter::from_fn(next).last()));
+    let last = receiver.recv_timeout(Duration::from_secs(30)).expect("it ends when it is told to");
     let last = last.expect("it says something");
     assert_eq!(last["check"], "holds", "{last}");
     Some(last)

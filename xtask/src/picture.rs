@@ -74,9 +74,9 @@ fn picture() -> String {
         let x = left + index * STEP;
         let middle = x + width / 2;
         for (y, first) in [(18, urgent), (40, 0)] {
-            for place in 0..WAITING {
-                let class = if place == first { "u" } else { "o" };
-                let block = x + 20 + (WAITING - 1 - place) * 17;
+            for position in 0..WAITING {
+                let class = if position == first { "u" } else { "o" };
+                let block = x + 20 + (WAITING - 1 - position) * 17;
                 let _ = writeln!(
                     svg,
                     "  <rect class=\"{class}\" x=\"{block}\" y=\"{y}\" width=\"12\" height=\"12\" rx=\"2\"/>"
@@ -115,7 +115,7 @@ mod tests {
             let block = format!("class=\"u\" x=\"{}\" y=\"40\"", 96 + index * STEP + first);
             assert!(picture().contains(&block), "{block}");
         }
-        assert!(URGENT.iter().all(|place| (1..WAITING).contains(place)), "behind others by arrival");
+        assert!(URGENT.iter().all(|position| (1..WAITING).contains(position)), "behind others by arrival");
     }
 
     #[test]

@@ -53,7 +53,7 @@ impl Workspace {
     }
 
     fn run(&self, args: &[&str]) -> (Option<i32>, String, String) {
-        told(&self.command(args).output().expect("the script starts"))
+        outcome(&self.command(args).output().expect("the script starts"))
     }
 }
 
@@ -63,7 +63,7 @@ impl Drop for Workspace {
     }
 }
 
-fn told(output: &Output) -> (Option<i32>, String, String) {
+fn outcome(output: &Output) -> (Option<i32>, String, String) {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     (output.status.code(), text(&output.stdout), text(&output.stderr))
 }
@@ -143,7 +143,7 @@ fn an_interrupt_ends_all_that_runs() {
     let group = format!("-{}", child.id());
     let sent = Command::new("kill").args(["-INT", "--", &group]).status();
     assert!(sent.is_ok_and(|status| status.success()));
-    let (code, _, stderr) = told(&child.wait_with_output().expect("it ends"));
+    let (code, _, stderr) = outcome(&child.wait_with_output().expect("it ends"));
     assert_eq!((code, &stderr[..]), (Some(130), "interrupted\n"));
     assert_eq!(started().len(), 2, "no other was started");
     for process in started() {

@@ -193,15 +193,15 @@ mod tests {
     /// `UPDATE=1 cargo test -p capi` regenerates the header.
     #[test]
     fn the_header_says_what_the_sources_say() {
-        let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-        let sources = ["src/api.rs", "src/api/wait.rs"].map(|file| here.join(file));
-        let config = cbindgen::Config::from_file(here.join("cbindgen.toml")).expect("a configuration");
+        let crate_dir = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let sources = ["src/api.rs", "src/api/wait.rs"].map(|file| crate_dir.join(file));
+        let config = cbindgen::Config::from_file(crate_dir.join("cbindgen.toml")).expect("a configuration");
         let builder = sources.iter().fold(cbindgen::Builder::new(), |builder, file| builder.with_src(file));
         let mut made = Vec::new();
         builder.with_config(config).generate().expect("sources of C").write(&mut made);
-        let path = here.join("include/greenwave.h");
+        let path = crate_dir.join("include/greenwave.h");
         if std::env::var_os("UPDATE").is_some() {
-            std::fs::create_dir_all(here.join("include")).expect("the folder is writable");
+            std::fs::create_dir_all(crate_dir.join("include")).expect("the folder is writable");
             std::fs::write(&path, &made).expect("the folder is writable");
         }
         let header = std::fs::read(&path).expect("the header is there");

@@ -54,16 +54,16 @@ pub(crate) unsafe fn all(start: *const u8, len: usize) -> impl Iterator<Item = R
     let mut at = 0;
     std::iter::from_fn(move || {
         let left = len.checked_sub(at).filter(|left| *left >= HEADER && !start.is_null())?;
-        let here = start.wrapping_add(at);
+        let position = start.wrapping_add(at);
         // SAFETY: at least one header is left.
-        let header = unsafe { here.cast::<cmsghdr>().read_unaligned() };
+        let header = unsafe { position.cast::<cmsghdr>().read_unaligned() };
         if !(HEADER..=left).contains(&header.cmsg_len) {
             at = len;
             return Some(Err(Errno::INVAL));
         }
         at += header.cmsg_len.next_multiple_of(align_of::<usize>());
         let of = (header.cmsg_level, header.cmsg_type);
-        Some(Ok(Control { of, start: here.wrapping_add(HEADER), len: header.cmsg_len - HEADER }))
+        Some(Ok(Control { of, start: position.wrapping_add(HEADER), len: header.cmsg_len - HEADER }))
     })
 }
 
@@ -85,30 +85,30 @@ pub(crate) unsafe fn read(message: &msghdr) -> Result<Cmsg, Errno> {
     if !memory::is_readable(start, len) {
         return Err(Errno::FAULT);
     }
-    let mut said = Cmsg::default();
+    let mut cmsg = Cmsg::default();
     // SAFETY: `len` bytes can be read.
     for control in unsafe { all(start.cast(), len) } {
         // SAFETY: as above.
-        unsafe { one(&control?, &mut said) }?;
+        unsafe { one(&control?, &mut cmsg) }?;
     }
-    Ok(said)
+    Ok(cmsg)
 }
 
 /// # Safety
 /// `control` is in a buffer that can be read.
-unsafe fn one(control: &Control, said: &mut Cmsg) -> Result<(), Errno> {
+unsafe fn one(control: &Control, cmsg: &mut Cmsg) -> Result<(), Errno> {
     match control.of {
         (IPPROTO_IP, libc::IP_PKTINFO) => {
             // SAFETY: the caller's.
             let info: in_pktinfo = unsafe { control.value() }?;
             let addr = Ipv4Addr::from(u32::from_be(info.ipi_spec_dst.s_addr));
-            said.here = Some(PktInfo { addr: addr.into(), interface: info.ipi_ifindex.cast_unsigned() });
+            cmsg.local = Some(PktInfo { addr: addr.into(), interface: info.ipi_ifindex.cast_unsigned() });
         }
         (IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
             // SAFETY: the caller's.
             let info: in6_pktinfo = unsafe { control.value() }?;
             let addr = Ipv6Addr::from(info.ipi6_addr.s6_addr).to_canonical();
-            said.here = Some(PktInfo { addr, interface: info.ipi6_ifindex });
+            cmsg.local = Some(PktInfo { addr, interface: info.ipi6_ifindex });
         }
         // An int or a byte, as in the kernel.
         (IPPROTO_IP, libc::IP_TOS) => {
@@ -119,36 +119,36 @@ unsafe fn one(control: &Control, said: &mut Cmsg) -> Result<(), Errno> {
                 // SAFETY: the caller's.
                 unsafe { control.value() }?
             };
-            said.class = Some(u8::try_from(class).map_err(|_| Errno::INVAL)?);
+            cmsg.class = Some(u8::try_from(class).map_err(|_| Errno::INVAL)?);
         }
         (IPPROTO_IPV6, libc::IPV6_TCLASS) => {
             // SAFETY: the caller's.
-            said.class = class_of_v6(unsafe { control.value() }?).ok_or(Errno::INVAL)?;
+            cmsg.class = class_of_v6(unsafe { control.value() }?).ok_or(Errno::INVAL)?;
         }
         // An int of exactly this range, as in the kernel (`ip_cmsg_send`, `ip6_datagram_send_ctl`).
         (IPPROTO_IP, libc::IP_TTL) if control.len == size_of::<c_int>() => {
             // SAFETY: the caller's.
             let hops: c_int = unsafe { control.value() }?;
-            said.hops = Some(u8::try_from(hops).ok().filter(|hops| *hops > 0).ok_or(Errno::INVAL)?);
+            cmsg.hops = Some(u8::try_from(hops).ok().filter(|hops| *hops > 0).ok_or(Errno::INVAL)?);
         }
         (IPPROTO_IP, libc::IP_TTL) => return Err(Errno::INVAL),
         (IPPROTO_IPV6, libc::IPV6_HOPLIMIT) if control.len == size_of::<c_int>() => {
             // SAFETY: the caller's.
             let hops: c_int = unsafe { control.value() }?;
             // -1 is the socket's.
-            said.hops = if hops == -1 { None } else { Some(u8::try_from(hops).map_err(|_| Errno::INVAL)?) };
+            cmsg.hops = if hops == -1 { None } else { Some(u8::try_from(hops).map_err(|_| Errno::INVAL)?) };
         }
         (IPPROTO_IPV6, libc::IPV6_HOPLIMIT) => return Err(Errno::INVAL),
         (libc::SOL_UDP, libc::UDP_SEGMENT) => {
             // SAFETY: the caller's.
-            said.segment = unsafe { control.value() }?;
+            cmsg.segment = unsafe { control.value() }?;
         }
         _ => return Err(Errno::OPNOTSUPP),
     }
     Ok(())
 }
 
-/// Writes ancillary data `said` of a datagram from `from` into the control buffer of `message`;
+/// Writes ancillary data `cmsg` of a datagram from `from` into the control buffer of `message`;
 /// `six`: the socket is IPv6. Sets MSG_CTRUNC if the buffer is too small.
 ///
 /// # Errors
@@ -160,13 +160,13 @@ pub(crate) unsafe fn write(
     message: &mut msghdr,
     six: bool,
     from: Option<SocketAddr>,
-    said: Cmsg,
+    cmsg: Cmsg,
 ) -> Result<(), Errno> {
     let left = std::mem::take(&mut message.msg_controllen);
     let mut room = Room { message, left };
     // The stack says no hop limit of what it received.
-    let Cmsg { here, class, hops: _, segment } = said;
-    match here {
+    let Cmsg { local, class, hops: _, segment } = cmsg;
+    match local {
         Some(PktInfo { addr, interface }) if six => {
             let ipi6_addr = libc::in6_addr { s6_addr: mapped(addr).octets() };
             let info = in6_pktinfo { ipi6_addr, ipi6_ifindex: interface };
@@ -253,41 +253,44 @@ mod tests {
         for (six, addr, from) in
             [(false, "10.0.0.1", PEER4), (true, "fd00::1", PEER6), (true, "10.0.0.1", PEER4)]
         {
-            let here = Some(PktInfo { addr: addr.parse().unwrap(), interface: 3 });
-            for (here, class) in [(here, None), (None, Some(0)), (here, Some(255))] {
-                let said = Cmsg { here, class, hops: None, segment: 0 };
+            let local = Some(PktInfo { addr: addr.parse().unwrap(), interface: 3 });
+            for (local, class) in [(local, None), (None, Some(0)), (local, Some(255))] {
+                let cmsg = Cmsg { local, class, hops: None, segment: 0 };
                 let read = with(256, |message| {
                     // SAFETY: the buffer is large enough.
-                    unsafe { write(message, six, Some(from.parse().unwrap()), said) }.unwrap();
+                    unsafe { write(message, six, Some(from.parse().unwrap()), cmsg) }.unwrap();
                     // SAFETY: it was just filled.
                     unsafe { read(message) }
                 });
-                assert_eq!(read, Ok(said));
+                assert_eq!(read, Ok(cmsg));
             }
         }
     }
 
     #[test]
     fn the_segment_size_of_received_datagrams_comes_last() {
-        let told = with(256, |message| {
-            let said = Cmsg { here: None, class: Some(1), hops: None, segment: 1200 };
+        let segment_cmsg = with(256, |message| {
+            let cmsg = Cmsg { local: None, class: Some(1), hops: None, segment: 1200 };
             // SAFETY: the buffer is large enough.
-            unsafe { write(message, false, Some(PEER4.parse().unwrap()), said) }.unwrap();
+            unsafe { write(message, false, Some(PEER4.parse().unwrap()), cmsg) }.unwrap();
             // SAFETY: it was just filled.
             let second = unsafe { libc::CMSG_NXTHDR(message, libc::CMSG_FIRSTHDR(message)) };
             // SAFETY: there are two messages.
             unsafe { (*second, libc::CMSG_DATA(second).cast::<c_int>().read_unaligned()) }
         });
-        assert_eq!((told.0.cmsg_level, told.0.cmsg_type, told.1), (libc::SOL_UDP, libc::UDP_GRO, 1200));
+        assert_eq!(
+            (segment_cmsg.0.cmsg_level, segment_cmsg.0.cmsg_type, segment_cmsg.1),
+            (libc::SOL_UDP, libc::UDP_GRO, 1200)
+        );
     }
 
     /// An address with its interface takes 28 bytes (32 padded), a traffic class 17.
     #[test]
     fn where_there_is_no_room_that_is_said() {
-        let here = Some(PktInfo { addr: "10.0.0.1".parse().unwrap(), interface: 3 });
-        let (both, none) = (Cmsg { here, class: Some(1), hops: None, segment: 0 }, Cmsg::default());
+        let local = Some(PktInfo { addr: "10.0.0.1".parse().unwrap(), interface: 3 });
+        let (both, none) = (Cmsg { local, class: Some(1), hops: None, segment: 0 }, Cmsg::default());
         let lost = libc::MSG_CTRUNC;
-        for (room, said, expected) in [
+        for (room, sent, expected) in [
             (0, both, (0, lost)),
             (27, both, (0, lost)),
             (28, both, (28, lost)),
@@ -296,12 +299,12 @@ mod tests {
             (56, both, (56, 0)),
             (0, none, (0, 0)),
         ] {
-            let told = with(room, |message| {
+            let written = with(room, |message| {
                 // SAFETY: the buffer is large enough.
-                unsafe { write(message, false, Some(PEER4.parse().unwrap()), said) }.unwrap();
+                unsafe { write(message, false, Some(PEER4.parse().unwrap()), sent) }.unwrap();
                 (message.msg_controllen, message.msg_flags)
             });
-            assert_eq!(told, expected, "{room}");
+            assert_eq!(written, expected, "{room}");
         }
     }
 
@@ -322,7 +325,7 @@ mod tests {
         for (len, expected) in
             [(16, Err(Errno::INVAL)), (17, Ok(Some(0))), (18, Err(Errno::INVAL)), (20, Ok(Some(0)))]
         {
-            assert_eq!(read(IPPROTO_IP, libc::IP_TOS, len).map(|said| said.class), expected, "{len} bytes");
+            assert_eq!(read(IPPROTO_IP, libc::IP_TOS, len).map(|cmsg| cmsg.class), expected, "{len} bytes");
         }
         assert_eq!(read(IPPROTO_IPV6, libc::IPV6_TCLASS, 17), Err(Errno::INVAL));
         assert_eq!(read(IPPROTO_IP, libc::IP_PKTINFO, 20), Err(Errno::INVAL));
@@ -345,9 +348,9 @@ mod tests {
                     let mut bytes = vec![0_u8; shift + room];
                     let header = cmsghdr { cmsg_len, cmsg_level: level, cmsg_type: kind };
                     // SAFETY: a header is plain bytes.
-                    let said: [u8; size_of::<cmsghdr>()] = unsafe { std::mem::transmute(header) };
-                    let len = said.len().min(room);
-                    bytes[shift..shift + len].copy_from_slice(&said[..len]);
+                    let header_bytes: [u8; size_of::<cmsghdr>()] = unsafe { std::mem::transmute(header) };
+                    let len = header_bytes.len().min(room);
+                    bytes[shift..shift + len].copy_from_slice(&header_bytes[..len]);
                     // SAFETY: a zeroed header is an empty message.
                     let mut message: msghdr = unsafe { std::mem::zeroed() };
                     message.msg_control = bytes[shift..].as_mut_ptr().cast();
@@ -358,7 +361,7 @@ mod tests {
                         0..16 => Ok(Cmsg::default()),
                         _ if cmsg_len < 28 || cmsg_len > room => Err(Errno::INVAL),
                         _ => Ok(Cmsg {
-                            here: Some(PktInfo { addr: Ipv4Addr::UNSPECIFIED.into(), interface: 0 }),
+                            local: Some(PktInfo { addr: Ipv4Addr::UNSPECIFIED.into(), interface: 0 }),
                             ..Cmsg::default()
                         }),
                     };

@@ -268,9 +268,9 @@ mod tests {
 
     #[test]
     fn a_thread_that_waits_for_a_handshake_can_be_cancelled() {
-        let (here, _there) = UnixStream::pair().unwrap();
+        let (near, _far) = UnixStream::pair().unwrap();
         let wait = |fd| assert!(receive(borrow(fd).unwrap(), &mut [0; 8]).is_err());
-        pthread_cancel::check(wait, here.as_raw_fd());
+        pthread_cancel::check(wait, near.as_raw_fd());
         let (full, _other) = pthread_cancel::full();
         pthread_cancel::check(|fd| assert!(waited(fd).is_err()), full.as_raw_fd());
     }

@@ -25,7 +25,7 @@ pub(crate) struct ReceivedDatagram {
     /// Sender; `None` after the socket was shut down.
     pub from: Option<SocketAddr>,
     /// Ancillary data that the program requested.
-    pub said: Cmsg,
+    pub cmsg: Cmsg,
     /// `msg_flags`.
     pub flags: c_int,
 }
@@ -70,7 +70,7 @@ pub(crate) unsafe fn receive(fd: c_int, pieces: &[iovec], flags: c_int) -> Optio
         return None;
     }
     let mut envelope = [0; LEN];
-    let (got, told) = with(&mut envelope, pieces, |message| {
+    let (got, received_flags) = with(&mut envelope, pieces, |message| {
         let message: *mut msghdr = message;
         // There is no urgent data; the kernel's UDP ignores the flag.
         let got = next!(recvmsg(fd, message, flags & !libc::MSG_OOB) as Real);
@@ -84,13 +84,13 @@ pub(crate) unsafe fn receive(fd: c_int, pieces: &[iovec], flags: c_int) -> Optio
         return None;
     }
     if got == 0 {
-        return Some(ReceivedDatagram { len: 0, from: None, said: Cmsg::default(), flags: 0 });
+        return Some(ReceivedDatagram { len: 0, from: None, cmsg: Cmsg::default(), flags: 0 });
     }
     // A message shorter than the header is not from the stack.
     match (DatagramHeader::decode(&envelope), got.checked_sub(LEN)) {
         (Some(DatagramHeader::Peer(from)), Some(len)) => {
-            let said = Cmsg::decode(&envelope);
-            Some(ReceivedDatagram { len, from: Some(from), said, flags: told })
+            let cmsg = Cmsg::decode(&envelope);
+            Some(ReceivedDatagram { len, from: Some(from), cmsg, flags: received_flags })
         }
         (Some(DatagramHeader::Failed(errno)), Some(_)) => {
             if flags & libc::MSG_PEEK != 0 {
@@ -110,7 +110,7 @@ fn is_nonblocking(fd: c_int) -> bool {
     borrow(fd).and_then(|fd| fcntl_getfl(fd).ok()).is_some_and(|flags| flags.contains(OFlags::NONBLOCK))
 }
 
-/// Sends `pieces` to `to`, or to the connected peer, with ancillary data `said`.
+/// Sends `pieces` to `to`, or to the connected peer, with ancillary data `cmsg`.
 ///
 /// # Safety
 /// `pieces` are the program's, for sendmsg(2).
@@ -118,7 +118,7 @@ pub(crate) unsafe fn send(
     fd: c_int,
     name: &Name,
     to: Option<SocketAddr>,
-    said: Cmsg,
+    cmsg: Cmsg,
     pieces: &[iovec],
     flags: c_int,
 ) -> ssize_t {
@@ -133,7 +133,7 @@ pub(crate) unsafe fn send(
         Some(to) if to.port() == 0 => return failed(Errno::INVAL),
         Some(_) if far6 && !name.six => return failed(Errno::AFNOSUPPORT),
         _ if len > PAYLOAD_MAX[usize::from(far6)] => return failed(Errno::MSGSIZE),
-        _ if said.segment > 0 && len.div_ceil(said.segment.into()) > SEGMENTS_MAX => {
+        _ if cmsg.segment > 0 && len.div_ceil(cmsg.segment.into()) > SEGMENTS_MAX => {
             return failed(Errno::INVAL);
         }
         _ => {}
@@ -148,7 +148,7 @@ pub(crate) unsafe fn send(
     if to.is_none() && connected == Some(false) {
         return failed(Errno::DESTADDRREQ);
     }
-    let mut envelope = to.map_or(DatagramHeader::Connected, DatagramHeader::Peer).encode_with(said);
+    let mut envelope = to.map_or(DatagramHeader::Connected, DatagramHeader::Peer).encode_with(cmsg);
     let sent = with(&mut envelope, pieces, |message| {
         let message: *const msghdr = message;
         next!(sendmsg(fd, message, flags & libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) as Real)
@@ -229,44 +229,44 @@ mod tests {
 
     #[test]
     fn a_program_sees_the_payload_and_its_sender() {
-        let (ours, theirs) = pair();
+        let (program, end) = pair();
         let peer: SocketAddr = "10.0.0.9:7".parse().unwrap();
         let mut buf = [0; 8];
-        assert_eq!((get(&theirs, &mut buf, 0), errno()), (None, Some(libc::EAGAIN)));
+        assert_eq!((get(&end, &mut buf, 0), errno()), (None, Some(libc::EAGAIN)));
         for payload in [&b"hello"[..], b"", b"more than eight"] {
-            come(&ours, DatagramHeader::Peer(peer), payload);
+            come(&program, DatagramHeader::Peer(peer), payload);
         }
-        assert_eq!(get(&theirs, &mut buf, libc::MSG_PEEK), Some((5, Some(peer), 0)));
-        assert_eq!(get(&theirs, &mut buf, 0), Some((5, Some(peer), 0)));
+        assert_eq!(get(&end, &mut buf, libc::MSG_PEEK), Some((5, Some(peer), 0)));
+        assert_eq!(get(&end, &mut buf, 0), Some((5, Some(peer), 0)));
         assert_eq!(&buf[..5], b"hello");
-        assert_eq!(get(&theirs, &mut buf, 0), Some((0, Some(peer), 0)), "an empty datagram");
+        assert_eq!(get(&end, &mut buf, 0), Some((0, Some(peer), 0)), "an empty datagram");
         let (peek, trunc) = (libc::MSG_PEEK, libc::MSG_TRUNC);
-        assert_eq!(get(&theirs, &mut buf, peek | trunc), Some((15, Some(peer), trunc)));
-        assert_eq!(get(&theirs, &mut buf, 0), Some((8, Some(peer), trunc)));
+        assert_eq!(get(&end, &mut buf, peek | trunc), Some((15, Some(peer), trunc)));
+        assert_eq!(get(&end, &mut buf, 0), Some((8, Some(peer), trunc)));
         assert_eq!(&buf, b"more tha");
-        drop(ours);
-        assert_eq!(get(&theirs, &mut buf, 0), Some((0, None, 0)), "end of stream");
+        drop(program);
+        assert_eq!(get(&end, &mut buf, 0), Some((0, None, 0)), "end of stream");
     }
 
     #[test]
     fn what_is_shorter_than_an_envelope_is_an_error_and_no_length() {
-        let (ours, theirs) = pair();
+        let (ours, peer) = pair();
         let mut buf = [0; 8];
         for envelope in [DatagramHeader::Peer("10.0.0.9:7".parse().unwrap()), DatagramHeader::Failed(111)] {
             for len in [1, 20, LEN - 1] {
                 rustix::net::send(&ours, &envelope.encode()[..len], SendFlags::empty()).unwrap();
-                assert_eq!((get(&theirs, &mut buf, 0), errno()), (None, Some(libc::EIO)), "{len} bytes");
+                assert_eq!((get(&peer, &mut buf, 0), errno()), (None, Some(libc::EIO)), "{len} bytes");
             }
         }
     }
 
     #[test]
     fn the_stack_sees_the_payload_and_whom_it_is_for() {
-        let (ours, theirs) = pair();
+        let (ours, end) = pair();
         let peer = "10.0.0.9:7";
         let noise: Vec<u8> = (0..100).collect();
-        assert_eq!(put(&theirs, false, Some(peer), &noise), 100, "in more iovecs than `FEW`");
-        assert_eq!(put(&theirs, false, None, b""), 0);
+        assert_eq!(put(&end, false, Some(peer), &noise), 100, "in more iovecs than `FEW`");
+        assert_eq!(put(&end, false, None, b""), 0);
         let mut bytes = [0; 200];
         let (len, _) = recv(&ours, &mut bytes[..], RecvFlags::empty()).unwrap();
         assert_eq!(DatagramHeader::decode(&bytes), Some(DatagramHeader::Peer(peer.parse().unwrap())));
@@ -277,9 +277,9 @@ mod tests {
 
     #[test]
     fn what_udp_cannot_send_is_refused() {
-        let (_ours, theirs) = pair();
+        let (_ours, peer) = pair();
         let refused = |six, to: &str, len, expected| {
-            assert_eq!((put(&theirs, six, Some(to), &vec![0; len]), errno()), (-1, Some(expected)), "{to}");
+            assert_eq!((put(&peer, six, Some(to), &vec![0; len]), errno()), (-1, Some(expected)), "{to}");
         };
         refused(false, "10.0.0.9:0", 1, libc::EINVAL);
         refused(false, "[fd00::9]:7", 1, libc::EAFNOSUPPORT);
@@ -290,27 +290,23 @@ mod tests {
     //~ datagrams: a connected socket reports a missing listener once, by the next call
     #[test]
     fn a_failure_is_returned_once_by_the_first_call() {
-        let (ours, theirs) = pair();
+        let (ours, peer) = pair();
         let refused = || come(&ours, DatagramHeader::Failed(111), b"");
         let mut buf = [0; 8];
         refused();
-        assert_eq!((get(&theirs, &mut buf, 0), errno()), (None, Some(111)));
+        assert_eq!((get(&peer, &mut buf, 0), errno()), (None, Some(111)));
         refused();
-        assert_eq!((get(&theirs, &mut buf, libc::MSG_PEEK), errno()), (None, Some(111)));
-        assert_eq!(
-            (get(&theirs, &mut buf, 0), errno()),
-            (None, Some(libc::EAGAIN)),
-            "a peek takes the error"
-        );
+        assert_eq!((get(&peer, &mut buf, libc::MSG_PEEK), errno()), (None, Some(111)));
+        assert_eq!((get(&peer, &mut buf, 0), errno()), (None, Some(libc::EAGAIN)), "a peek takes the error");
         refused();
-        assert_eq!((put(&theirs, false, None, b"x"), errno()), (-1, Some(111)));
-        assert_eq!(put(&theirs, false, None, b"x"), 1);
+        assert_eq!((put(&peer, false, None, b"x"), errno()), (-1, Some(111)));
+        assert_eq!(put(&peer, false, None, b"x"), 1);
         refused();
-        assert_eq!(put(&theirs, false, Some("10.0.0.9:7"), b"x"), 1, "to another address");
-        assert_eq!(failure(theirs.as_raw_fd()), Some(Errno::CONNREFUSED));
-        assert_eq!(failure(theirs.as_raw_fd()), None);
+        assert_eq!(put(&peer, false, Some("10.0.0.9:7"), b"x"), 1, "to another address");
+        assert_eq!(failure(peer.as_raw_fd()), Some(Errno::CONNREFUSED));
+        assert_eq!(failure(peer.as_raw_fd()), None);
         come(&ours, DatagramHeader::Peer("10.0.0.9:7".parse().unwrap()), b"");
-        assert_eq!(failure(theirs.as_raw_fd()), None, "a datagram is no error");
-        assert!(get(&theirs, &mut buf, 0).is_some(), "and is not removed");
+        assert_eq!(failure(peer.as_raw_fd()), None, "a datagram is no error");
+        assert!(get(&peer, &mut buf, 0).is_some(), "and is not removed");
     }
 }

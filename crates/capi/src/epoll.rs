@@ -114,7 +114,7 @@ unsafe fn wait(
 /// Yields the core shared with the stack, if a yield is due.
 fn give_way(labels: &LabelReader) {
     thread_local! { static YIELDING: Cell<YieldPolicy> = const { Cell::new(YieldPolicy::new()) } }
-    if labels.core().is_none_or(|core| affinity::here() != Some(core)) {
+    if labels.core().is_none_or(|core| affinity::current_core() != Some(core)) {
         return;
     }
     // A thread that is ending need not yield.

@@ -33,20 +33,20 @@ impl<const SETS: usize> EpollIndex<SETS> {
     /// Records `hint` for `word` in the set `epoll`; `None` removes it.
     pub(crate) fn note(&self, epoll: i32, word: u64, hint: Option<Hint>) {
         let key = key(epoll, word);
-        let ways = &self.0[key as usize % SETS];
+        let entries = &self.0[key as usize % SETS];
         let value = hint
             .filter(|hint| hint.id < SOME)
             .map_or(0, |Hint { id, by_level }| id | SOME | if by_level { BY_LEVEL } else { 0 });
-        let is = |wanted: u64| ways.iter().find(|way| read(way).0 == wanted);
-        let Some(way) = is(key).or_else(|| if value == 0 { None } else { is(0) }) else {
+        let is = |wanted: u64| entries.iter().find(|entry| read(entry).0 == wanted);
+        let Some(found) = is(key).or_else(|| if value == 0 { None } else { is(0) }) else {
             if value != 0 {
-                write(&ways[(key >> 62) as usize % WAYS], key, value);
+                write(&entries[(key >> 62) as usize % WAYS], key, value);
             }
             return;
         };
         match value {
-            0 => write(way, 0, 0),
-            value => write(way, key, value),
+            0 => write(found, 0, 0),
+            value => write(found, key, value),
         }
     }
 

@@ -38,8 +38,8 @@ fn note(set: c_int) -> c_int {
     let known = SETS_LEN.load(Ordering::Acquire).min(SETS_MAX);
     if set >= 0 && SETS[..known].iter().all(|known| known.load(Ordering::Relaxed) != set) {
         let at = SETS_LEN.fetch_add(1, Ordering::AcqRel);
-        if let Some(place) = SETS.get(at) {
-            place.store(set, Ordering::Relaxed);
+        if let Some(slot) = SETS.get(at) {
+            slot.store(set, Ordering::Relaxed);
         }
     }
     set
@@ -85,16 +85,16 @@ pub(crate) fn of(fd: c_int) -> Vec<EpollEntry> {
     }
     let known = SETS_LEN.load(Ordering::Acquire).min(SETS_MAX);
     let sets = SETS[..known].iter().map(|set| set.load(Ordering::Relaxed));
-    let places: Vec<EpollEntry> = sets.filter_map(|set| place(set, fd)).collect();
+    let entries: Vec<EpollEntry> = sets.filter_map(|set| registration(set, fd)).collect();
     // The record belonged to an earlier descriptor of this number.
-    if let (true, Some((word, bit))) = (places.is_empty(), noted(fd)) {
+    if let (true, Some((word, bit))) = (entries.is_empty(), noted(fd)) {
         word.fetch_and(!bit, Ordering::Relaxed);
     }
-    places
+    entries
 }
 
 /// Registration of `fd` in `set`.
-fn place(set: c_int, fd: c_int) -> Option<EpollEntry> {
+fn registration(set: c_int, fd: c_int) -> Option<EpollEntry> {
     let info = text(&format!("/proc/self/fdinfo/{set}"))?;
     info.lines().find_map(|line| read(line, fd)).map(|(events, data)| EpollEntry { set, events, data })
 }
@@ -168,10 +168,10 @@ mod tests {
         put(before.as_raw_fd());
         let wanted = EventFlags::IN | EventFlags::RDHUP | EventFlags::ET;
         epoll::add(&set, &before, EventData::new_u64(u64::MAX - 5), wanted).unwrap();
-        let places = of(before.as_raw_fd());
-        assert_eq!(places.len(), 1, "one set, recorded once");
-        assert!(places[0].events.contains(wanted));
-        again(after.as_raw_fd(), &places);
+        let entries = of(before.as_raw_fd());
+        assert_eq!(entries.len(), 1, "one set, recorded once");
+        assert!(entries[0].events.contains(wanted));
+        again(after.as_raw_fd(), &entries);
         other.write_all(b"x").unwrap();
         let mut events = Vec::with_capacity(4);
         epoll::wait(&set, rustix::buffer::spare_capacity(&mut events), None).unwrap();

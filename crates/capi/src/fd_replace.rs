@@ -178,10 +178,10 @@ pub(crate) fn replace(fd: c_int, end: &OwnedFd) -> Result<(), Errno> {
     let flags = if cloexec { DupFlags::CLOEXEC } else { DupFlags::empty() };
     let watches = epoll_registry::of(fd);
     // SAFETY: the program owns the descriptor and keeps it: it is not dropped here.
-    let mut place = ManuallyDrop::new(unsafe { OwnedFd::from_raw_fd(fd) });
+    let mut target = ManuallyDrop::new(unsafe { OwnedFd::from_raw_fd(fd) });
     shm_send::forget(fd);
     epoll_registry::leave(fd, &watches);
-    let taken = dup3(end, &mut place, flags);
+    let taken = dup3(end, &mut target, flags);
     match name.filter(|_| taken.is_ok()) {
         Some(name) if label::has(&name) => shm_send::register(fd, &name),
         Some(Name { kind: SocketKind::Listener, .. }) => shm_send::note_listener(fd),

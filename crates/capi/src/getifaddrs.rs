@@ -24,7 +24,7 @@ const FLAGS: c_int = libc::IFF_UP | libc::IFF_RUNNING | libc::IFF_BROADCAST | li
 #[repr(C)]
 struct Entry {
     /// Entry visible to the program; first, so that its address is that of the [`Entry`].
-    told: ifaddrs,
+    raw: ifaddrs,
     /// Number of entries from this one to the end of the block.
     count: usize,
     name: [c_char; libc::IF_NAMESIZE],
@@ -76,7 +76,7 @@ unsafe fn before(interface: &StackInterface, kernels: *mut ifaddrs) -> *mut ifad
     let flags = unsafe { flags_of(&name, kernels) }.unwrap_or(FLAGS as c_uint);
     let count = interface.addrs.len();
     let entry = |(addr, prefix): &(IpAddr, u8)| Entry {
-        told: ifaddrs {
+        raw: ifaddrs {
             ifa_next: kernels,
             ifa_name: null_mut(),
             ifa_flags: flags,
@@ -100,14 +100,14 @@ unsafe fn before(interface: &StackInterface, kernels: *mut ifaddrs) -> *mut ifad
     let mut next = kernels;
     for (at, entry) in entries.iter_mut().enumerate().rev() {
         entry.count = count - at;
-        entry.told.ifa_next = next;
-        entry.told.ifa_name = entry.name.as_mut_ptr();
-        entry.told.ifa_addr = (&raw mut entry.addr).cast();
-        entry.told.ifa_netmask = (&raw mut entry.netmask).cast();
+        entry.raw.ifa_next = next;
+        entry.raw.ifa_name = entry.name.as_mut_ptr();
+        entry.raw.ifa_addr = (&raw mut entry.addr).cast();
+        entry.raw.ifa_netmask = (&raw mut entry.netmask).cast();
         if interface.addrs[at].0.is_ipv4() {
-            entry.told.ifa_ifu = (&raw mut entry.broadcast).cast();
+            entry.raw.ifa_ifu = (&raw mut entry.broadcast).cast();
         }
-        next = &raw mut entry.told;
+        next = &raw mut entry.raw;
     }
     entries.as_mut_ptr().cast()
 }
@@ -126,7 +126,7 @@ unsafe fn without_ours(list: *mut ifaddrs) -> *mut ifaddrs {
     let first: *mut Entry = list.cast();
     // SAFETY: the mark shows that this is the first of `count` entries of a box.
     let entries = unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(first, (*first).count)) };
-    entries.last().map_or(null_mut(), |last| last.told.ifa_next)
+    entries.last().map_or(null_mut(), |last| last.raw.ifa_next)
 }
 
 /// The kernel's flags of interface `name`.
@@ -150,10 +150,11 @@ fn raw(addr: IpAddr, interface: u32) -> sockaddr_in6 {
     // SAFETY: all zeros are a valid value.
     let mut bytes: sockaddr_in6 = unsafe { std::mem::zeroed() };
     let mut len = size_of::<sockaddr_in6>() as socklen_t;
-    let place: *mut sockaddr = (&raw mut bytes).cast();
+    let sockaddr_ptr: *mut sockaddr = (&raw mut bytes).cast();
     // SAFETY: `len` is the size of `bytes`.
-    let written =
-        unsafe { socket_address::write(SocketAddr::new(addr, 0), addr.is_ipv6(), place, &raw mut len) };
+    let written = unsafe {
+        socket_address::write(SocketAddr::new(addr, 0), addr.is_ipv6(), sockaddr_ptr, &raw mut len)
+    };
     debug_assert!(written.is_ok(), "the buffer is large enough");
     if matches!(addr, IpAddr::V6(addr) if addr.is_unicast_link_local()) {
         bytes.sin6_scope_id = interface;
@@ -184,7 +185,7 @@ mod tests {
     use super::*;
 
     /// Names and addresses of a list, the kernel's included.
-    unsafe fn told(mut list: *mut ifaddrs) -> Vec<(String, Vec<SocketAddr>)> {
+    unsafe fn read_list(mut list: *mut ifaddrs) -> Vec<(String, Vec<SocketAddr>)> {
         let mut all = Vec::new();
         // SAFETY: the caller's list.
         while let Some(entry) = unsafe { list.as_ref() } {
@@ -212,13 +213,13 @@ mod tests {
         // SAFETY: the list is the C library's.
         let all = unsafe { before(&interface, kernels) };
         // SAFETY: as above.
-        let told = unsafe { told(all) };
+        let entries = unsafe { read_list(all) };
         let at = |text: &str| text.parse::<SocketAddr>().unwrap();
         let ours = ["198.18.77.2:0", "255.255.255.0:0", "198.18.77.255:0"].map(at).to_vec();
-        assert_eq!(told[0], ("lo".to_owned(), ours));
+        assert_eq!(entries[0], ("lo".to_owned(), ours));
         let ours = ["[2001:db8::2]:0", "[ffff:ffff:ffff:ffff::]:0"].map(at).to_vec();
-        assert_eq!(told[1], ("lo".to_owned(), ours));
-        assert!(told[2..].iter().any(|(name, _)| name == "lo"), "the kernel's follow");
+        assert_eq!(entries[1], ("lo".to_owned(), ours));
+        assert!(entries[2..].iter().any(|(name, _)| name == "lo"), "the kernel's follow");
         // SAFETY: each is freed once.
         let rest = unsafe { without_ours(all) };
         assert!(std::ptr::eq(rest, kernels));
@@ -237,7 +238,7 @@ mod tests {
         // SAFETY: the kernel's list is null.
         let all = unsafe { before(&interface, null_mut()) };
         // SAFETY: the list was just made.
-        assert_eq!(unsafe { told(all) }[0].0, "greenwave");
+        assert_eq!(unsafe { read_list(all) }[0].0, "greenwave");
         // SAFETY: freed once.
         assert!(unsafe { without_ours(all) }.is_null());
     }

@@ -9,7 +9,7 @@ use rustix::process::{Resource, getrlimit};
 
 /// A global that may not be mapped yet.
 pub(crate) struct Mapped<T> {
-    place: AtomicPtr<T>,
+    pointer: AtomicPtr<T>,
     /// Address-space limit (RLIMIT_AS) under which mapping failed with `ENOMEM`.
     refused: AtomicU64,
 }
@@ -19,13 +19,13 @@ const NEVER: u64 = u64::MAX;
 
 impl<T: 'static> Mapped<T> {
     pub(crate) const fn new() -> Self {
-        Self { place: AtomicPtr::new(std::ptr::null_mut()), refused: AtomicU64::new(NEVER) }
+        Self { pointer: AtomicPtr::new(std::ptr::null_mut()), refused: AtomicU64::new(NEVER) }
     }
 
     /// The value, once it is mapped.
     pub(crate) fn get(&self) -> Option<&'static T> {
         // SAFETY: null, or made by `get_or`, and never freed.
-        unsafe { self.place.load(Ordering::Acquire).as_ref() }
+        unsafe { self.pointer.load(Ordering::Acquire).as_ref() }
     }
 
     /// The value; `map` makes it on first use. After `ENOMEM`, `map` is not called again under the
@@ -43,7 +43,7 @@ impl<T: 'static> Mapped<T> {
             });
             let new = Box::into_raw(Box::new(made.ok()?));
             let (set, null) = (Ordering::AcqRel, std::ptr::null_mut());
-            if self.place.compare_exchange(null, new, set, Ordering::Acquire).is_err() {
+            if self.pointer.compare_exchange(null, new, set, Ordering::Acquire).is_err() {
                 // SAFETY: another thread was first, and `new` is not shared.
                 drop(unsafe { Box::from_raw(new) });
             }

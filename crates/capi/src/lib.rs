@@ -88,7 +88,7 @@ extern "C" fn on_load() {
     unsafe { recv::read(-1, std::ptr::null_mut(), 0) };
     // SAFETY: as above.
     unsafe { send::write(-1, std::ptr::null(), 0) };
-    memory::look();
+    memory::record_memory_layout();
     let name = format!("{VARIABLE}\0");
     let Ok(name) = CStr::from_bytes_with_nul(name.as_bytes()) else { return };
     // SAFETY: `name` ends with NUL; no other thread runs yet that could change the environment, and
@@ -106,7 +106,7 @@ extern "C" fn on_load() {
         Ok(Err(HandshakeError::Build)) => end(),
         _ => {}
     }
-    udp_fds::look();
+    udp_fds::detect_inherited();
 }
 
 /// Ends the program: it would silently run on the kernel's TCP.

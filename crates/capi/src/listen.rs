@@ -290,9 +290,9 @@ fn receive(fd: c_int, bytes: &mut [u8], flags: c_int) -> Result<ReceivedMessage,
     let got = next!(recvmsg(fd, &raw mut message, flags) as Real);
     let len = usize::try_from(got).map_err(|_| crate::errno())?;
     // SAFETY: the kernel has filled it.
-    let came = unsafe { received_fd(&raw const message) };
+    let received = unsafe { received_fd(&raw const message) };
     // SAFETY: the kernel has just made it; no other code refers to it.
-    let fd = came.map(|fd| unsafe { OwnedFd::from_raw_fd(fd) });
+    let fd = received.map(|fd| unsafe { OwnedFd::from_raw_fd(fd) });
     let lost = fd.is_none() && message.msg_flags & libc::MSG_CTRUNC != 0;
     Ok(ReceivedMessage { len, fd, lost })
 }
@@ -306,23 +306,23 @@ mod tests {
 
     #[test]
     fn a_connection_comes_by_the_c_librarys_calls_as_by_ours() {
-        let (here, there) = UnixDatagram::pair().unwrap();
+        let (near, far) = UnixDatagram::pair().unwrap();
         let (mut kept, sent) = UnixStream::pair().unwrap();
         for cloexec in [false, true] {
-            scm_rights::send(&here, None, b"name", sent.as_fd()).unwrap();
+            scm_rights::send(&near, None, b"name", sent.as_fd()).unwrap();
             let mut bytes = [0; LEN];
             let flags = if cloexec { libc::MSG_CMSG_CLOEXEC } else { 0 };
-            let ReceivedMessage { len, fd, lost } = receive(there.as_raw_fd(), &mut bytes, flags).unwrap();
+            let ReceivedMessage { len, fd, lost } = receive(far.as_raw_fd(), &mut bytes, flags).unwrap();
             assert_eq!((&bytes[..len], lost), (&b"name"[..], false));
-            let came = UnixStream::from(fd.expect("a descriptor"));
-            let flags = rustix::io::fcntl_getfd(&came).unwrap();
+            let stream = UnixStream::from(fd.expect("a descriptor"));
+            let flags = rustix::io::fcntl_getfd(&stream).unwrap();
             assert_eq!(flags.contains(rustix::io::FdFlags::CLOEXEC), cloexec);
-            came.set_nonblocking(true).unwrap();
+            stream.set_nonblocking(true).unwrap();
             kept.write_all(b"x").unwrap();
-            assert_eq!(std::io::Read::read(&mut &came, &mut [0; 8]).unwrap(), 1);
+            assert_eq!(std::io::Read::read(&mut &stream, &mut [0; 8]).unwrap(), 1);
         }
-        crate::pthread_cancel::check(|fd| assert!(receive(fd, &mut [0; LEN], 0).is_err()), there.as_raw_fd());
-        there.set_nonblocking(true).unwrap();
-        assert_eq!(receive(there.as_raw_fd(), &mut [0; LEN], 0).unwrap_err(), Errno::AGAIN);
+        crate::pthread_cancel::check(|fd| assert!(receive(fd, &mut [0; LEN], 0).is_err()), far.as_raw_fd());
+        far.set_nonblocking(true).unwrap();
+        assert_eq!(receive(far.as_raw_fd(), &mut [0; LEN], 0).unwrap_err(), Errno::AGAIN);
     }
 }

@@ -33,7 +33,7 @@ const FEW: usize = 64;
 const WRITTEN_MAX: usize = 256;
 
 /// Records where the heap and the main thread's stack are. The main thread calls it.
-pub(crate) fn look() {
+pub(crate) fn record_memory_layout() {
     // SAFETY: an increment of 0 moves nothing.
     let heap = unsafe { libc::sbrk(0) };
     HEAP.store(heap.addr(), Ordering::Relaxed);
@@ -47,9 +47,9 @@ pub(crate) fn look() {
 /// True if the bytes from `start` to `end` are in the heap, or in the main thread's stack and this
 /// thread is the main one.
 fn is_known(start: usize, end: usize) -> bool {
-    let here = (&raw const start).addr();
+    let address = (&raw const start).addr();
     let stack = STACK.load(Ordering::Relaxed);
-    if start >= here && end <= stack && stack - here < STACK_MAX {
+    if start >= address && end <= stack && stack - address < STACK_MAX {
         return true;
     }
     let heap = HEAP.load(Ordering::Relaxed);
@@ -60,15 +60,15 @@ fn is_known(start: usize, end: usize) -> bool {
 /// Makes a system call and restores `errno`.
 fn ask(number: c_long, arguments: [usize; 4]) -> Result<usize, Errno> {
     // SAFETY: every thread has an `errno`.
-    let place = unsafe { libc::__errno_location() };
+    let errno_ptr = unsafe { libc::__errno_location() };
     // SAFETY: as above.
-    let before = unsafe { place.read() };
+    let before = unsafe { errno_ptr.read() };
     let [a, b, c, d] = arguments;
     // SAFETY: the callers' system calls write only memory that the program wants written.
-    let said = unsafe { libc::syscall(number, a, b, c, d) };
-    let asked = usize::try_from(said).map_err(|_| crate::errno());
+    let result = unsafe { libc::syscall(number, a, b, c, d) };
+    let asked = usize::try_from(result).map_err(|_| crate::errno());
     // SAFETY: as above.
-    unsafe { place.write(before) };
+    unsafe { errno_ptr.write(before) };
     asked
 }
 
@@ -99,50 +99,50 @@ fn is_writable(start: *mut c_void, len: usize) -> bool {
     })
 }
 
-/// Value at `place`, aligned or not.
+/// Value at `ptr`, aligned or not.
 ///
 /// # Errors
 /// `EFAULT`.
 ///
 /// # Safety
 /// No other thread writes there meanwhile, and any bytes are a valid `T`.
-pub(crate) unsafe fn read<T: Copy>(place: *const T) -> Result<T, Errno> {
-    if !is_readable(place.cast(), size_of::<T>()) {
+pub(crate) unsafe fn read<T: Copy>(ptr: *const T) -> Result<T, Errno> {
+    if !is_readable(ptr.cast(), size_of::<T>()) {
         return Err(Errno::FAULT);
     }
     // SAFETY: it can be read, and is a `T` by the caller's contract.
-    Ok(unsafe { place.read_unaligned() })
+    Ok(unsafe { ptr.read_unaligned() })
 }
 
-/// Writes `value` to `place`, aligned or not.
+/// Writes `value` to `ptr`, aligned or not.
 ///
 /// # Errors
 /// `EFAULT`.
 ///
 /// # Safety
 /// The program wants `value` written there.
-pub(crate) unsafe fn write<T: Copy>(place: *mut T, value: T) -> Result<(), Errno> {
-    if !is_writable(place.cast(), size_of::<T>()) {
+pub(crate) unsafe fn write<T: Copy>(ptr: *mut T, value: T) -> Result<(), Errno> {
+    if !is_writable(ptr.cast(), size_of::<T>()) {
         return Err(Errno::FAULT);
     }
     // SAFETY: it can be written to.
-    unsafe { place.write_unaligned(value) };
+    unsafe { ptr.write_unaligned(value) };
     Ok(())
 }
 
-/// Writes `bytes` to `place`.
+/// Writes `bytes` to `dest`.
 ///
 /// # Errors
 /// `EFAULT`.
 ///
 /// # Safety
 /// As [`write`].
-pub(crate) unsafe fn write_bytes(place: *mut u8, bytes: &[u8]) -> Result<(), Errno> {
-    if !is_writable(place.cast(), bytes.len()) {
+pub(crate) unsafe fn write_bytes(dest: *mut u8, bytes: &[u8]) -> Result<(), Errno> {
+    if !is_writable(dest.cast(), bytes.len()) {
         return Err(Errno::FAULT);
     }
     // SAFETY: they can be written, and do not overlap memory of this library.
-    unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), place, bytes.len()) };
+    unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), dest, bytes.len()) };
     Ok(())
 }
 
@@ -188,8 +188,8 @@ pub(crate) unsafe fn pieces(start: *const iovec, count: usize) -> Result<Pieces,
         return Ok(Pieces::Many((0..count).map(piece).collect()));
     }
     let mut few = [const { MaybeUninit::uninit() }; FEW];
-    for (at, place) in few.iter_mut().take(count).enumerate() {
-        place.write(piece(at));
+    for (at, slot) in few.iter_mut().take(count).enumerate() {
+        slot.write(piece(at));
     }
     Ok(Pieces::Few(few, count))
 }
@@ -201,9 +201,9 @@ mod tests {
     /// Two pages; the second has `protection`.
     fn pages(protection: c_int) -> *mut u8 {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-        let whole = libc::PROT_READ | libc::PROT_WRITE;
+        let read_write = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: a new mapping, placed by the kernel in free address space.
-        let start = unsafe { libc::mmap(std::ptr::null_mut(), 2 * PAGE, whole, flags, -1, 0) };
+        let start = unsafe { libc::mmap(std::ptr::null_mut(), 2 * PAGE, read_write, flags, -1, 0) };
         assert_ne!(start, libc::MAP_FAILED);
         // SAFETY: the page is part of that mapping.
         assert_eq!(unsafe { libc::mprotect(start.byte_add(PAGE), PAGE, protection) }, 0);
@@ -213,32 +213,32 @@ mod tests {
     #[test]
     #[cfg_attr(miri, ignore = "it has no memory that is not there")]
     fn unmapped_memory_is_distinguished_from_mapped_memory() {
-        look();
+        record_memory_layout();
         let (none, reads) = (pages(libc::PROT_NONE), pages(libc::PROT_READ));
         let both = libc::PROT_READ | libc::PROT_WRITE;
         let writes = pages(both);
         for (start, second) in [(none, (false, false)), (reads, (true, false)), (writes, (true, true))] {
             for (at, len) in [(0, PAGE), (PAGE - 8, 8), (7, 1)] {
-                let place = start.wrapping_add(at).cast();
-                assert!(is_readable(place, len) && is_writable(place, len), "{len} at {at}");
+                let ptr = start.wrapping_add(at).cast();
+                assert!(is_readable(ptr, len) && is_writable(ptr, len), "{len} at {at}");
             }
             for (at, len) in [(PAGE, 1), (PAGE - 1, 2), (0, 2 * PAGE), (2 * PAGE - 1, 1), (PAGE - 300, 600)] {
-                let place = start.wrapping_add(at).cast();
-                assert_eq!((is_readable(place, len), is_writable(place, len)), second, "{len} at {at}");
+                let ptr = start.wrapping_add(at).cast();
+                assert_eq!((is_readable(ptr, len), is_writable(ptr, len)), second, "{len} at {at}");
             }
             for at in [0, 4, PAGE - 4] {
-                let place = start.wrapping_add(at).cast::<u32>();
+                let ptr = start.wrapping_add(at).cast::<u32>();
                 // SAFETY: the memory is this test's.
-                assert_eq!(unsafe { (write(place, 7), read(place)) }, (Ok(()), Ok(7)));
+                assert_eq!(unsafe { (write(ptr, 7), read(ptr)) }, (Ok(()), Ok(7)));
             }
             // SAFETY: as above; the second half may be inaccessible.
             let torn = unsafe { read(start.wrapping_add(PAGE - 2).cast::<u32>()) };
             assert_eq!(torn.is_ok(), second.0);
         }
         for wild in [0, 8, usize::MAX, usize::MAX - 7, 1 << 63, 0xdead_beef] {
-            let place = std::ptr::without_provenance_mut(wild);
-            assert!(!is_readable(place, 16) && !is_writable(place, 16), "{wild:#x}");
-            assert!(is_readable(place, 0) && is_writable(place, 0));
+            let ptr = std::ptr::without_provenance_mut(wild);
+            assert!(!is_readable(ptr, 16) && !is_writable(ptr, 16), "{wild:#x}");
+            assert!(is_readable(ptr, 0) && is_writable(ptr, 0));
         }
         assert!(!is_readable(writes.cast(), usize::MAX) && !is_readable(writes.cast(), isize::MAX as usize));
     }
@@ -247,7 +247,7 @@ mod tests {
     #[cfg_attr(miri, ignore = "it has no heap of brk's")]
     fn what_is_known_is_there_and_errno_stays() {
         let (mut local, boxed) = (7_u64, Box::new(8_u64));
-        look();
+        record_memory_layout();
         // SAFETY: both are locals of this test.
         unsafe {
             *libc::__errno_location() = 77;

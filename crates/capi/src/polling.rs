@@ -13,7 +13,7 @@ use crate::real_fn::next;
 ///
 /// # Safety
 /// The program's arguments to poll(2), which has succeeded where `found` is not -1.
-unsafe fn told(fds: *mut pollfd, count: nfds_t, found: c_int) -> c_int {
+unsafe fn finish_poll(fds: *mut pollfd, count: nfds_t, found: c_int) -> c_int {
     if found <= 0 || !fds.is_aligned() {
         return found;
     }
@@ -30,7 +30,7 @@ pub unsafe extern "C-unwind" fn poll(fds: *mut pollfd, count: nfds_t, ms: c_int)
     type Real = unsafe extern "C-unwind" fn(*mut pollfd, nfds_t, c_int) -> c_int;
     let found = next!(poll(fds, count, ms) as Real);
     // SAFETY: the program's arguments.
-    unsafe { told(fds, count, found) }
+    unsafe { finish_poll(fds, count, found) }
 }
 
 /// poll(2) as compiled with `_FORTIFY_SOURCE`, with the size of the buffer.
@@ -47,7 +47,7 @@ pub unsafe extern "C-unwind" fn __poll_chk(
     type Real = unsafe extern "C-unwind" fn(*mut pollfd, nfds_t, c_int, size_t) -> c_int;
     let found = next!(__poll_chk(fds, count, ms, room) as Real);
     // SAFETY: the program's arguments.
-    unsafe { told(fds, count, found) }
+    unsafe { finish_poll(fds, count, found) }
 }
 
 /// ppoll(2).
@@ -64,7 +64,7 @@ pub unsafe extern "C-unwind" fn ppoll(
     type Real = unsafe extern "C-unwind" fn(*mut pollfd, nfds_t, *const timespec, *const sigset_t) -> c_int;
     let found = next!(ppoll(fds, count, timeout, mask) as Real);
     // SAFETY: the program's arguments.
-    unsafe { told(fds, count, found) }
+    unsafe { finish_poll(fds, count, found) }
 }
 
 /// ppoll(2) as compiled with `_FORTIFY_SOURCE`, with the size of the buffer.
@@ -83,5 +83,5 @@ pub unsafe extern "C-unwind" fn __ppoll_chk(
         unsafe extern "C-unwind" fn(*mut pollfd, nfds_t, *const timespec, *const sigset_t, size_t) -> c_int;
     let found = next!(__ppoll_chk(fds, count, timeout, mask, room) as Real);
     // SAFETY: the program's arguments.
-    unsafe { told(fds, count, found) }
+    unsafe { finish_poll(fds, count, found) }
 }

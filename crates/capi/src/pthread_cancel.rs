@@ -45,7 +45,7 @@ pub(crate) fn check(wait: fn(c_int), fd: c_int) {
         let task: &Task = Box::leak(Box::new(Task { wait, fd, is_left: AtomicBool::new(false) }));
         // SAFETY: the ABIs differ only in that one may unwind.
         let body = unsafe { std::mem::transmute::<Body, Declared>(body) };
-        let (mut thread, mut said): (libc::pthread_t, *mut c_void) = (0, std::ptr::null_mut());
+        let (mut thread, mut result): (libc::pthread_t, *mut c_void) = (0, std::ptr::null_mut());
         let argument = std::ptr::from_ref(task).cast_mut().cast();
         // SAFETY: the task is leaked, and `body` takes one.
         let made = unsafe { libc::pthread_create(&raw mut thread, std::ptr::null(), body, argument) };
@@ -60,8 +60,8 @@ pub(crate) fn check(wait: fn(c_int), fd: c_int) {
             std::thread::sleep(Duration::from_millis(1));
         }
         // SAFETY: as above.
-        assert_eq!(unsafe { libc::pthread_join(thread, &raw mut said) }, 0);
-        assert_eq!(said.addr(), usize::MAX, "PTHREAD_CANCELED, after {pause:?}");
+        assert_eq!(unsafe { libc::pthread_join(thread, &raw mut result) }, 0);
+        assert_eq!(result.addr(), usize::MAX, "PTHREAD_CANCELED, after {pause:?}");
     }
 }
 
@@ -121,10 +121,10 @@ fn waits_by_priority(fd: c_int) {
 
 #[test]
 fn a_thread_that_receives_can_be_cancelled() {
-    let (here, _there) = UnixStream::pair().unwrap();
-    check(receives, here.as_raw_fd());
-    check(receives_pieces, here.as_raw_fd());
-    check(receives_a_datagram, here.as_raw_fd());
+    let (near, _far) = UnixStream::pair().unwrap();
+    check(receives, near.as_raw_fd());
+    check(receives_pieces, near.as_raw_fd());
+    check(receives_a_datagram, near.as_raw_fd());
 }
 
 #[test]

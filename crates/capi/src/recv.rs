@@ -94,7 +94,7 @@ pub unsafe extern "C-unwind" fn recvfrom(
         // SAFETY: the program's bytes.
         let got = unsafe { receive(fd, &[piece(bytes, n)], flags) };
         // SAFETY: the program's arguments.
-        return got.map_or(-1, |got| unsafe { told(&got, name.six, addr, len) });
+        return got.map_or(-1, |got| unsafe { write_sender(&got, name.six, addr, len) });
     }
     if addr.is_null() || ours(fd).is_none() {
         let call = || next!(recvfrom(fd, bytes, n, flags, addr, len) as Real);
@@ -154,7 +154,12 @@ pub unsafe extern "C-unwind" fn __recvfrom_chk(
 ///
 /// # Safety
 /// As recvfrom(2).
-unsafe fn told(got: &ReceivedDatagram, six: bool, addr: *mut sockaddr, len: *mut socklen_t) -> ssize_t {
+unsafe fn write_sender(
+    got: &ReceivedDatagram,
+    six: bool,
+    addr: *mut sockaddr,
+    len: *mut socklen_t,
+) -> ssize_t {
     // SAFETY: the program's arguments.
     let named = unsafe {
         match got.from {
@@ -192,9 +197,9 @@ pub unsafe extern "C-unwind" fn recvmsg(fd: c_int, message: *mut msghdr, flags: 
             // As in TCP: for the pair's end the kernel would return the pair's name.
             let mut nameless = msghdr { msg_name: std::ptr::null_mut(), msg_namelen: 0, ..named };
             let got = next!(recvmsg(fd, &raw mut nameless, flags) as Real);
-            let told = msghdr { msg_name: named.msg_name, ..nameless };
+            let result = msghdr { msg_name: named.msg_name, ..nameless };
             // SAFETY: as above.
-            match unsafe { if got >= 0 { memory::write(message, told) } else { Ok(()) } } {
+            match unsafe { if got >= 0 { memory::write(message, result) } else { Ok(()) } } {
                 Ok(()) => got,
                 Err(errno) => fail(errno) as ssize_t,
             }
@@ -247,10 +252,10 @@ unsafe fn discard(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t {
     // SAFETY: the caller's message.
     let got = stream::receive_unlike(fd, flags, unsafe { room(message) });
     // SAFETY: the caller's message.
-    if let (0.., Ok(told)) = (got, unsafe { memory::read(message) }) {
-        let told = msghdr { msg_namelen: 0, msg_controllen: 0, msg_flags: 0, ..told };
+    if let (0.., Ok(header)) = (got, unsafe { memory::read(message) }) {
+        let cleared = msghdr { msg_namelen: 0, msg_controllen: 0, msg_flags: 0, ..header };
         // SAFETY: as above; it was just read.
-        let _ = unsafe { memory::write(message, told) };
+        let _ = unsafe { memory::write(message, cleared) };
     }
     got
 }
@@ -302,13 +307,13 @@ unsafe fn into(fd: c_int, six: bool, message: *mut msghdr, flags: c_int) -> ssiz
     let Some(got) = (unsafe { receive(fd, &pieces, flags) }) else { return -1 };
     let len = if copy.msg_name.is_null() { std::ptr::null_mut() } else { &raw mut copy.msg_namelen };
     // SAFETY: the program gives the size of the name buffer.
-    let told = unsafe { told(&got, six, copy.msg_name.cast(), len) };
+    let written = unsafe { write_sender(&got, six, copy.msg_name.cast(), len) };
     copy.msg_flags = got.flags;
     // SAFETY: the program gives the size of the control buffer.
-    let done = unsafe { cmsg::write(&mut copy, six, got.from, got.said) };
+    let done = unsafe { cmsg::write(&mut copy, six, got.from, got.cmsg) };
     // SAFETY: as above.
     match done.and_then(|()| unsafe { memory::write(message, copy) }) {
-        Ok(()) => told,
+        Ok(()) => written,
         Err(errno) => fail(errno) as ssize_t,
     }
 }
@@ -496,15 +501,15 @@ mod tests {
 
     #[test]
     fn descriptors_are_seen_behind_credentials() {
-        let (here, there) = UnixDatagram::pair().unwrap();
+        let (near, far) = UnixDatagram::pair().unwrap();
         let (_kept, sent) = UnixStream::pair().unwrap();
         for passcred in [false, true] {
-            set_socket_passcred(&there, passcred).unwrap();
-            scm_rights::send(&here, None, b"x", sent.as_fd()).unwrap();
-            let (credentials, fd) = got(&there);
+            set_socket_passcred(&far, passcred).unwrap();
+            scm_rights::send(&near, None, b"x", sent.as_fd()).unwrap();
+            let (credentials, fd) = got(&far);
             assert_eq!((credentials, fd.is_some()), (passcred, true));
-            here.send(b"x").unwrap();
-            let (credentials, fd) = got(&there);
+            near.send(b"x").unwrap();
+            let (credentials, fd) = got(&far);
             assert_eq!((credentials, fd.is_some()), (passcred, false));
         }
     }

@@ -58,7 +58,7 @@ unsafe fn sender(fd: c_int, addr: *const sockaddr, len: socklen_t) -> Result<Opt
 /// The program's arguments to sendmsg(2).
 unsafe fn send_one(
     (fd, name): (c_int, &Name),
-    said: Cmsg,
+    cmsg: Cmsg,
     pieces: &[iovec],
     flags: c_int,
     (addr, len): (*const sockaddr, socklen_t),
@@ -66,7 +66,7 @@ unsafe fn send_one(
     // SAFETY: the program's address.
     match unsafe { target(addr, len) } {
         // SAFETY: the program's iovecs.
-        Ok(to) => unsafe { send_pieces(fd, name, to, said, pieces, flags) },
+        Ok(to) => unsafe { send_pieces(fd, name, to, cmsg, pieces, flags) },
         Err(errno) => fail(errno) as ssize_t,
     }
 }
@@ -219,8 +219,8 @@ unsafe fn send_bare(fd: c_int, message: &msghdr, flags: c_int) -> ssize_t {
 /// As sendmsg(2).
 unsafe fn send_message(fd: c_int, name: &Name, message: &msghdr, flags: c_int) -> ssize_t {
     // SAFETY: the program's message.
-    let said = match unsafe { cmsg::read(message) } {
-        Ok(said) => said,
+    let cmsg = match unsafe { cmsg::read(message) } {
+        Ok(cmsg) => cmsg,
         Err(errno) => return fail(errno) as ssize_t,
     };
     // SAFETY: the program's iovecs.
@@ -228,7 +228,7 @@ unsafe fn send_message(fd: c_int, name: &Name, message: &msghdr, flags: c_int) -
         Ok(pieces) => {
             let to = (message.msg_name.cast_const().cast(), message.msg_namelen);
             // SAFETY: as above.
-            unsafe { send_one((fd, name), said, &pieces, flags, to) }
+            unsafe { send_one((fd, name), cmsg, &pieces, flags, to) }
         }
         Err(errno) => fail(errno) as ssize_t,
     }

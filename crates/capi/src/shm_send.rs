@@ -36,7 +36,7 @@ const LISTENER: u64 = u64::MAX;
 /// Flags of send(2) that the shared-memory path supports.
 const PLAIN: c_int = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL | libc::MSG_MORE;
 
-fn place(fd: c_int) -> Option<&'static AtomicU64> {
+fn note_of(fd: c_int) -> Option<&'static AtomicU64> {
     NOTES.get(usize::try_from(fd).ok()?)
 }
 
@@ -67,21 +67,21 @@ pub(crate) fn register(fd: c_int, name: &Name) {
     let is_reached = outboxes.is_reached(name.id)
         || outboxes.has_room()
             && shim_client().is_some_and(|shim_client| shim_client.reach(outboxes, name.id).is_ok());
-    if let (Some(place), true) = (place(fd), is_reached) {
-        place.store(name.id + 1, Ordering::Relaxed);
+    if let (Some(note), true) = (note_of(fd), is_reached) {
+        note.store(name.id + 1, Ordering::Relaxed);
     }
 }
 
 /// Records that `fd` is bound or listens.
 pub(crate) fn note_listener(fd: c_int) {
-    if let Some(place) = place(fd) {
-        place.store(LISTENER, Ordering::Relaxed);
+    if let Some(note) = note_of(fd) {
+        note.store(LISTENER, Ordering::Relaxed);
     }
 }
 
 /// True if `fd` is bound or listens, confirmed by the kernel. Otherwise its record is cleared.
 pub(crate) fn is_listener(fd: c_int) -> bool {
-    if place(fd).is_none_or(|place| place.load(Ordering::Relaxed) != LISTENER) {
+    if note_of(fd).is_none_or(|note| note.load(Ordering::Relaxed) != LISTENER) {
         return false;
     }
     let is = ours(fd).is_some_and(|socket| socket.kind == SocketKind::Listener);
@@ -93,19 +93,19 @@ pub(crate) fn is_listener(fd: c_int) -> bool {
 
 /// Records that the program has shut down the write side of `fd`: later writes take the pair.
 pub(crate) fn shut(fd: c_int) {
-    if let Some(place) = place(fd)
+    if let Some(note) = note_of(fd)
         && known(fd).is_some()
     {
-        place.fetch_or(SHUT, Ordering::Relaxed);
+        note.fetch_or(SHUT, Ordering::Relaxed);
     }
 }
 
 /// Clears the record of `fd`, which becomes another file.
 pub(crate) fn forget(fd: c_int) {
-    if let Some(place) = place(fd)
-        && place.load(Ordering::Relaxed) != 0
+    if let Some(note) = note_of(fd)
+        && note.load(Ordering::Relaxed) != 0
     {
-        place.store(0, Ordering::Relaxed);
+        note.store(0, Ordering::Relaxed);
     }
 }
 
@@ -167,13 +167,13 @@ pub(crate) fn follow(fd: c_int) {
 
 /// Connection recorded for `fd`, unless its write side is shut down.
 pub(crate) fn noted(fd: c_int) -> Option<u64> {
-    let note = place(fd)?.load(Ordering::Relaxed);
+    let note = note_of(fd)?.load(Ordering::Relaxed);
     if note & SHUT != 0 { None } else { note.checked_sub(1) }
 }
 
 /// Connection recorded for `fd`.
 pub(crate) fn known(fd: c_int) -> Option<u64> {
-    let note = place(fd)?.load(Ordering::Relaxed);
+    let note = note_of(fd)?.load(Ordering::Relaxed);
     if note == LISTENER { None } else { (note & !SHUT).checked_sub(1) }
 }
 

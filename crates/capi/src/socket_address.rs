@@ -79,7 +79,7 @@ pub(crate) unsafe fn tell(
         return Err(Errno::INVAL);
     }
     let mut bytes = [0_u8; size_of::<sockaddr_in6>()];
-    let whole = match (from.ip(), six) {
+    let address_len = match (from.ip(), six) {
         (IpAddr::V4(ip), false) => {
             bytes[..2].copy_from_slice(&(libc::AF_INET as libc::sa_family_t).to_ne_bytes());
             bytes[2..4].copy_from_slice(&from.port().to_be_bytes());
@@ -94,11 +94,11 @@ pub(crate) unsafe fn tell(
             size_of::<sockaddr_in6>()
         }
     };
-    let given = whole.min(room as usize);
+    let given = address_len.min(room as usize);
     // SAFETY: `given` is at most the buffer's size.
     unsafe { memory::write_bytes(addr.cast(), &bytes[..given]) }?;
     // SAFETY: as above.
-    unsafe { memory::write(len, whole as socklen_t) }
+    unsafe { memory::write(len, address_len as socklen_t) }
 }
 
 #[cfg(test)]

@@ -192,9 +192,9 @@ pub unsafe extern "C" fn setsockopt(
         false => unsafe { memory::read(value.cast::<c_int>().wrapping_add(at)) },
     };
     let mut values = [0; 2];
-    for (at, place) in values.iter_mut().enumerate().take(words.max(1)) {
+    for (at, slot) in values.iter_mut().enumerate().take(words.max(1)) {
         match read(at) {
-            Ok(word) => *place = word,
+            Ok(word) => *slot = word,
             Err(errno) => return fail(errno),
         }
     }
@@ -246,20 +246,20 @@ pub unsafe extern "C" fn getsockopt(
         }
         (_, Some(constant)) => constant.to_ne_bytes().to_vec(),
         (SOL_SOCKET, None) if is_pairs(&socket, name) => {
-            let told = next!(getsockopt(fd, level, name, value, len) as Real);
-            if told == 0 && name == libc::SO_ERROR {
+            let result = next!(getsockopt(fd, level, name, value, len) as Real);
+            if result == 0 && name == libc::SO_ERROR {
                 // SAFETY: the kernel has written `value`, of the size that the program gives.
                 unsafe { explain(&shim_client, fd, &socket, value, len) };
             }
-            return told;
+            return result;
         }
         (_, None) => {
-            let told = match owner(&socket, level, name) {
+            let answer = match owner(&socket, level, name) {
                 Owner::Kernel => Err(Errno::NOPROTOOPT),
                 _ if level == SOL_GREENWAVE => label::get(&socket, name),
                 _ => shim_client.option(socket.id, level, name),
             };
-            match told {
+            match answer {
                 Ok(bytes) => bytes,
                 // SAFETY: the program's arguments.
                 Err(Errno::NOPROTOOPT) => {
@@ -270,14 +270,14 @@ pub unsafe extern "C" fn getsockopt(
         }
     };
     // SAFETY: the program's `len`, and a buffer of that size.
-    let told = unsafe { memory::read(len) }.and_then(|room| {
+    let written = unsafe { memory::read(len) }.and_then(|room| {
         let given = bytes.len().min(room as usize);
         // SAFETY: as above.
         unsafe { memory::write_bytes(value.cast(), &bytes[..given]) }?;
         // SAFETY: as above.
         unsafe { memory::write(len, given as socklen_t) }
     });
-    told.map_or_else(fail, |()| 0)
+    written.map_or_else(fail, |()| 0)
 }
 
 /// True if option `name` at `SOL_SOCKET` of `socket` is read from the socket pair.
@@ -303,10 +303,10 @@ unsafe fn explain(
     len: *const socklen_t,
 ) {
     // SAFETY: the kernel wrote the length.
-    let whole = unsafe { len.read() } as usize == size_of::<c_int>();
+    let is_int = unsafe { len.read() } as usize == size_of::<c_int>();
     let value = value.cast::<c_int>();
-    // SAFETY: `whole`: the value has the size of an int.
-    if whole
+    // SAFETY: `is_int`: the value has the size of an int.
+    if is_int
         && (unsafe { value.read_unaligned() } != 0 || errors::is_hung_up(fd))
         && let Some(error) = errors::of(shim_client, socket, ErrorUse::Take)
     {

@@ -189,14 +189,14 @@ mod tests {
 
     #[test]
     fn discarded_bytes_are_counted_and_gone() {
-        let (mut here, mut there) = UnixStream::pair().expect("a pair");
-        here.write_all(&[7; 40_000]).expect("the buffer has space");
-        let fd = there.as_raw_fd();
+        let (mut near, mut far) = UnixStream::pair().expect("a pair");
+        near.write_all(&[7; 40_000]).expect("the buffer has space");
+        let fd = far.as_raw_fd();
         assert_eq!(discard(fd, 39_990, libc::MSG_PEEK), 39_990);
         assert_eq!(discard(fd, 39_990, 0), 39_990);
         assert_eq!(discard(fd, 100, 0), 10);
         assert_eq!((discard(fd, 100, libc::MSG_DONTWAIT), crate::errno()), (-1, Errno::AGAIN));
-        here.write_all(b"x").expect("the buffer has space");
-        assert_eq!(there.read(&mut [0; 8]).expect("still open"), 1);
+        near.write_all(b"x").expect("the buffer has space");
+        assert_eq!(far.read(&mut [0; 8]).expect("still open"), 1);
     }
 }

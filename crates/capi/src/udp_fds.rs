@@ -22,7 +22,7 @@ pub(crate) fn expect() {
 
 /// Enables the check if this program was started with such a socket, and that of duplicates if with
 /// one of the kernel's.
-pub(crate) fn look() {
+pub(crate) fn detect_inherited() {
     let Ok(folder) = std::fs::read_dir("/proc/self/fd") else { return };
     let there = folder.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     for fd in there {

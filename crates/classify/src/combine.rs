@@ -37,14 +37,14 @@ pub fn most_urgent_of<C: Combine>(classifiers: impl IntoIterator<Item = C>) -> C
 }
 
 fn join(verdicts: impl Iterator<Item = Verdict>, enough: fn(Verdict) -> bool) -> Verdict {
-    let mut joined = Verdict::NoVerdict;
+    let mut combined = Verdict::NoVerdict;
     for verdict in verdicts {
-        joined = more_urgent(joined, verdict);
+        combined = more_urgent(combined, verdict);
         if enough(verdict) {
             break;
         }
     }
-    joined
+    combined
 }
 
 pub(super) fn more_urgent(one: Verdict, other: Verdict) -> Verdict {
@@ -105,8 +105,8 @@ mod tests {
                 verdict
             })
         };
-        let joined = most_urgent_of([counted(Level(0)), counted(NoVerdict), counted(Level(4))]);
-        assert_eq!(TestFlow::new().segment(&joined, b"x"), Level(0));
+        let combined = most_urgent_of([counted(Level(0)), counted(NoVerdict), counted(Level(4))]);
+        assert_eq!(TestFlow::new().segment(&combined, b"x"), Level(0));
         assert_eq!(calls.load(Ordering::Relaxed), 3);
         let first = first_of([counted(Level(6)), counted(Level(0))]);
         assert_eq!(TestFlow::new().segment(&first, b"x"), Level(6));

@@ -266,35 +266,36 @@ impl<'a> IpView<'a> {
     #[must_use]
     #[inline]
     pub fn tcp_ports(&self) -> Option<(u16, u16)> {
-        self.whole(Protocol::Tcp, tcp::HEADER_LEN).map(ports)
+        self.payload_of(Protocol::Tcp, tcp::HEADER_LEN).map(ports)
     }
 
     /// Control bits of the TCP segment; `None` in a fragment.
     #[must_use]
     #[inline]
     pub fn tcp_flags(&self) -> Option<Flags> {
-        self.whole(Protocol::Tcp, tcp::HEADER_LEN).map(|segment| Flags::from_bits(segment[tcp::FLAGS_AT]))
+        self.payload_of(Protocol::Tcp, tcp::HEADER_LEN)
+            .map(|segment| Flags::from_bits(segment[tcp::FLAGS_AT]))
     }
 
     /// Payload of the TCP segment.
     #[must_use]
     #[inline]
     pub fn tcp_payload(&self) -> Option<&'a [u8]> {
-        self.whole(Protocol::Tcp, tcp::HEADER_LEN).and_then(behind_tcp)
+        self.payload_of(Protocol::Tcp, tcp::HEADER_LEN).and_then(behind_tcp)
     }
 
     /// Source and destination port of the UDP datagram; `None` in a fragment.
     #[must_use]
     #[inline]
     pub fn udp_ports(&self) -> Option<(u16, u16)> {
-        self.whole(Protocol::Udp, udp::HEADER_LEN).map(ports)
+        self.payload_of(Protocol::Udp, udp::HEADER_LEN).map(ports)
     }
 
     /// Payload of the UDP datagram.
     #[must_use]
     #[inline]
     pub fn udp_payload(&self) -> Option<&'a [u8]> {
-        self.whole(Protocol::Udp, udp::HEADER_LEN).and_then(behind_udp)
+        self.payload_of(Protocol::Udp, udp::HEADER_LEN).and_then(behind_udp)
     }
 
     /// Source port, destination port and payload, for TCP or UDP.
@@ -303,11 +304,11 @@ impl<'a> IpView<'a> {
     pub fn transport(&self) -> Option<(u16, u16, &'a [u8])> {
         let (bytes, data) = match self.protocol() {
             Protocol::Tcp => {
-                let bytes = self.whole(Protocol::Tcp, tcp::HEADER_LEN)?;
+                let bytes = self.payload_of(Protocol::Tcp, tcp::HEADER_LEN)?;
                 (bytes, behind_tcp(bytes)?)
             }
             Protocol::Udp => {
-                let bytes = self.whole(Protocol::Udp, udp::HEADER_LEN)?;
+                let bytes = self.payload_of(Protocol::Udp, udp::HEADER_LEN)?;
                 (bytes, behind_udp(bytes)?)
             }
             _ => return None,
@@ -318,7 +319,7 @@ impl<'a> IpView<'a> {
 
     /// IP payload if it is `protocol`, unfragmented and at least `header_len` bytes.
     #[inline]
-    fn whole(&self, protocol: Protocol, header_len: usize) -> Option<&'a [u8]> {
+    fn payload_of(&self, protocol: Protocol, header_len: usize) -> Option<&'a [u8]> {
         let bytes = self.payload();
         (self.protocol() == protocol && !self.fragment() && bytes.len() >= header_len).then_some(bytes)
     }

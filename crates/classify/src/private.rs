@@ -36,7 +36,7 @@ pub const KINDS: usize = (64 - APPLICATION) / 4;
 /// # Errors
 /// Returns the kind if it is outside `0..KINDS`.
 pub fn publish(private: &mut Private, kind: u8, expected: Span) -> Result<(), u8> {
-    let word = place(kind).ok_or(kind)?;
+    let word = range_of(kind).ok_or(kind)?;
     let ns = u32::try_from(expected.as_nanos()).unwrap_or(u32::MAX).max(1);
     private[word].copy_from_slice(&ns.to_le_bytes());
     Ok(())
@@ -45,14 +45,14 @@ pub fn publish(private: &mut Private, kind: u8, expected: Span) -> Result<(), u8
 /// Expected service time of `kind`; `None` before the first [`publish`].
 #[must_use]
 pub fn expected(private: &Private, kind: u8) -> Option<Span> {
-    let word = private[place(kind)?].try_into().expect("a word is four bytes");
+    let word = private[range_of(kind)?].try_into().expect("a word is four bytes");
     match u32::from_le_bytes(word) {
         0 => None,
         ns => Some(Span::from_nanos(ns.into())),
     }
 }
 
-fn place(kind: u8) -> Option<Range<usize>> {
+fn range_of(kind: u8) -> Option<Range<usize>> {
     let at = APPLICATION + 4 * usize::from(kind);
     (usize::from(kind) < KINDS).then_some(at..at + 4)
 }

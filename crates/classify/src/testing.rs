@@ -117,8 +117,8 @@ pub fn meta(bytes: usize, priority: Option<u8>) -> PacketMeta {
     PacketMeta { priority: priority.and_then(Priority::new), ..PacketMeta::new(Time::ZERO, bytes) }
 }
 
-pub fn view<R>(frame: &[u8], look: impl FnOnce(&PacketView<'_>) -> R) -> R {
-    look(&PacketView::new(frame, &meta(frame.len(), None)))
+pub fn view<R>(frame: &[u8], read: impl FnOnce(&PacketView<'_>) -> R) -> R {
+    read(&PacketView::new(frame, &meta(frame.len(), None)))
 }
 
 /// One connection that passes successive segments to a classifier.

@@ -105,7 +105,7 @@ pub fn summary(observed: &Observed) -> Vec<String> {
 /// As [`run`].
 pub fn policy(path: &Path) -> Result<(Policy, Vec<RuleCondition>), Error> {
     let all = include::read(path)?;
-    let wrong = |e: PolicyError| Error::new(format!("{}: {}", all.place(e.line), e.message));
+    let wrong = |e: PolicyError| Error::new(format!("{}: {}", all.location(e.line), e.message));
     let policy = Policy::parse(&all.text).map_err(wrong)?;
     Ok((policy, conditions(&all.text)))
 }

@@ -17,8 +17,8 @@ pub fn interval(values: &[f64]) -> Option<f64> {
 /// Student's t at 0.975 for `freedom` degrees of freedom, at least 1; fractions are rounded down.
 #[must_use]
 pub fn t_975(freedom: f64) -> f64 {
-    let whole = freedom.max(1.0).floor();
-    T_975.get(whole as usize - 1).copied().unwrap_or(1.96 + 2.4 / whole)
+    let floor = freedom.max(1.0).floor();
+    T_975.get(floor as usize - 1).copied().unwrap_or(1.96 + 2.4 / floor)
 }
 
 /// Student's t at 0.975 for 1, 2, … degrees of freedom.

@@ -88,12 +88,12 @@ impl Arguments {
     }
 
     /// File and line of the flag that `e` is about, if the file sets it.
-    pub fn place(&self, e: &clap::Error) -> Option<&str> {
-        self.place_of(&flag_of(e)?)
+    pub fn location(&self, e: &clap::Error) -> Option<&str> {
+        self.location_of(&flag_of(e)?)
     }
 
-    fn place_of(&self, key: &str) -> Option<&str> {
-        self.added.iter().find(|setting| setting.key == key).map(|setting| setting.place.as_str())
+    fn location_of(&self, key: &str) -> Option<&str> {
+        self.added.iter().find(|setting| setting.key == key).map(|setting| setting.location.as_str())
     }
 
     /// The command's arguments by its file as it is now. Only the flags in `may` may have changed.
@@ -113,19 +113,19 @@ impl Arguments {
                 continue;
             }
             let file = self.file().map_or(String::new(), |path| path.display().to_string());
-            let place = next.place_of(key).unwrap_or(&file);
-            let what = format!("{place}: {key} changed from {old} to {new}, which needs a restart");
+            let location = next.location_of(key).unwrap_or(&file);
+            let what = format!("{location}: {key} changed from {old} to {new}, which needs a restart");
             let advice =
                 format!("a restart, or the old {key}; only {} can change without a restart", may.join(", "));
             return Err(Error::new(what).advice(advice));
         }
-        A::from_arg_matches(&now).map_err(|e| refusal(&e, next.place(&e)))
+        A::from_arg_matches(&now).map_err(|e| refusal(&e, next.location(&e)))
     }
 
     /// Parsed matches of the command, or of its last subcommand.
     fn matches(&self) -> Result<ArgMatches, Error> {
         let all = commands().try_get_matches_from(self.words());
-        let mut matches = all.map_err(|e| refusal(&e, self.place(&e)))?;
+        let mut matches = all.map_err(|e| refusal(&e, self.location(&e)))?;
         while let Some((_, next)) = matches.remove_subcommand() {
             matches = next;
         }

@@ -67,14 +67,18 @@ impl Args {
     /// # Errors
     /// An unknown policy.
     pub fn guard(&self) -> Result<Option<ShardGuard>, Error> {
-        self.joined(&[], &ReportCounter::default())
+        self.guard_with_reports(&[], &ReportCounter::default())
     }
 
     /// Admission control as the flags ask, with the queue reports of services in `files`.
     ///
     /// # Errors
     /// An unknown policy, or too many files.
-    pub fn joined(&self, files: &[PathBuf], heard: &ReportCounter) -> Result<Option<ShardGuard>, Error> {
+    pub fn guard_with_reports(
+        &self,
+        files: &[PathBuf],
+        heard: &ReportCounter,
+    ) -> Result<Option<ShardGuard>, Error> {
         let Some(name) = self.guard.clone() else { return Ok(None) };
         let default = Params::default();
         let params = Params { delay_target: self.target_delay.unwrap_or(default.delay_target), ..default };

@@ -39,7 +39,7 @@ pub fn read(path: &Path) -> Result<Included, Error> {
 
 impl Included {
     /// `FILE:LINE` of the text's line, from 1.
-    pub fn place(&self, line: usize) -> String {
+    pub fn location(&self, line: usize) -> String {
         let at = self.files.partition_point(|(first, _)| *first <= line).max(1) - 1;
         let (first, file) = &self.files[at];
         format!("{}:{}", file.display(), line - first + 1)
@@ -143,8 +143,8 @@ mod tests {
             read(&self.0.join("a.toml")).map_err(|e| cut(e.to_string()))
         }
 
-        fn place(&self, all: &Included, line: usize) -> String {
-            all.place(line).replace(&format!("{}/", self.0.display()), "")
+        fn location(&self, all: &Included, line: usize) -> String {
+            all.location(line).replace(&format!("{}/", self.0.display()), "")
         }
     }
 
@@ -177,7 +177,7 @@ mod tests {
                 "n = 'c'" => "more/c.toml:3",
                 _ => "d.toml:2",
             };
-            assert_eq!(folder.place(&all, at + 1), expected);
+            assert_eq!(folder.location(&all, at + 1), expected);
         }
     }
 
@@ -208,6 +208,6 @@ mod tests {
     fn text_that_is_no_toml_is_left_to_its_reader() {
         let folder = Folder::new("none", &[("a.toml", "include = [\n")]);
         let all = folder.read().unwrap();
-        assert_eq!((all.text.as_str(), folder.place(&all, 1).as_str()), ("include = [\n", "a.toml:1"));
+        assert_eq!((all.text.as_str(), folder.location(&all, 1).as_str()), ("include = [\n", "a.toml:1"));
     }
 }

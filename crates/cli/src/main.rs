@@ -257,14 +257,14 @@ fn start() -> ExitCode {
     host::signals::fail_on_full_file();
     host::sandbox::keep_files_from_others();
     panics::install_hook();
-    table::look_at_terminal();
+    table::detect_terminal();
     let arguments = match Arguments::new(std::env::args_os().collect()) {
         Ok(arguments) => arguments,
         Err(e) => return refused(&e),
     };
     let command = match parse(arguments.words()) {
         Ok(Cli { command, .. }) => command,
-        Err(e) => return usage(&e, arguments.place(&e)),
+        Err(e) => return usage(&e, arguments.location(&e)),
     };
     command.kind().prepare();
     let area = command.area();
@@ -325,9 +325,9 @@ fn parse<W: Into<OsString> + Clone>(words: impl IntoIterator<Item = W>) -> Resul
     Cli::from_arg_matches(&matches).map_err(|e| e.format(&mut commands()))
 }
 
-/// Prints help as it is, and an error as one line with advice. `place` is the file and line of the
+/// Prints help as it is, and an error as one line with advice. `location` is the file and line of the
 /// mistake.
-fn usage(e: &clap::Error, place: Option<&str>) -> ExitCode {
+fn usage(e: &clap::Error, location: Option<&str>) -> ExitCode {
     if matches!(e.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
         out!("{e}");
         return ExitCode::SUCCESS;
@@ -336,15 +336,15 @@ fn usage(e: &clap::Error, place: Option<&str>) -> ExitCode {
         err!("{e}");
         return ExitCode::from(2);
     }
-    refused(&refusal(e, place))
+    refused(&refusal(e, location))
 }
 
-/// Clap's error at `place`, if that is not the command line, with advice.
-fn refusal(e: &clap::Error, place: Option<&str>) -> Error {
+/// Clap's error at `location`, if that is not the command line, with advice.
+fn refusal(e: &clap::Error, location: Option<&str>) -> Error {
     let text = e.to_string();
     let tip = text.lines().find_map(|line| line.trim().strip_prefix("tip: "));
-    let place = place.map_or(String::new(), |place| format!("{place}: "));
-    Error::new(place + &words(e)).advice(tip.map_or_else(help, str::to_owned))
+    let prefix = location.map_or(String::new(), |at| format!("{at}: "));
+    Error::new(prefix + &words(e)).advice(tip.map_or_else(help, str::to_owned))
 }
 
 /// Clap's error in one line.

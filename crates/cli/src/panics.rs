@@ -14,7 +14,7 @@ use std::thread::ScopedJoinHandle;
 /// A panic: its message and location.
 struct PanicMessage {
     text: String,
-    place: String,
+    location: String,
 }
 
 /// The latest, oldest first.
@@ -32,26 +32,26 @@ pub fn install_hook() {
 }
 
 fn keep(panic: &PanicHookInfo<'_>) {
-    let place = panic.location().map_or_else(String::new, |place| format!(" at {place}"));
+    let at = panic.location().map_or_else(String::new, |location| format!(" at {location}"));
     let text = text(panic.payload());
     let mut latest = LATEST.lock().unwrap_or_else(PoisonError::into_inner);
     if latest.len() == LATEST_MAX {
         latest.pop_front();
     }
-    latest.push_back(PanicMessage { text, place });
+    latest.push_back(PanicMessage { text, location: at });
 }
 
-/// The result of `thread`, which does the work of `who`.
+/// The result of `thread`, which does the work of `thread_name`.
 ///
 /// # Errors
 /// It panicked: its role, location and message, in a line.
-pub fn join<T>(who: &str, thread: ScopedJoinHandle<'_, T>) -> Result<T, String> {
+pub fn join<T>(thread_name: &str, thread: ScopedJoinHandle<'_, T>) -> Result<T, String> {
     thread.join().map_err(|payload| {
         let text = text(&*payload);
         let latest = LATEST.lock().unwrap_or_else(PoisonError::into_inner);
-        let place =
-            latest.iter().rev().find(|message| message.text == text).map_or("", |message| &message.place);
-        format!("{who} panicked{place}: {}", text.split_whitespace().collect::<Vec<_>>().join(" "))
+        let location =
+            latest.iter().rev().find(|message| message.text == text).map_or("", |message| &message.location);
+        format!("{thread_name} panicked{location}: {}", text.split_whitespace().collect::<Vec<_>>().join(" "))
     })
 }
 
@@ -77,13 +77,13 @@ mod tests {
     #[test]
     fn a_thread_s_panic_is_reported_with_place_and_reason() {
         install_hook();
-        let place = concat!("the stack panicked at ", file!(), ":");
-        check(|| panic!("no chunk is left"), &[place, ": no chunk is left"]);
+        let location = concat!("the stack panicked at ", file!(), ":");
+        check(|| panic!("no chunk is left"), &[location, ": no chunk is left"]);
         let one = std::hint::black_box(1);
-        check(|| assert_eq!(one, 2, "chunks"), &[place, "left: 1 right: 2"]);
+        check(|| assert_eq!(one, 2, "chunks"), &[location, "left: 1 right: 2"]);
         // Joined by another thread, which panics with the same message.
         let inner = || thread::scope(|scope| scope.spawn(|| panic!("deep {}", one)).join());
-        check(|| inner().unwrap_or_else(|why| std::panic::resume_unwind(why)), &[place, ": deep 1"]);
-        check(|| std::panic::panic_any(7), &[place, "no message"]);
+        check(|| inner().unwrap_or_else(|why| std::panic::resume_unwind(why)), &[location, ": deep 1"]);
+        check(|| std::panic::panic_any(7), &[location, "no message"]);
     }
 }

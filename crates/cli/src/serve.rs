@@ -174,7 +174,7 @@ pub fn run(args: &Args, arguments: &Arguments) -> Result<ExitCode, Error> {
         false => kind.polling().to_owned(),
     };
     let interface = LinkMonitor::of(&kind);
-    let place = Server {
+    let server = Server {
         args,
         arguments,
         sandbox,
@@ -198,7 +198,7 @@ pub fn run(args: &Args, arguments: &Arguments) -> Result<ExitCode, Error> {
         _ => vec![devices],
     };
     let wrapped = queues.into_iter().map(|queues| args.link.wrap(queues)).collect::<Result<_, _>>()?;
-    place.serve_on(wrapped)
+    server.serve_on(wrapped)
 }
 
 /// The policy of `shards` shards in the files now, if nothing else in them has changed.

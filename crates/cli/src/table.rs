@@ -149,12 +149,12 @@ impl Table {
     fn titles(&self, columns: &[usize], widths: &[usize], gap: usize) -> String {
         let (mut line, mut column) = (String::new(), 0);
         for (text, span) in &self.groups {
-            let mine: Vec<_> = columns.iter().filter(|i| (column..column + span).contains(*i)).collect();
+            let covered: Vec<_> = columns.iter().filter(|i| (column..column + span).contains(*i)).collect();
             column += span;
-            if mine.is_empty() {
+            if covered.is_empty() {
                 continue;
             }
-            let width = mine.iter().map(|&&i| widths[i]).sum::<usize>() + gap * (mine.len() - 1);
+            let width = covered.iter().map(|&&i| widths[i]).sum::<usize>() + gap * (covered.len() - 1);
             let text = if text.is_empty() { String::new() } else { format!(" {text} ") };
             let fill = if text.is_empty() { ' ' } else { '-' };
             line.push_str(&centred(&text, width, fill));
@@ -168,7 +168,7 @@ impl Table {
 static COLUMNS: OnceLock<usize> = OnceLock::new();
 
 /// Measures the terminal on stdout, before a sandbox prevents it.
-pub fn look_at_terminal() {
+pub fn detect_terminal() {
     if let Ok(size) = rustix::termios::tcgetwinsize(std::io::stdout()) {
         COLUMNS.get_or_init(|| usize::from(size.ws_col).max(WIDE));
     }
@@ -315,9 +315,16 @@ mod tests {
             "50         fish      99",
         ];
         assert_eq!(table.lines(50), expected);
-        let whole = table.lines(usize::MAX);
-        assert_eq!(whole.len(), 5, "a long title of words is broken where the table is wide: {whole:?}");
-        assert!(whole[4].starts_with("50         fish      11") && whole[4].ends_with(" 99"), "{whole:?}");
+        let unlimited = table.lines(usize::MAX);
+        assert_eq!(
+            unlimited.len(),
+            5,
+            "a long title of words is broken where the table is wide: {unlimited:?}"
+        );
+        assert!(
+            unlimited[4].starts_with("50         fish      11") && unlimited[4].ends_with(" 99"),
+            "{unlimited:?}"
+        );
     }
 
     #[test]

@@ -67,8 +67,8 @@ fn every_server_of_the_benchmark_answers() {
 fn small(args: &[&str]) -> String {
     let out = Command::new(env!("CARGO_BIN_EXE_greenwave")).arg("bench").args(args).output();
     let out = out.expect("it starts");
-    let said = String::from_utf8_lossy(&out.stderr);
-    assert!(matches!(out.status.code(), Some(0 | 1)), "{said}");
+    let stderr = String::from_utf8_lossy(&out.stderr);
+    assert!(matches!(out.status.code(), Some(0 | 1)), "{stderr}");
     String::from_utf8(out.stdout).expect("text")
 }
 

@@ -53,12 +53,12 @@ fn bad_arguments_are_one_line_and_exit_2() {
 #[test]
 fn the_doctor_reports_each_mechanism_with_reason_and_advice() {
     let out = greenwave(&["doctor", "--json"]);
-    let said: serde_json::Value = serde_json::from_slice(&out.stdout).expect("JSON");
-    schema::conforms(&said);
-    let findings = said["findings"].as_array().expect("findings");
+    let report: serde_json::Value = serde_json::from_slice(&out.stdout).expect("JSON");
+    schema::conforms(&report);
+    let findings = report["findings"].as_array().expect("findings");
     for finding in findings {
-        let here = finding["here"].as_str().expect("a word");
-        assert!(["works", "limits", "absent"].contains(&here), "{finding}");
+        let state = finding["here"].as_str().expect("a word");
+        assert!(["works", "limits", "absent"].contains(&state), "{finding}");
         assert!(!finding["seen"].as_str().expect("a sentence").is_empty(), "{finding}");
     }
     let of = |area: &str| findings.iter().filter(|f| f["command"] == area).collect::<Vec<_>>();
@@ -67,9 +67,9 @@ fn the_doctor_reports_each_mechanism_with_reason_and_advice() {
         if *area == "run" { found.iter().all(is_there) } else { found.iter().any(is_there) }
     };
     let all = ["serve", "run", "sched", "egress", "guard", "files"];
-    assert!(all.iter().all(|area| !of(area).is_empty()), "{said}");
+    assert!(all.iter().all(|area| !of(area).is_empty()), "{report}");
     let code = if all.iter().all(works) { 0 } else { 1 };
-    assert_eq!(out.status.code(), Some(code), "{said}");
+    assert_eq!(out.status.code(), Some(code), "{report}");
 }
 
 /// The paper's server: receiving is eleven times as fast as serving.
@@ -270,8 +270,8 @@ fn one_check_is_for_every_file() {
         |class: &str| format!("[[tasks]]\nname = \"b\"\nclass = \"{class}\"\ncommand = [\"true\", \"y\"]\n");
     let tasks = Scratch::new("check-tasks.toml", &tasks);
     let included = Scratch::new("check-more.toml", &more("BE"));
-    let said = |path: &str| String::from_utf8_lossy(&greenwave(&["check", path]).stdout).into_owned();
-    let text = said(tasks.path());
+    let output_of = |path: &str| String::from_utf8_lossy(&greenwave(&["check", path]).stdout).into_owned();
+    let text = output_of(tasks.path());
     for part in [&format!("process {pid}"), "BE", "true y", "shared by policy caladan"] {
         assert!(text.contains(part), "{part} in {text}");
     }
@@ -284,7 +284,7 @@ fn one_check_is_for_every_file() {
         "check-egress.toml",
         &String::from_utf8_lossy(&greenwave(&["egress", "policy", "fish"]).stdout),
     );
-    assert!(said(egress.path()).contains("8 levels of 64 queues"), "{}", said(egress.path()));
+    assert!(output_of(egress.path()).contains("8 levels of 64 queues"), "{}", output_of(egress.path()));
 }
 
 /// Explanation of a request under a policy.
@@ -337,9 +337,9 @@ fn a_request_that_fits_no_packet_is_refused() {
     let long = format!("GET /{}", "a".repeat(70_000));
     for asked in ["--http", "--resp", "--memcached"] {
         let out = greenwave(&["explain", "request", policy.path(), asked, &long]);
-        let said = String::from_utf8_lossy(&out.stderr);
-        assert_eq!(out.status.code(), Some(2), "{said}");
-        assert!(said.contains("bytes does not fit a packet\n  try: 1 to 60000"), "{said}");
+        let stderr = String::from_utf8_lossy(&out.stderr);
+        assert_eq!(out.status.code(), Some(2), "{stderr}");
+        assert!(stderr.contains("bytes does not fit a packet\n  try: 1 to 60000"), "{stderr}");
     }
 }
 

@@ -58,11 +58,11 @@ fn four_modes_are_measured_in_both_classes_by_stage() {
 fn the_last_lines_compare_adps_with_none_and_name_the_machine() {
     let (stdout, _) = demo("demo-plain.html", &["--modes", "none,adps"]);
     let lines: Vec<_> = stdout.lines().collect();
-    let [.., compared, place] = lines[..] else { panic!("{stdout}") };
+    let [.., compared, settings] = lines[..] else { panic!("{stdout}") };
     // A machine that is busy with other work may show no difference.
     let is_compared = [" with adps than with none (", " no difference between adps and none ("]
         .iter()
         .any(|text| compared.contains(text));
     assert!(compared.starts_with("LS p99 ") && is_compared, "{compared}");
-    assert!(place.starts_with("(seed 7, world host, "), "{place}");
+    assert!(settings.starts_with("(seed 7, world host, "), "{settings}");
 }

@@ -327,11 +327,11 @@ fn every_command_and_every_flag_that_names_a_file_has_a_row_and_every_reference_
     for row in ROWS {
         for cause in CAUSES {
             match case(row, cause) {
-                Tested(place) => {
-                    let (file, name) = place.split_once("::").expect("FILE::NAME");
+                Tested(test) => {
+                    let (file, name) = test.split_once("::").expect("FILE::NAME");
                     let text =
-                        fs::read_to_string(crates.join(file)).unwrap_or_else(|e| panic!("{place}: {e}"));
-                    assert!(text.contains(&format!("fn {name}(")), "{} {cause:?}: {place}", row.0);
+                        fs::read_to_string(crates.join(file)).unwrap_or_else(|e| panic!("{test}: {e}"));
+                    assert!(text.contains(&format!("fn {name}(")), "{} {cause:?}: {test}", row.0);
                 }
                 Not(why) => assert!(!why.is_empty(), "{} {cause:?}", row.0),
                 Ends(..) => {}
@@ -412,9 +412,9 @@ fn a_result_that_cannot_be_printed_ends_every_command() {
             };
             let mut command = world.command(row.0, words);
             let out = command.stdout(stdout).stderr(Stdio::piped()).output().expect("greenwave starts");
-            let said = String::from_utf8_lossy(&out.stderr);
-            assert_eq!(code(out.status), expected, "{} {cause:?}: {said}", row.0);
-            let errors: Vec<&str> = said.lines().filter(|line| line.starts_with("error: ")).collect();
+            let stderr = String::from_utf8_lossy(&out.stderr);
+            assert_eq!(code(out.status), expected, "{} {cause:?}: {stderr}", row.0);
+            let errors: Vec<&str> = stderr.lines().filter(|line| line.starts_with("error: ")).collect();
             assert_eq!(errors, if says.is_empty() { vec![] } else { vec![says] }, "{} {cause:?}", row.0);
         }
     }
@@ -429,26 +429,26 @@ fn a_file_that_cannot_be_written_is_an_error_of_every_command() {
         if *words == ELSEWHERE {
             continue;
         }
-        for place in ["/dev/full", "/proc/none"] {
-            let out = world.command(of, words).args([flag, place]).output().expect("greenwave starts");
-            let said = String::from_utf8_lossy(&out.stderr);
-            assert_eq!(code(out.status), expected, "{of} {flag} {place}: {said}");
-            let line = said
+        for path in ["/dev/full", "/proc/none"] {
+            let out = world.command(of, words).args([flag, path]).output().expect("greenwave starts");
+            let stderr = String::from_utf8_lossy(&out.stderr);
+            assert_eq!(code(out.status), expected, "{of} {flag} {path}: {stderr}");
+            let line = stderr
                 .lines()
                 .find(|line| line.starts_with(says))
-                .unwrap_or_else(|| panic!("{of} {flag}: {said}"));
-            assert!(line.contains(place), "{of} {flag}: {said}");
+                .unwrap_or_else(|| panic!("{of} {flag}: {stderr}"));
+            assert!(line.contains(path), "{of} {flag}: {stderr}");
         }
     }
 }
 
 #[test]
 fn pages_that_cannot_be_written_are_an_error() {
-    for place in ["/dev/full", "/proc/none"] {
-        let out = greenwave(&["man", place]);
-        let said = String::from_utf8_lossy(&out.stderr);
-        assert_eq!(code(out.status), 2, "{said}");
-        assert!(said.starts_with(&format!("error: {place}")), "{said}");
+    for path in ["/dev/full", "/proc/none"] {
+        let out = greenwave(&["man", path]);
+        let stderr = String::from_utf8_lossy(&out.stderr);
+        assert_eq!(code(out.status), 2, "{stderr}");
+        assert!(stderr.starts_with(&format!("error: {path}")), "{stderr}");
     }
 }
 
@@ -527,12 +527,12 @@ fn an_interruption_ends_every_measurement_with_130_and_leaves_nothing() {
                 signals(cause).iter().for_each(|signal| send(Pid::from_child(&child), *signal));
             }
             let out = child.wait_with_output().expect("a child is waited for");
-            let said = String::from_utf8_lossy(&out.stderr);
+            let stderr = String::from_utf8_lossy(&out.stderr);
             // Some need more than this machine has, others a library that this test does not build.
-            let cannot_run = code(out.status) == 2 && said.contains("\n  try: ");
+            let cannot_run = code(out.status) == 2 && stderr.contains("\n  try: ");
             if !cannot_run {
-                assert_eq!(code(out.status), expected, "{} {cause:?}: {said}", row.0);
-                assert!(said.contains(&format!("error: {says}")), "{} {cause:?}: {said}", row.0);
+                assert_eq!(code(out.status), expected, "{} {cause:?}: {stderr}", row.0);
+                assert!(stderr.contains(&format!("error: {says}")), "{} {cause:?}: {stderr}", row.0);
             }
             assert_eq!(left_of(id), [] as [std::path::PathBuf; 0], "{} {cause:?}", row.0);
         }
@@ -540,14 +540,14 @@ fn an_interruption_ends_every_measurement_with_130_and_leaves_nothing() {
 }
 
 /// Network of the daemons: an interface, and a device of their own.
-struct Place {
+struct TestNetwork {
     ours: Namespace,
     world: World,
     _clients: Namespace,
     _listener: TcpListener,
 }
 
-impl Place {
+impl TestNetwork {
     fn new(test: &str) -> Option<Self> {
         let tap = Path::new("/dev/net/tun").exists();
         if let Some(why) =
@@ -615,7 +615,7 @@ impl Place {
         self.ours.spawn(&mut command).unwrap()
     }
 
-    fn said(&self) -> String {
+    fn output(&self) -> String {
         ["stderr", "stdout"].map(|name| fs::read_to_string(self.path(name)).unwrap_or_default()).concat()
     }
 }
@@ -625,9 +625,9 @@ mod library;
 
 #[test]
 fn every_daemon_ends_as_its_row_says() {
-    let Some(place) = Place::new("every_daemon_ends_as_its_row_says") else { return };
+    let Some(network) = TestNetwork::new("every_daemon_ends_as_its_row_says") else { return };
     for row in ROWS.iter().filter(|row| row.1 == Daemon) {
-        let Some((words, begun)) = place.daemon(row.0) else { continue };
+        let Some((words, begun)) = network.daemon(row.0) else { continue };
         for cause in CAUSES {
             let Ends(expected, says) = case(row, cause) else { continue };
             if cause == FileFull {
@@ -639,11 +639,11 @@ fn every_daemon_ends_as_its_row_says() {
                 OutputClosed => Some(std::io::pipe().expect("there are pipes").1.into()),
                 _ => None,
             };
-            let fifo = place.path("fifo");
+            let fifo = network.path("fifo");
             let (more, _taken): (Vec<&str>, Option<TcpListener>) = match cause {
                 PortTaken => (
                     vec!["--ui", "127.0.0.1:9900"],
-                    Some(place.ours.enter(|| TcpListener::bind("127.0.0.1:9900").unwrap())),
+                    Some(network.ours.enter(|| TcpListener::bind("127.0.0.1:9900").unwrap())),
                 ),
                 ControlTaken => (vec!["--control", "ends"], None),
                 FifoClosed => (vec!["--pcap", fifo.to_str().expect("UTF-8")], None),
@@ -652,8 +652,8 @@ fn every_daemon_ends_as_its_row_says() {
             let other = (cause == ControlTaken).then(|| {
                 let tap = ["serve", "--device", "tap:gw9", "--addr", "10.99.0.2/24", "--control", "ends"]
                     .map(str::to_owned);
-                let child = place.start(&tap, &[], None);
-                until("another has the name", || place.said().contains("ctrl-C ends"));
+                let child = network.start(&tap, &[], None);
+                until("another has the name", || network.output().contains("ctrl-C ends"));
                 child
             });
             let mut reader = None;
@@ -661,31 +661,31 @@ fn every_daemon_ends_as_its_row_says() {
                 assert!(Command::new("mkfifo").arg(&fifo).status().expect("mkfifo is there").success());
                 reader = Some(File::options().read(true).write(true).open(&fifo).unwrap());
             }
-            let mut child = place.start(&words, &more, stdout);
+            let mut child = network.start(&words, &more, stdout);
             let pid = Pid::from_child(&child);
             let is_refused = matches!(cause, PortTaken | ControlTaken);
             if !is_refused {
                 until(&format!("{what}: it begins"), || {
-                    let has_begun = place.said().contains(begun)
+                    let has_begun = network.output().contains(begun)
                         || (cause == OutputFull || cause == OutputClosed)
-                            && place.said().contains("stdout: ");
+                            && network.output().contains("stdout: ");
                     has_begun || child.try_wait().unwrap().is_some()
                 });
-                assert!(child.try_wait().unwrap().is_none(), "{what}: {}", place.said());
+                assert!(child.try_wait().unwrap().is_none(), "{what}: {}", network.output());
             }
             match cause {
                 Interrupt | Terminate | Twice => {
                     signals(cause).iter().for_each(|signal| send(pid, *signal));
                 }
                 PortTaken | ControlTaken => {}
-                InterfaceRemoved => drop(place.ours.run("ip", &["link", "delete", "eth0"]).unwrap()),
+                InterfaceRemoved => drop(network.ours.run("ip", &["link", "delete", "eth0"]).unwrap()),
                 _ => {
                     match cause {
                         Hangup => kill_process(pid, Signal::HUP).unwrap(),
                         InterfaceDown => {
-                            drop(place.ours.run("ip", &["link", "set", "eth0", "down"]).unwrap())
+                            drop(network.ours.run("ip", &["link", "set", "eth0", "down"]).unwrap())
                         }
-                        FolderGone => fs::remove_dir_all(place.path("journals")).unwrap(),
+                        FolderGone => fs::remove_dir_all(network.path("journals")).unwrap(),
                         ChildKilled => {
                             let family = host::proc::family(child.id()).into_iter();
                             let mut sleeps = family.filter(|id| {
@@ -700,37 +700,37 @@ fn every_daemon_ends_as_its_row_says() {
                             drop(reader.take());
                             until(&format!("{what}: it is said"), || {
                                 // Frames for the capture.
-                                place
+                                network
                                     .ours
                                     .enter(|| drop(client::connect(SocketAddr::from(([10, 77, 0, 2], 80)))));
-                                place.said().contains("Broken pipe")
+                                network.output().contains("Broken pipe")
                             });
                             fs::remove_file(&fifo).unwrap();
                         }
                         _ => {}
                     }
-                    assert!(child.try_wait().unwrap().is_none(), "{what}: it goes on: {}", place.said());
+                    assert!(child.try_wait().unwrap().is_none(), "{what}: it goes on: {}", network.output());
                     let _ = kill_process(pid, Signal::TERM);
                 }
             }
             until(&format!("{what}: it ends"), || child.try_wait().unwrap().is_some());
-            let said = fs::read_to_string(place.path("stderr")).unwrap();
-            assert_eq!(code(child.wait().unwrap()), expected, "{what}: {said}");
+            let stderr = fs::read_to_string(network.path("stderr")).unwrap();
+            assert_eq!(code(child.wait().unwrap()), expected, "{what}: {stderr}");
             if says.is_empty() {
                 let is_known =
                     |line: &str| cause == Hangup && line.contains("the previous settings stay in force");
                 assert!(
-                    !said.lines().any(|line| line.starts_with("error: ") && !is_known(line)),
-                    "{what}: {said}"
+                    !stderr.lines().any(|line| line.starts_with("error: ") && !is_known(line)),
+                    "{what}: {stderr}"
                 );
             } else {
-                assert!(said.contains(says), "{what}: {said}");
+                assert!(stderr.contains(says), "{what}: {stderr}");
             }
             drop(other);
-            let links = place.ours.run("ip", &["-brief", "link"]).unwrap();
+            let links = network.ours.run("ip", &["-brief", "link"]).unwrap();
             assert!(!links.contains("gw0") && !links.contains("xdp"), "{what}: {links}");
             if cause == InterfaceDown {
-                place.ours.up("eth0").unwrap();
+                network.ours.up("eth0").unwrap();
             }
         }
     }

@@ -21,8 +21,8 @@ use tiny::{Tiny, found};
 fn run(name: &str, seed: &str) -> (Option<i32>, Value) {
     let output = greenwave(&["exp", "run", name, "--scale", "smoke", "--seed", seed, "--json"]);
     let text = String::from_utf8_lossy(&output.stdout);
-    let said = String::from_utf8_lossy(&output.stderr);
-    let json = serde_json::from_str(&text).unwrap_or_else(|e| panic!("{name}: {e}\n{text}\n{said}"));
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    let json = serde_json::from_str(&text).unwrap_or_else(|e| panic!("{name}: {e}\n{text}\n{stderr}"));
     schema::conforms(&json);
     (output.status.code(), json)
 }
@@ -108,9 +108,9 @@ fn a_claim_that_fails_is_exit_1_and_a_file_that_is_wrong_exit_2() {
 #[test]
 fn nothing_that_runs_is_no_success() {
     let output = greenwave(&["exp", "run", "adps/e5", "--world", "sim"]);
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{said}");
-    assert!(said.contains("none of adps/e5 runs in world sim"), "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
+    assert!(stderr.contains("none of adps/e5 runs in world sim"), "{stderr}");
 }
 
 //~ results: `exp table` writes a folder of results as one table
@@ -119,8 +119,8 @@ fn a_folder_of_results_is_one_table() {
     let folder = std::env::temp_dir().join(format!("greenwave-table-{}", std::process::id()));
     let out = folder.to_str().expect("a path of letters");
     let ran = greenwave(&["exp", "run", "adps/fig5", "overload/e3", "--out", out]);
-    let said = String::from_utf8_lossy(&ran.stdout).into_owned();
-    assert_eq!(ran.status.code(), Some(0), "{said}");
+    let stdout = String::from_utf8_lossy(&ran.stdout).into_owned();
+    assert_eq!(ran.status.code(), Some(0), "{stdout}");
     let table = String::from_utf8_lossy(&greenwave(&["exp", "table", out]).stdout).into_owned();
     let page = String::from_utf8_lossy(&greenwave(&["exp", "table", out, "--markdown"]).stdout).into_owned();
     // A second run of one of them, in another folder.
@@ -139,7 +139,7 @@ fn a_folder_of_results_is_one_table() {
     let differ = page.lines().zip(changed.lines()).filter(|(one, two)| one != two);
     let [(_, changed)] = differ.collect::<Vec<_>>()[..] else { panic!("one row's origin: {changed}") };
     assert!(changed.starts_with("| adps/fig5 | ") && changed.contains(" seed 77, "), "{changed}");
-    assert!(said.ends_with(&table), "what was run just now ends with the same table: {table}");
+    assert!(stdout.ends_with(&table), "what was run just now ends with the same table: {table}");
     for name in ["adps/fig5", "overload/e3"] {
         let row = |line: &&str| line.starts_with(&format!("| {name} | "));
         let origin =
@@ -207,17 +207,17 @@ fn a_simulation_that_is_killed_goes_on_where_it_was() {
     child.wait().unwrap();
     let known = runs().expect("it was killed before its end");
     let again = greenwave(&args);
-    let said = String::from_utf8_lossy(&again.stderr);
-    assert_eq!(again.status.code(), Some(0), "{said}");
-    assert!(said.contains(&format!("{known} of 20 runs resumed from an interrupted run")), "{said}");
+    let stderr = String::from_utf8_lossy(&again.stderr);
+    assert_eq!(again.status.code(), Some(0), "{stderr}");
+    assert!(stderr.contains(&format!("{known} of 20 runs resumed from an interrupted run")), "{stderr}");
     assert_eq!(part(), None, "the result is written");
     let mut entries = std::fs::read_dir(&folder).unwrap().flatten().map(|entry| entry.path());
     let json = entries.find(|path| path.extension().is_some_and(|kind| kind == "json")).unwrap();
     let json: Value = serde_json::from_str(&std::fs::read_to_string(json).unwrap()).unwrap();
     std::fs::remove_dir_all(&folder).unwrap();
-    let whole = found(&LONG.run("long", "long"));
+    let complete = found(&LONG.run("long", "long"));
     for key in ["figures", "claims", "events", "plots"] {
-        assert_eq!(json[key], whole[key], "{key}");
+        assert_eq!(json[key], complete[key], "{key}");
     }
 }
 
@@ -231,10 +231,10 @@ fn with_resume_only_what_the_same_program_gave_for_the_same_file_scale_and_seed_
     let run = |more: &[&str]| {
         let words = ["exp", "run", one.path(), two.path(), "--out", out];
         let ran = greenwave(&[&words[..], more].concat());
-        let said = String::from_utf8_lossy(&ran.stderr).into_owned();
-        assert_eq!(ran.status.code(), Some(0), "{said}");
+        let stderr = String::from_utf8_lossy(&ran.stderr).into_owned();
+        assert_eq!(ran.status.code(), Some(0), "{stderr}");
         let table = String::from_utf8_lossy(&ran.stdout).into_owned();
-        (table, [one.path(), two.path()].map(|path| said.contains(&format!("{path}: kept"))))
+        (table, [one.path(), two.path()].map(|path| stderr.contains(&format!("{path}: kept"))))
     };
     let written = |path: &str| {
         let mut entries = std::fs::read_dir(&folder).unwrap().flatten().map(|entry| entry.path());
@@ -245,13 +245,13 @@ fn with_resume_only_what_the_same_program_gave_for_the_same_file_scale_and_seed_
         };
         entries.find(is_its).expect("it is written")
     };
-    let (whole, kept) = run(&["--resume"]);
+    let (complete, kept) = run(&["--resume"]);
     assert_eq!(kept, [false, false], "nothing is there");
     std::fs::remove_file(written(two.path())).unwrap();
     let (resumed, kept) = run(&["--resume"]);
     assert_eq!(kept, [true, false], "one is there");
     let last = |text: &str| text.lines().rev().take(4).map(str::to_owned).collect::<Vec<_>>();
-    assert_eq!(last(&resumed), last(&whole), "the table at the end is the whole one");
+    assert_eq!(last(&resumed), last(&complete), "the table at the end is the whole one");
     assert_eq!(run(&["--resume"]).1, [true, true]);
     assert_eq!(run(&[]).1, [false, false], "not requested");
     assert_eq!(run(&["--resume", "--seed", "2"]).1, [false, false]);

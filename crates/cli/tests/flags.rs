@@ -45,9 +45,9 @@ impl Drop for Scratch {
 #[track_caller]
 fn printed(args: &[&str]) -> String {
     let out = greenwave(args);
-    let said = String::from_utf8_lossy(&out.stderr);
-    assert_eq!(out.status.code(), Some(0), "{args:?}: {said}");
-    assert!(!said.contains(" of about "), "no bar without a terminal: {said}");
+    let stderr = String::from_utf8_lossy(&out.stderr);
+    assert_eq!(out.status.code(), Some(0), "{args:?}: {stderr}");
+    assert!(!stderr.contains(" of about "), "no bar without a terminal: {stderr}");
     String::from_utf8(out.stdout).expect("text")
 }
 
@@ -73,8 +73,8 @@ fn a_demo_uses_the_given_seed_spacing_and_service() {
     };
     let first = demo("9");
     let settings = &first["settings"];
-    let told = ["seed", "spacing_ns", "service_ns"].map(|key| settings[key].as_u64().expect("a number"));
-    assert_eq!(told, [9, 3_000, 20_000]);
+    let values = ["seed", "spacing_ns", "service_ns"].map(|key| settings[key].as_u64().expect("a number"));
+    assert_eq!(values, [9, 3_000, 20_000]);
     for class in first["modes"][0]["report"]["classes"].as_array().expect("a list") {
         assert!(class["mean_ns"].as_u64() >= Some(20_000), "a request takes its service at least: {class}");
     }

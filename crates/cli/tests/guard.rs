@@ -79,10 +79,10 @@ impl Rig {
     /// Checks that a command is refused with `says` and advice.
     fn refused(&self, args: &[&str], says: &str) {
         let out = self.guard(args);
-        let said = String::from_utf8_lossy(&out.stderr);
-        assert_eq!(out.status.code(), Some(2), "{args:?}: {said}");
-        assert!(said.starts_with("error: ") && said.contains(says), "{says:?} is not in {said:?}");
-        assert!(said.lines().nth(1).is_some_and(|line| line.starts_with("  try: ")), "{said}");
+        let stderr = String::from_utf8_lossy(&out.stderr);
+        assert_eq!(out.status.code(), Some(2), "{args:?}: {stderr}");
+        assert!(stderr.starts_with("error: ") && stderr.contains(says), "{says:?} is not in {stderr:?}");
+        assert!(stderr.lines().nth(1).is_some_and(|line| line.starts_with("  try: ")), "{stderr}");
     }
 
     /// A controller whose guard is attached.
@@ -91,9 +91,9 @@ impl Rig {
         command.args(["guard", "attach", "eth0", "--port", "80"]).args(more);
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = self.server.spawn(&mut command).unwrap();
-        let mut said = String::new();
-        BufReader::new(child.stderr.as_mut().unwrap()).read_line(&mut said).unwrap();
-        assert!(said.starts_with("eth0: port 80"), "{said}");
+        let mut line = String::new();
+        BufReader::new(child.stderr.as_mut().unwrap()).read_line(&mut line).unwrap();
+        assert!(line.starts_with("eth0: port 80"), "{line}");
         child
     }
 
@@ -139,10 +139,10 @@ fn signal(child: &Child, signal: Signal) {
 
 /// Waits for the end of a controller; returns its output.
 fn ended(mut child: Child) -> String {
-    let mut said = String::new();
-    child.stdout.take().unwrap().read_to_string(&mut said).unwrap();
-    assert!(child.wait().unwrap().success(), "{said}");
-    said
+    let mut stdout = String::new();
+    child.stdout.take().unwrap().read_to_string(&mut stdout).unwrap();
+    assert!(child.wait().unwrap().success(), "{stdout}");
+    stdout
 }
 
 //~ xdp-guard: new connections are shed while a running download completes
@@ -278,8 +278,8 @@ fn a_shed_connection_gets_a_reset_on_request() {
         assert_eq!(rig.status()["refusal"], "reset");
         // One connection a second is admitted. A client without an answer retries, and is not
         // refused.
-        let heard: Vec<_> = (0..8).map(|_| rig.connect_within(LIMIT).err().map(|e| e.kind())).collect();
-        assert!(heard.contains(&Some(std::io::ErrorKind::ConnectionRefused)), "{mode}: {heard:?}");
+        let outcomes: Vec<_> = (0..8).map(|_| rig.connect_within(LIMIT).err().map(|e| e.kind())).collect();
+        assert!(outcomes.contains(&Some(std::io::ErrorKind::ConnectionRefused)), "{mode}: {outcomes:?}");
         signal(&controller, Signal::INT);
         ended(controller);
         // The next test begins with an empty queue.
@@ -353,8 +353,8 @@ fn another_program_keeps_its_place_and_a_driver_without_says_so() {
     assert!(made.contains(&true), "a device without native XDP");
     rig.server.up("gw0").unwrap();
     let out = rig.guard(&["attach", "gw0", "--port", "80"]);
-    let said = String::from_utf8_lossy(&out.stderr);
-    assert!(said.contains("native XDP") && said.contains("try: guard attach gw0 --mode skb"), "{said}");
+    let stderr = String::from_utf8_lossy(&out.stderr);
+    assert!(stderr.contains("native XDP") && stderr.contains("try: guard attach gw0 --mode skb"), "{stderr}");
     drop(rig.attach(&["--mode", "skb"]));
 }
 
@@ -362,9 +362,9 @@ fn another_program_keeps_its_place_and_a_driver_without_says_so() {
 fn what_cannot_be_guarded_is_said_with_what_could() {
     let check = |args: &[&str], says: &str| {
         let out = common::greenwave(&[&["guard"], args].concat());
-        let said = String::from_utf8_lossy(&out.stderr);
-        assert_eq!(out.status.code(), Some(2), "{args:?}: {said}");
-        assert!(said.contains(says) && said.contains("\n  try: "), "{says:?} is not in {said:?}");
+        let stderr = String::from_utf8_lossy(&out.stderr);
+        assert_eq!(out.status.code(), Some(2), "{args:?}: {stderr}");
+        assert!(stderr.contains(says) && stderr.contains("\n  try: "), "{says:?} is not in {stderr:?}");
     };
     let attach = |args: &[&'static str]| [&["attach", "lo"], args].concat();
     check(&attach(&["--port", "80", "--policy", "luck"]), "luck");
@@ -393,9 +393,9 @@ fn missing_privileges_are_named() {
     let mut command = rig.server.command("setpriv");
     command.args(["--bounding-set", "-all", "--inh-caps", "-all", GREENWAVE]);
     let out = command.args(["guard", "attach", "eth0", "--port", "80"]).output().expect("it starts");
-    let said = String::from_utf8_lossy(&out.stderr);
-    assert_eq!(out.status.code(), Some(2), "{said}");
-    assert!(said.contains("CAP_BPF") && said.ends_with("  try: run as root\n"), "{said}");
+    let stderr = String::from_utf8_lossy(&out.stderr);
+    assert_eq!(out.status.code(), Some(2), "{stderr}");
+    assert!(stderr.contains("CAP_BPF") && stderr.ends_with("  try: run as root\n"), "{stderr}");
 }
 
 #[cfg(feature = "bpf")]
@@ -403,8 +403,8 @@ fn missing_privileges_are_named() {
 fn a_port_without_a_listener_is_refused_with_those_that_have_one() {
     let Some(rig) = Rig::new("a_port_without_a_listener_is_refused_with_those_that_have_one") else { return };
     rig.refused(&["attach", "eth0", "--port", "81"], "no listener on TCP port 81");
-    let said = String::from_utf8(rig.guard(&["attach", "eth0", "--port", "81"]).stderr).unwrap();
-    assert!(said.contains("try: start the server first, or --port 80"), "{said}");
+    let stderr = String::from_utf8(rig.guard(&["attach", "eth0", "--port", "81"]).stderr).unwrap();
+    assert!(stderr.contains("try: start the server first, or --port 80"), "{stderr}");
 }
 
 #[cfg(not(feature = "bpf"))]
@@ -412,7 +412,7 @@ fn a_port_without_a_listener_is_refused_with_those_that_have_one() {
 fn a_greenwave_without_its_programs_says_what_to_install() {
     let Some(rig) = Rig::new("a_greenwave_without_its_programs_says_what_to_install") else { return };
     rig.refused(&["attach", "eth0", "--port", "80"], "this greenwave was built without BPF programs");
-    let said = String::from_utf8(rig.guard(&["attach", "eth0", "--port", "80"]).stderr).unwrap();
-    assert!(said.contains("try: apt-get install clang libelf-dev"), "{said}");
-    assert_eq!(said.lines().count(), 2, "{said}");
+    let stderr = String::from_utf8(rig.guard(&["attach", "eth0", "--port", "80"]).stderr).unwrap();
+    assert!(stderr.contains("try: apt-get install clang libelf-dev"), "{stderr}");
+    assert_eq!(stderr.lines().count(), 2, "{stderr}");
 }

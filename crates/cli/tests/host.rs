@@ -29,10 +29,10 @@ static TURN: Mutex<()> = Mutex::new(());
 fn result(path: &str) -> Value {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let output = greenwave(&["exp", "run", path, "--json"]);
-    let said = String::from_utf8_lossy(&output.stderr);
-    let json: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}\n{said}"));
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    let json: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}\n{stderr}"));
     schema::conforms(&json);
-    assert_eq!(output.status.code(), Some(0), "{said}\n{json}");
+    assert_eq!(output.status.code(), Some(0), "{stderr}\n{json}");
     json
 }
 

@@ -65,7 +65,7 @@ static RUN: LazyLock<(Value, String)> = LazyLock::new(|| {
     (serde_json::from_str(&json).expect("it is JSON"), page)
 });
 
-fn said(out: &Output) -> (Option<i32>, String) {
+fn outcome(out: &Output) -> (Option<i32>, String) {
     (out.status.code(), String::from_utf8_lossy(&[&out.stdout[..], &out.stderr].concat()).into_owned())
 }
 
@@ -74,7 +74,7 @@ fn a_result_is_a_page_that_needs_nothing_else() {
     let folder = Folder::new("page");
     let result = folder.file("e3.json", &RUN.0.to_string());
     let out = folder.path("page.html");
-    let (code, text) = said(&greenwave(&["report", &result, "--out", &out]));
+    let (code, text) = outcome(&greenwave(&["report", &result, "--out", &out]));
     assert_eq!(code, Some(0), "{text}");
     assert!(text.starts_with("1 run, ") && text.contains(" claims hold: "), "{text}");
     let page = read(&out);
@@ -105,7 +105,7 @@ fn a_folder_is_one_page_that_leads_to_each_run_and_passes_over_what_is_not_ours(
     folder.file("b.json", &String::from_utf8_lossy(&doctor));
     folder.file("other.json", "{\"name\": \"x\"}");
     let out = folder.path("all.html");
-    let (code, text) = said(&greenwave(&["report", &folder.path(""), "-o", &out]));
+    let (code, text) = outcome(&greenwave(&["report", &folder.path(""), "-o", &out]));
     assert_eq!(code, Some(0), "{text}");
     assert!(
         text.contains("other.json: not a result of greenwave: no key \"greenwave\" with its kind"),
@@ -126,7 +126,7 @@ fn a_claim_that_held_and_fails_is_exit_1_and_one_that_holds_is_exit_0() {
     changed["claims"][0]["holds"] = json!(false);
     let worse = folder.file("worse.json", &changed.to_string());
     let check = |a: &str, b: &str, code: i32, verdict: &str| {
-        let (found, text) = said(&greenwave(&["report", "--compare", a, b]));
+        let (found, text) = outcome(&greenwave(&["report", "--compare", a, b]));
         assert_eq!(found, Some(code), "{text}");
         assert!(text.contains(verdict) && text.contains("paired by seed"), "{text}");
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
@@ -135,7 +135,7 @@ fn a_claim_that_held_and_fails_is_exit_1_and_one_that_holds_is_exit_0() {
     check(&a, &worse, 1, "now FAILS");
     check(&worse, &a, 0, "now holds");
     let page = folder.path("both.html");
-    let (_, text) = said(&greenwave(&["report", "--compare", &a, &worse, "--out", &page]));
+    let (_, text) = outcome(&greenwave(&["report", "--compare", &a, &worse, "--out", &page]));
     assert!(read(&page).contains("now FAILS"), "{text}");
 }
 
@@ -147,7 +147,7 @@ fn what_cannot_be_shown_is_one_line_with_what_to_do() {
     later["greenwave"]["form"] = json!(2);
     later["greenwave"]["version"] = json!("9.0.0");
     let check = |path: &str, says: &str| {
-        let (code, text) = said(&greenwave(&["report", path, "-o", &folder.path("page.html")]));
+        let (code, text) = outcome(&greenwave(&["report", path, "-o", &folder.path("page.html")]));
         assert_eq!(code, Some(2), "{text}");
         let lines: Vec<_> = text.lines().collect();
         let [what, advice] = lines[..] else { panic!("{text}") };
@@ -191,18 +191,18 @@ fn check_on_a_full_disk(test: &str, args: &[&str]) {
             // Bypasses the test harness, which hides the output of passing tests.
             let line = format!("skipped: {test}: no mount of our own");
             let refused = refused.map(|out| String::from_utf8_lossy(&out.stderr).into_owned());
-            assert!(refused.as_ref().is_ok_and(|said| !said.contains("error: ")), "{refused:?}");
+            assert!(refused.as_ref().is_ok_and(|text| !text.contains("error: ")), "{refused:?}");
             let _ = writeln!(std::io::stderr(), "{line}: {refused:?}");
             return;
         }
     };
     let printed = String::from_utf8_lossy(&out.stdout);
-    let said = String::from_utf8_lossy(&out.stderr);
-    assert_eq!(out.status.code(), Some(2), "{args:?}: {printed}{said}");
+    let stderr = String::from_utf8_lossy(&out.stderr);
+    assert_eq!(out.status.code(), Some(2), "{args:?}: {printed}{stderr}");
     assert!(printed.ends_with("old\npage.html\n"), "{args:?}: {printed}");
     assert!(
-        said.starts_with("error: ") && said.contains("No space left on device\n  try: free some"),
-        "{args:?}: {said}"
+        stderr.starts_with("error: ") && stderr.contains("No space left on device\n  try: free some"),
+        "{args:?}: {stderr}"
     );
 }
 

@@ -155,8 +155,8 @@ fn the_next_start_restores_after_a_killed_scheduler_and_guardian() {
     daemon.0.wait().unwrap();
     assert_ne!(program.scheduled(), before);
     let out = greenwave(&["sched", "restore", "--state-dir", &journals("both-killed")]);
-    let said = String::from_utf8_lossy(&out.stdout);
-    assert!(said.contains(" has ended: ") && said.contains(": restored "), "{said}");
+    let stdout = String::from_utf8_lossy(&out.stdout);
+    assert!(stdout.contains(" has ended: ") && stdout.contains(": restored "), "{stdout}");
     assert_eq!(program.scheduled(), before);
     let out = greenwave(&["sched", "restore", "--state-dir", &journals("both-killed")]);
     assert_eq!(String::from_utf8_lossy(&out.stdout), "nothing to restore\n");
@@ -173,9 +173,12 @@ fn ctrl_c_ends_commands_and_puts_others_back_and_cores_are_managed_once() {
     let before = program.scheduled();
     let (mut daemon, config) = daemon("ctrl-c", &program);
     let out = greenwave(&["sched", "--config", config.path(), "--state-dir", &journals("ctrl-c")]);
-    let said = String::from_utf8_lossy(&out.stderr);
-    assert_eq!(out.status.code(), Some(2), "{said}");
-    assert!(said.contains(&format!("are already managed by greenwave {}\n  try: ", daemon.0.id())), "{said}");
+    let stderr = String::from_utf8_lossy(&out.stderr);
+    assert_eq!(out.status.code(), Some(2), "{stderr}");
+    assert!(
+        stderr.contains(&format!("are already managed by greenwave {}\n  try: ", daemon.0.id())),
+        "{stderr}"
+    );
     kill_process(daemon.pid().unwrap(), Signal::INT).unwrap();
     assert_eq!(daemon.0.wait().unwrap().code(), Some(0));
     assert_eq!(program.scheduled(), before);
@@ -237,7 +240,7 @@ fn a_scheduler_ends_when_no_task_is_left() {
 //~ sched: C8: interference that lasts raises a condition for log, metric and hook
 #[test]
 fn lc_that_waits_with_no_core_left_raises_a_condition_for_log_metric_and_hook() {
-    let (told, metrics) = (Scratch::new("hook.txt", ""), Scratch::new("metrics.prom", ""));
+    let (hook_output, metrics) = (Scratch::new("hook.txt", ""), Scratch::new("metrics.prom", ""));
     // LC that overloads one core interferes with itself, and no task is given to stop for it.
     let one = cpulist::text(&host::affinity::cores().unwrap()[..1]);
     let config = format!(
@@ -245,7 +248,7 @@ fn lc_that_waits_with_no_core_left_raises_a_condition_for_log_metric_and_hook() 
          hook = [\"sh\", \"-c\", \"echo $GREENWAVE_CONDITION $GREENWAVE_TROUBLE $GREENWAVE_WHERE >> {}\"]\n\
          [[tasks]]\nname = \"lc\"\nclass = \"LC\"\nguaranteed = 1\ncommand = [\"sh\", \"-c\", \"{SPINS} & {SPINS} & {SPINS}\"]\n",
         metrics.path(),
-        told.path(),
+        hook_output.path(),
     );
     let file = Scratch::new("condition.toml", &config);
     let args =
@@ -256,7 +259,9 @@ fn lc_that_waits_with_no_core_left_raises_a_condition_for_log_metric_and_hook() 
     let raised = lines
         .find(|line| line.as_ref().is_ok_and(|line| line.starts_with("interference alarm raised: queue lc")));
     assert!(raised.is_some());
-    until("the hook", || std::fs::read_to_string(told.path()).unwrap().starts_with("raised queue lc\n"));
+    until("the hook", || {
+        std::fs::read_to_string(hook_output.path()).unwrap().starts_with("raised queue lc\n")
+    });
     let says = "greenwave_sched_alarm{trouble=\"queue\",where=\"lc\"} 1\n";
     until("the metric", || std::fs::read_to_string(metrics.path()).unwrap().contains(says));
     kill_process(daemon.pid().unwrap(), Signal::TERM).unwrap();
@@ -275,18 +280,18 @@ fn limits_without(capability: &str, has_it: bool, name: &str, text: &str) -> Res
     let journals = journals(name);
     command.args(["sched", "--config", config.path(), "--state-dir", &journals, "--duration", "300ms"]);
     let out = command.output().map_err(|_| "setpriv is not there".to_owned())?;
-    let [said, told] = [out.stderr, out.stdout].map(|text| String::from_utf8_lossy(&text).into_owned());
-    if let Some(why) = said.lines().next().filter(|line| line.starts_with("setpriv: ")) {
+    let [stderr, stdout] = [out.stderr, out.stdout].map(|text| String::from_utf8_lossy(&text).into_owned());
+    if let Some(why) = stderr.lines().next().filter(|line| line.starts_with("setpriv: ")) {
         // BusyBox's version drops nothing.
         return Err(why.to_owned());
     }
-    assert_eq!(out.status.code(), Some(0), "{said}");
-    Ok(told)
+    assert_eq!(out.status.code(), Some(0), "{stderr}");
+    Ok(stdout)
 }
 
 #[track_caller]
-fn is_limited(told: &str, limit: &str) {
-    assert!(told.contains(&format!("\nlimit: {limit}")), "{limit:?} is not in {told}");
+fn is_limited(stdout: &str, limit: &str) {
+    assert!(stdout.contains(&format!("\nlimit: {limit}")), "{limit:?} is not in {stdout}");
 }
 
 //~ sched: latency-critical threads are real-time while they sleep; missing capabilities are reported
@@ -299,13 +304,13 @@ fn without_the_capability_to_schedule_the_limits_are_printed() {
     let config = "sensor = \"none\"\n[[tasks]]\nname = \"lc\"\nclass = \"LC\"\ncommand = [\"true\"]\n";
     match limits_without("sys_nice", proc::may_schedule(), "no-capability", config) {
         Err(why) => skipped(test, &why),
-        Ok(told) => [
+        Ok(stdout) => [
             "lc is not real-time, so ",
             "scheduling rounds may be late: ",
             "only programs of greenwave's user can be scheduled ",
         ]
         .into_iter()
-        .for_each(|limit| is_limited(&told, limit)),
+        .for_each(|limit| is_limited(&stdout, limit)),
     }
 }
 
@@ -327,11 +332,13 @@ fn without_ptrace_capability_unread_worker_signals_are_reported() {
         one.0,
         other.id()
     );
-    let told = limits_without("sys_ptrace", proc::may_look_into(), "no-look", &config);
+    let limits = limits_without("sys_ptrace", proc::may_look_into(), "no-look", &config);
     let _ = other.kill().and_then(|()| other.wait());
-    match told {
+    match limits {
         Err(why) => skipped(test, &why),
-        Ok(told) => is_limited(&told, "other: no permission to read the pulse of another user's program, "),
+        Ok(stdout) => {
+            is_limited(&stdout, "other: no permission to read the pulse of another user's program, ")
+        }
     }
 }
 
@@ -341,10 +348,10 @@ fn what_cannot_be_is_refused_before_anything_is_started() {
     let check = |name: &str, text: &str, says: &str| {
         let file = Scratch::new(name, text);
         let out = greenwave(&["sched", "--config", file.path(), "--state-dir", &journals(name)]);
-        let said = String::from_utf8_lossy(&out.stderr);
-        assert_eq!(out.status.code(), Some(2), "{said}");
-        assert!(said.starts_with("error: ") && said.contains(says), "{says:?} is not in {said:?}");
-        assert!(said.contains("\n  try: ") && said.lines().count() == 2, "{said}");
+        let stderr = String::from_utf8_lossy(&out.stderr);
+        assert_eq!(out.status.code(), Some(2), "{stderr}");
+        assert!(stderr.starts_with("error: ") && stderr.contains(says), "{says:?} is not in {stderr:?}");
+        assert!(stderr.contains("\n  try: ") && stderr.lines().count() == 2, "{stderr}");
     };
     let task = "[[tasks]]\nname = \"a\"\nclass = \"LC\"\n";
     let started = journals("started");

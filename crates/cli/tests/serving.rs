@@ -37,7 +37,7 @@ fn skipped(test: &str, why: &str) {
 
 /// A namespace that can have a TAP device; `None` where there can be none, with a line that gives
 /// the reason.
-fn place(test: &str) -> Option<Namespace> {
+fn netns_with_tap(test: &str) -> Option<Namespace> {
     let no_tap = || {
         let there = Path::new("/dev/net/tun").exists();
         (!there).then(|| "this kernel offers no TAP devices".to_owned())
@@ -59,16 +59,16 @@ struct Server {
 
 impl Server {
     /// A server that listens.
-    fn start(place: &Namespace, device: &str, more: &[&str]) -> Self {
-        let mut command = place.command(GREENWAVE);
+    fn start(netns: &Namespace, device: &str, more: &[&str]) -> Self {
+        let mut command = netns.command(GREENWAVE);
         command.args(["serve", "--device", device, "--addr", ADDR]).args(more);
-        Self::started(place, &mut command, more.contains(&"--json"))
+        Self::started(netns, &mut command, more.contains(&"--json"))
     }
 
     /// A server started by `command`; `aside`: its first line goes to stderr.
-    fn started(place: &Namespace, command: &mut Command, aside: bool) -> Self {
+    fn started(netns: &Namespace, command: &mut Command, aside: bool) -> Self {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = place.spawn(command).unwrap();
+        let mut child = netns.spawn(command).unwrap();
         let stdout = BufReader::new(child.stdout.take().expect("a pipe"));
         let stderr = BufReader::new(child.stderr.take().expect("a pipe"));
         let mut server = Self { child, stdout, stderr };
@@ -77,9 +77,9 @@ impl Server {
         while !line.starts_with("listening on 10.77.0.2:") {
             line.clear();
             if says.read_line(&mut line).expect("UTF-8 output") == 0 {
-                let mut said = String::new();
-                server.stderr.read_to_string(&mut said).expect("UTF-8 output");
-                panic!("it ended before it listened: {said}");
+                let mut output = String::new();
+                server.stderr.read_to_string(&mut output).expect("UTF-8 output");
+                panic!("it ended before it listened: {output}");
             }
         }
         server
@@ -88,8 +88,8 @@ impl Server {
     /// Sends ctrl-C; returns the output after it.
     fn stop(mut self) -> String {
         kill_process(Pid::from_child(&self.child), Signal::INT).expect("it runs");
-        let (code, printed, said) = self.ended();
-        assert_eq!(code, Some(0), "{printed}{said}");
+        let (code, printed, stderr) = self.ended();
+        assert_eq!(code, Some(0), "{printed}{stderr}");
         printed
     }
 
@@ -100,17 +100,17 @@ impl Server {
             assert!(Instant::now() < end, "does not exit after ctrl-C");
             std::thread::park_timeout(Duration::from_millis(2));
         }
-        let [mut printed, mut said] = [String::new(), String::new()];
+        let [mut printed, mut stderr] = [String::new(), String::new()];
         self.stdout.read_to_string(&mut printed).expect("it prints text");
-        self.stderr.read_to_string(&mut said).expect("UTF-8 output");
-        (self.child.wait().expect("has exited").code(), printed, said)
+        self.stderr.read_to_string(&mut stderr).expect("UTF-8 output");
+        (self.child.wait().expect("has exited").code(), printed, stderr)
     }
 }
 
 /// The body of `path` from the server at `port`.
 #[track_caller]
-fn get(place: &Namespace, port: u16, path: &str) -> String {
-    let answer = place.enter(|| {
+fn get(netns: &Namespace, port: u16, path: &str) -> String {
+    let answer = netns.enter(|| {
         let mut stream = client::connect(SocketAddr::from(([10, 77, 0, 2], port)));
         write!(stream, "GET {path} HTTP/1.0\r\n\r\n").expect("the server reads");
         let mut answer = String::new();
@@ -127,10 +127,12 @@ const GREETING: &str = "greenwave: urgent first\n";
 //~ cli: `serve` takes address, host address and port, and prints its summary as JSON
 #[test]
 fn a_server_listens_at_the_given_address_and_ends_with_json() {
-    let Some(place) = place("a_server_listens_at_the_given_address_and_ends_with_json") else { return };
-    let server = Server::start(&place, "tap:gw0", &["--port", "8080", "--host-addr", "10.77.0.7", "--json"]);
-    assert!(place.run("ip", &["addr", "show", "dev", "gw0"]).unwrap().contains("inet 10.77.0.7/24"));
-    (0..3).for_each(|_| assert_eq!(get(&place, 8080, "/"), GREETING));
+    let Some(netns) = netns_with_tap("a_server_listens_at_the_given_address_and_ends_with_json") else {
+        return;
+    };
+    let server = Server::start(&netns, "tap:gw0", &["--port", "8080", "--host-addr", "10.77.0.7", "--json"]);
+    assert!(netns.run("ip", &["addr", "show", "dev", "gw0"]).unwrap().contains("inet 10.77.0.7/24"));
+    (0..3).for_each(|_| assert_eq!(get(&netns, 8080, "/"), GREETING));
     let printed = server.stop();
     let result: Value = serde_json::from_str(&printed).expect("JSON, and nothing else");
     schema::conforms(&result);
@@ -143,20 +145,20 @@ fn a_server_listens_at_the_given_address_and_ends_with_json() {
 #[test]
 fn other_subnets_are_reached_by_the_given_gateway() {
     let test = "other_subnets_are_reached_by_the_given_gateway";
-    let Some(place) = place(test) else { return };
+    let Some(netns) = netns_with_tap(test) else { return };
     if !netlab::is_installed("curl") {
         return skipped(test, "curl is not there");
     }
-    let told = ["--host-addr", "10.77.0.7", "--gateway", "10.77.0.9"];
-    let server = Server::start(&place, "tap:gw0", &told);
+    let addresses = ["--host-addr", "10.77.0.7", "--gateway", "10.77.0.9"];
+    let server = Server::start(&netns, "tap:gw0", &addresses);
     // The default target is gone.
     for [what, addr, device] in
         [["del", "10.77.0.7/24", "gw0"], ["add", "10.77.0.9/24", "gw0"], ["add", "10.88.0.1/32", "lo"]]
     {
-        place.run("ip", &["addr", what, addr, "dev", device]).unwrap();
+        netns.run("ip", &["addr", what, addr, "dev", device]).unwrap();
     }
     let url = "http://10.77.0.2:80/";
-    let body = place.run("curl", &["-sS", "--max-time", "30", "--interface", "10.88.0.1", url]).unwrap();
+    let body = netns.run("curl", &["-sS", "--max-time", "30", "--interface", "10.88.0.1", url]).unwrap();
     assert_eq!(body, GREETING);
     server.stop();
 }
@@ -164,11 +166,11 @@ fn other_subnets_are_reached_by_the_given_gateway() {
 //~ cli: `serve` works in every mode with and without workers, and through a gateway
 #[test]
 fn every_mode_serves_with_and_without_workers() {
-    let Some(place) = place("every_mode_serves_with_and_without_workers") else { return };
+    let Some(netns) = netns_with_tap("every_mode_serves_with_and_without_workers") else { return };
     for mode in ["none", "lns", "darc", "adps", "ideal"] {
         for workers in ["0", "2"] {
-            let server = Server::start(&place, "tap:gw0", &["--mode", mode, "--workers", workers]);
-            (0..3).for_each(|_| assert_eq!(get(&place, 80, "/"), GREETING));
+            let server = Server::start(&netns, "tap:gw0", &["--mode", mode, "--workers", workers]);
+            (0..3).for_each(|_| assert_eq!(get(&netns, 80, "/"), GREETING));
             let threads = std::fs::read_dir(format!("/proc/{}/task", server.child.id())).unwrap().count();
             // The main thread, one that waits for the stack, the stack's, and the workers.
             let least = 3 + workers.parse::<usize>().unwrap();
@@ -179,9 +181,9 @@ fn every_mode_serves_with_and_without_workers() {
     }
 }
 
-/// Result of `load` on a synthetic server in `place`.
-fn loaded(place: &Namespace, more: &[&str]) -> Value {
-    let mut command = place.command(GREENWAVE);
+/// Result of `load` on a synthetic server in `netns`.
+fn loaded(netns: &Namespace, more: &[&str]) -> Value {
+    let mut command = netns.command(GREENWAVE);
     command.args(["load", "--target", "10.77.0.2:80", "--protocol", "synthetic"]);
     let out = command.args(["--timeout", "30s", "--json"]).args(more).output().expect("it starts");
     assert_eq!(out.status.code(), Some(0), "{}", String::from_utf8_lossy(&out.stderr));
@@ -200,15 +202,17 @@ fn requests(result: &Value, name: &str) -> u64 {
 //~ cli: `load` sends bursts over the given connections, path and lengths
 #[test]
 fn a_load_of_the_synthetic_protocol_is_what_its_flags_say() {
-    let Some(place) = place("a_load_of_the_synthetic_protocol_is_what_its_flags_say") else { return };
-    let server = Server::start(&place, "tap:gw0", &["--app", "synthetic", "--json"]);
+    let Some(netns) = netns_with_tap("a_load_of_the_synthetic_protocol_is_what_its_flags_say") else {
+        return;
+    };
+    let server = Server::start(&netns, "tap:gw0", &["--app", "synthetic", "--json"]);
     let sent = || {
-        let table = place.run("cat", &["/proc/net/dev"]).unwrap();
+        let table = netns.run("cat", &["/proc/net/dev"]).unwrap();
         let row = table.lines().find_map(|line| line.trim().strip_prefix("gw0:")).expect("its row");
         row.split_whitespace().nth(8).expect("bytes sent").parse::<u64>().expect("a count")
     };
     let plan = ["--burst", "10/20ms", "--duration", "400ms", "--connections", "6"];
-    let with = |more: &[&str]| loaded(&place, &[&plan[..], more].concat());
+    let with = |more: &[&str]| loaded(&netns, &[&plan[..], more].concat());
     // Ten at once, twenty times.
     let none = with(&["--urgent", "0", "--service", "1us"]);
     assert_eq!((requests(&none, "LS"), requests(&none, "other")), (0, 200), "{none}");
@@ -231,14 +235,14 @@ fn a_load_of_the_synthetic_protocol_is_what_its_flags_say() {
 
 /// Checks the error of a command that cannot run.
 #[track_caller]
-fn refused(place: &Namespace, args: &[&str], says: &str) {
-    let out = place.command(GREENWAVE).args(args).output().expect("it starts");
-    let said = String::from_utf8_lossy(&out.stderr);
-    assert_eq!(out.status.code(), Some(2), "{said}");
-    let lines: Vec<&str> = said.lines().collect();
-    let [what, advice] = lines[..] else { panic!("two lines, not {said}") };
-    assert!(what.starts_with("error: ") && what.contains(says), "{says:?} is not in {said}");
-    assert!(advice.starts_with("  try: "), "{said}");
+fn refused(netns: &Namespace, args: &[&str], says: &str) {
+    let out = netns.command(GREENWAVE).args(args).output().expect("it starts");
+    let stderr = String::from_utf8_lossy(&out.stderr);
+    assert_eq!(out.status.code(), Some(2), "{stderr}");
+    let lines: Vec<&str> = stderr.lines().collect();
+    let [what, advice] = lines[..] else { panic!("two lines, not {stderr}") };
+    assert!(what.starts_with("error: ") && what.contains(says), "{says:?} is not in {stderr}");
+    assert!(advice.starts_with("  try: "), "{stderr}");
 }
 
 //~ faults: a second server of one address on one interface is refused
@@ -270,42 +274,45 @@ fn an_address_on_an_interface_is_served_once() {
 //~ faults: a server continues on an interface that was down
 #[test]
 fn an_interface_that_is_down_for_a_while_is_served_on() {
-    let Some(place) = place("an_interface_that_is_down_for_a_while_is_served_on") else { return };
-    let server = Server::start(&place, "tap:gw0", &["--shards", "2"]);
+    let Some(netns) = netns_with_tap("an_interface_that_is_down_for_a_while_is_served_on") else { return };
+    let server = Server::start(&netns, "tap:gw0", &["--shards", "2"]);
     for _ in 0..3 {
-        assert_eq!(get(&place, 80, "/"), GREETING);
-        place.run("ip", &["link", "set", "gw0", "down"]).unwrap();
-        place.run("ip", &["link", "set", "gw0", "up"]).unwrap();
+        assert_eq!(get(&netns, 80, "/"), GREETING);
+        netns.run("ip", &["link", "set", "gw0", "down"]).unwrap();
+        netns.run("ip", &["link", "set", "gw0", "up"]).unwrap();
     }
-    assert_eq!(get(&place, 80, "/"), GREETING);
+    assert_eq!(get(&netns, 80, "/"), GREETING);
     server.stop();
 }
 
 //~ faults: a removed interface ends `serve` and `run` with a line and exit 2
 #[test]
 fn an_interface_that_is_taken_away_ends_the_server() {
-    let Some(place) = place("an_interface_that_is_taken_away_ends_the_server") else { return };
+    let Some(netns) = netns_with_tap("an_interface_that_is_taken_away_ends_the_server") else { return };
     for more in [&[][..], &["--shards", "2"]] {
-        let mut server = Server::start(&place, "tap:gw0", more);
-        assert_eq!(get(&place, 80, "/"), GREETING);
-        place.run("ip", &["link", "delete", "gw0"]).unwrap();
-        let (code, _, said) = server.ended();
-        assert_eq!(code, Some(2), "{said}");
-        assert!(said.contains("\nerror: tap:gw0: interface lost: ") && said.contains("\n  try: "), "{said}");
+        let mut server = Server::start(&netns, "tap:gw0", more);
+        assert_eq!(get(&netns, 80, "/"), GREETING);
+        netns.run("ip", &["link", "delete", "gw0"]).unwrap();
+        let (code, _, stderr) = server.ended();
+        assert_eq!(code, Some(2), "{stderr}");
+        assert!(
+            stderr.contains("\nerror: tap:gw0: interface lost: ") && stderr.contains("\n  try: "),
+            "{stderr}"
+        );
     }
 }
 
 //~ faults: a killed `serve` leaves no device, and the next one starts
 #[test]
 fn a_server_that_is_killed_leaves_no_device() {
-    let Some(place) = place("a_server_that_is_killed_leaves_no_device") else { return };
+    let Some(netns) = netns_with_tap("a_server_that_is_killed_leaves_no_device") else { return };
     for device in ["tap:gw0", "tap:gw0,queues=2"] {
-        let mut server = Server::start(&place, device, &["--shards", "2"]);
-        assert_eq!(get(&place, 80, "/"), GREETING);
+        let mut server = Server::start(&netns, device, &["--shards", "2"]);
+        assert_eq!(get(&netns, 80, "/"), GREETING);
         server.child.kill().unwrap();
         server.child.wait().unwrap();
         // The next one would be refused if a device of this name were left.
-        Server::start(&place, device, &["--shards", "2"]).stop();
-        assert!(!place.run("ip", &["-brief", "link"]).unwrap().contains("gw0"));
+        Server::start(&netns, device, &["--shards", "2"]).stop();
+        assert!(!netns.run("ip", &["-brief", "link"]).unwrap().contains("gw0"));
     }
 }

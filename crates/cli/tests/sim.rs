@@ -152,7 +152,7 @@ fn the_parquet_file_says_what_the_csv_says() {
     assert_eq!(reader.num_row_groups(), 4, "a run each");
     let names = reader.metadata().file_metadata().schema_descr().columns().iter();
     let header: Vec<_> = names.map(|column| column.name().to_owned()).collect();
-    let said = |(name, field): (&String, &Field)| match field {
+    let csv_field = |(name, field): (&String, &Field)| match field {
         Field::Null => String::new(),
         Field::Str(text) => text.clone(),
         Field::Double(value) if name == "slowdown" => format!("{value:.6}"),
@@ -160,7 +160,7 @@ fn the_parquet_file_says_what_the_csv_says() {
         number => number.to_string(),
     };
     let rows = reader.get_row_iter(None).expect("rows").map(|row| row.expect("a row"));
-    let lines = rows.map(|row| row.get_column_iter().map(said).collect::<Vec<_>>().join(","));
+    let lines = rows.map(|row| row.get_column_iter().map(csv_field).collect::<Vec<_>>().join(","));
     let lines: Vec<String> = std::iter::once(header.join(",")).chain(lines).collect();
     let expected = std::fs::read_to_string(csv.path()).expect("it is there");
     assert!(lines.len() > 100 && expected.contains(",,,"), "some flows were not done");

@@ -364,9 +364,9 @@ fn a_capture_holds_the_frames() {
     let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("4 bytes")) as usize;
     let (mut at, mut frames, mut payload) = (24, 0, 0);
     while at < bytes.len() {
-        let (kept, whole) = (word(at + 8), word(at + 12));
-        assert!(kept <= whole && kept >= 14, "{kept} of {whole} bytes at {at}");
-        (at, frames, payload) = (at + 16 + kept, frames + 1, payload + whole);
+        let (kept, original_len) = (word(at + 8), word(at + 12));
+        assert!(kept <= original_len && kept >= 14, "{kept} of {original_len} bytes at {at}");
+        (at, frames, payload) = (at + 16 + kept, frames + 1, payload + original_len);
     }
     assert_eq!(at, bytes.len(), "the last frame is whole");
     assert!(frames > 10 && payload > 100_000, "{frames} frames, {payload} bytes");

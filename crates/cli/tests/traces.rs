@@ -55,10 +55,10 @@ fn the_stages_of_a_written_request_add_up_and_its_parent_is_kept() {
     curl(&["http://10.77.0.2/bytes/10000000"]);
     assert_eq!(policy_of(server.0.id(), "greenwave-trace"), Some(SCHED_IDLE), "serving goes first");
     kill_process(Pid::from_child(&server.0), Signal::INT).expect("it runs");
-    let mut said = String::new();
-    server.0.stderr.take().expect("a pipe").read_to_string(&mut said).expect("text");
-    assert_eq!(server.0.wait().expect("it ends").code(), Some(0), "{said}");
-    assert!(said.contains("traces: 2 slow requests in "), "{said}");
+    let mut stderr = String::new();
+    server.0.stderr.take().expect("a pipe").read_to_string(&mut stderr).expect("text");
+    assert_eq!(server.0.wait().expect("it ends").code(), Some(0), "{stderr}");
+    assert!(stderr.contains("traces: 2 slow requests in "), "{stderr}");
 
     let text = std::fs::read_to_string(&file).expect("the file is there");
     assert!(!text.contains("secret"), "{text}");
@@ -66,13 +66,13 @@ fn the_stages_of_a_written_request_add_up_and_its_parent_is_kept() {
     assert_eq!(traces.len(), 2, "{text}");
     let ns = |span: &Value, at: &str| span[at].as_str().and_then(|text| text.parse::<u64>().ok()).expect(at);
     for spans in &traces {
-        let (whole, stages) = spans.split_first().expect("spans");
+        let (root, stages) = spans.split_first().expect("spans");
         let names: Vec<&str> = stages.iter().filter_map(|stage| stage["name"].as_str()).collect();
         assert_eq!(names, ["nic", "tcp", "event", "service", "transmit"]);
         let length = |span: &Value| ns(span, "endTimeUnixNano") - ns(span, "startTimeUnixNano");
-        assert!(length(whole) > 0);
-        assert_eq!(stages.iter().map(length).sum::<u64>(), length(whole), "{whole}");
-        let began = std::time::UNIX_EPOCH + std::time::Duration::from_nanos(ns(whole, "startTimeUnixNano"));
+        assert!(length(root) > 0);
+        assert_eq!(stages.iter().map(length).sum::<u64>(), length(root), "{root}");
+        let began = std::time::UNIX_EPOCH + std::time::Duration::from_nanos(ns(root, "startTimeUnixNano"));
         let ago = began.elapsed().expect("it is over");
         assert!(ago.as_secs() < 600, "of this clock: {ago:?}");
     }

@@ -56,7 +56,7 @@ fn until(what: &str, ask: impl Fn() -> String, accepts: impl Fn(&str) -> bool) -
 /// A command with a live view; ended on drop.
 struct Shown {
     child: Child,
-    place: String,
+    addr: String,
     /// Namespace, if not the test's.
     namespace: Option<Namespace>,
     /// Output is not read, and writing it must not fail.
@@ -69,12 +69,12 @@ impl Shown {
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("it starts");
         let lines = BufReader::new(child.stderr.take().expect("a pipe")).lines();
-        let mut places = lines.map_while(Result::ok).filter_map(|line| {
-            let place = line.strip_prefix("shown at http://")?.split('/').next()?;
-            Some(place.to_owned())
+        let mut addrs = lines.map_while(Result::ok).filter_map(|line| {
+            let addr = line.strip_prefix("shown at http://")?.split('/').next()?;
+            Some(addr.to_owned())
         });
-        let place = places.next().expect("a line with its address");
-        Self { child, place, namespace: namespace.cloned(), _said: Box::new(places) }
+        let addr = addrs.next().expect("a line with its address");
+        Self { child, addr, namespace: namespace.cloned(), _said: Box::new(addrs) }
     }
 
     /// Runs `work` in the command's namespace.
@@ -87,9 +87,9 @@ impl Shown {
 
     /// Response for `path`, with its head.
     fn get(&self, path: &str) -> String {
-        let place = &self.place;
-        let mut stream = self.there(|| TcpStream::connect(place)).expect("it listens");
-        write!(stream, "GET {path} HTTP/1.0\r\nHost: {place}\r\n\r\n").expect("it reads");
+        let addr = &self.addr;
+        let mut stream = self.there(|| TcpStream::connect(addr)).expect("it listens");
+        write!(stream, "GET {path} HTTP/1.0\r\nHost: {addr}\r\n\r\n").expect("it reads");
         let mut answer = String::new();
         stream.read_to_string(&mut answer).expect("it answers in UTF-8");
         answer
@@ -99,9 +99,9 @@ impl Shown {
     fn end(mut self) -> String {
         kill_process(Pid::from_child(&self.child), Signal::INT).expect("it runs");
         assert_eq!(self.child.wait().expect("it ends").code(), Some(0));
-        let place = self.place.clone();
-        assert!(self.there(|| TcpStream::connect(&place)).is_err(), "no listener any more");
-        place
+        let addr = self.addr.clone();
+        assert!(self.there(|| TcpStream::connect(&addr)).is_err(), "no listener any more");
+        addr
     }
 }
 
@@ -133,20 +133,20 @@ fn what_runs_is_shown_on_a_page_on_a_terminal_and_to_prometheus_until_it_ends() 
     let (shown, _config) = scheduler();
     let metrics = || shown.get("/metrics");
     until("a look", metrics, |text| text.contains("\ngreenwave_sched_cpu{task=\"<i>batch\",class=\"BE\"} "));
-    top_prints_tables(&shown.place);
-    another_view_in_the_same_place_is_refused(&shown.place);
-    a_browser_shows_it(&shown.place);
-    let terminal = Terminal::start(&shown.place);
+    top_prints_tables(&shown.addr);
+    another_view_in_the_same_place_is_refused(&shown.addr);
+    a_browser_shows_it(&shown.addr);
+    let terminal = Terminal::start(&shown.addr);
     if let Some(terminal) = &terminal {
         terminal.shows("<i>batch");
         terminal.press("Space");
         terminal.shows("paused; ");
         terminal.press("Space");
     }
-    let place = shown.end();
-    let out = greenwave(&["top", &place, "--once"]);
-    let said = String::from_utf8_lossy(&out.stderr);
-    assert_eq!(said, format!("error: {place}: Connection refused\n  try: greenwave serve … --ui {place}\n"));
+    let addr = shown.end();
+    let out = greenwave(&["top", &addr, "--once"]);
+    let stderr = String::from_utf8_lossy(&out.stderr);
+    assert_eq!(stderr, format!("error: {addr}: Connection refused\n  try: greenwave serve … --ui {addr}\n"));
     if let Some(terminal) = &terminal {
         terminal.shows("Connection refused, for ");
         terminal.shows("<i>batch");
@@ -156,39 +156,42 @@ fn what_runs_is_shown_on_a_page_on_a_terminal_and_to_prometheus_until_it_ends() 
     }
 }
 
-fn top_prints_tables(place: &str) {
-    let out = greenwave(&["top", place, "--once"]);
+fn top_prints_tables(addr: &str) {
+    let out = greenwave(&["top", addr, "--once"]);
     let text = String::from_utf8_lossy(&out.stdout);
     assert_eq!(out.status.code(), Some(0), "{}", String::from_utf8_lossy(&out.stderr));
     assert!(text.starts_with("greenwave sched, policy ") && text.contains("\nCores\n"), "{text}");
     assert!(text.lines().skip(1).all(|line| line.chars().count() <= 80), "{text}");
-    let out = greenwave(&["top", place, "--once", "--json", "--window", "1"]);
+    let out = greenwave(&["top", addr, "--once", "--json", "--window", "1"]);
     let seen: serde_json::Value = serde_json::from_slice(&out.stdout).expect("JSON");
     assert_eq!((&seen["command"], &seen["schema"]), (&"sched".into(), &1.into()));
-    let out = Command::new(GREENWAVE).args(["top", place]).stdin(Stdio::null()).output().expect("it starts");
-    let said = String::from_utf8_lossy(&out.stderr);
+    let out = Command::new(GREENWAVE).args(["top", addr]).stdin(Stdio::null()).output().expect("it starts");
+    let stderr = String::from_utf8_lossy(&out.stderr);
     assert_eq!(out.status.code(), Some(2));
-    let expected = format!("error: stdout is not a terminal\n  try: greenwave top --once {place}\n");
-    assert_eq!(said, expected);
+    let expected = format!("error: stdout is not a terminal\n  try: greenwave top --once {addr}\n");
+    assert_eq!(stderr, expected);
 }
 
 //~ views: a second view at one address is refused
 //~ faults: a second guard, scheduler, egress attachment or view is refused and changes nothing
-fn another_view_in_the_same_place_is_refused(place: &str) {
+fn another_view_in_the_same_place_is_refused(addr: &str) {
     let refused = |ui: &[&str], expected: &str| {
         let serve = ["serve", "--device", "tap:gw0", "--addr", "10.77.0.2/24"];
         let out = greenwave(&[&serve[..], ui].concat());
-        let said = String::from_utf8_lossy(&out.stderr);
-        assert_eq!(out.status.code(), Some(2), "{said}");
-        assert!(said.starts_with(&format!("error: {expected}")) && said.contains("\n  try: "), "{said}");
+        let stderr = String::from_utf8_lossy(&out.stderr);
+        assert_eq!(out.status.code(), Some(2), "{stderr}");
+        assert!(
+            stderr.starts_with(&format!("error: {expected}")) && stderr.contains("\n  try: "),
+            "{stderr}"
+        );
     };
-    refused(&["--ui", place], &format!("--ui {place}: the address is already in use"));
+    refused(&["--ui", addr], &format!("--ui {addr}: the address is already in use"));
     refused(&["--ui", "0.0.0.0:9900"], "--ui 0.0.0.0:9900: reachable from other machines");
     refused(&["--ui-remote"], "the following required arguments were not provided: --ui ");
 }
 
 /// The page rendered by Debian's chromium, with its script; narrow, and as a picture.
-fn a_browser_shows_it(place: &str) {
+fn a_browser_shows_it(addr: &str) {
     if !is_there("chromium") {
         return skipped("a_browser_shows_it", "chromium is not there");
     }
@@ -199,7 +202,7 @@ fn a_browser_shows_it(place: &str) {
     command.args(["60", "chromium", "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"]);
     command.arg(format!("--user-data-dir={}", folder.display()));
     command.arg(format!("--screenshot={}", picture.display()));
-    command.args(["--window-size=400,900", "--dump-dom", &format!("http://{place}/?window=1")]);
+    command.args(["--window-size=400,900", "--dump-dom", &format!("http://{addr}/?window=1")]);
     let out = command.stderr(Stdio::null()).output().expect("it starts");
     let page = String::from_utf8_lossy(&out.stdout);
     assert!(page.contains("<td class=\"word\">&lt;i&gt;batch</td>"), "{page}");
@@ -213,13 +216,13 @@ fn a_browser_shows_it(place: &str) {
 struct Terminal(String);
 
 impl Terminal {
-    fn start(place: &str) -> Option<Self> {
+    fn start(addr: &str) -> Option<Self> {
         if !is_there("tmux") {
             skipped("top_in_tmux", "tmux is not there");
             return None;
         }
         let terminal = Self(format!("greenwave-test-{}", std::process::id()));
-        let program = format!("{GREENWAVE} top {place}; echo it ended with $?; exec sleep 300");
+        let program = format!("{GREENWAVE} top {addr}; echo it ended with $?; exec sleep 300");
         terminal.tmux(&["-f", "/dev/null", "new-session", "-d", "-x", "100", "-y", "40", &program]);
         Some(terminal)
     }

@@ -76,8 +76,8 @@ impl Remaining {
 impl Ord for Remaining {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
         match (self, other) {
-            (Self::Left(mine), Self::Left(theirs)) => mine.cmp(theirs),
-            (Self::Missed(mine), Self::Missed(theirs)) => theirs.cmp(mine),
+            (Self::Left(a), Self::Left(b)) => a.cmp(b),
+            (Self::Missed(a), Self::Missed(b)) => b.cmp(a),
             (Self::Missed(_), Self::Left(_)) => std::cmp::Ordering::Less,
             (Self::Left(_), Self::Missed(_)) => std::cmp::Ordering::Greater,
         }

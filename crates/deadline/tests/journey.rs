@@ -62,27 +62,27 @@ proptest! {
         aggregate in 0..50_000_u64,
         epoch_ns in any::<u32>(),
     ) {
-        let whole = travel(Budget::new(us(200_000)), &[before], &[7]);
+        let unsplit = travel(Budget::new(us(200_000)), &[before], &[7]);
         let now = Time::from_nanos(epoch_ns.into());
         let parts = workers.iter().map(|&(hop, back)| {
-            let part = travel(whole.split(us(reserve)), &[hop], &[1]);
+            let part = travel(unsplit.split(us(reserve)), &[hop], &[1]);
             StageTimer::arrive(now, part, us(back))
         });
-        let joined = StageTimer::join(now, parts).expect("there are workers");
+        let timer = StageTimer::join(now, parts).expect("there are workers");
         let by_worker = workers.iter().map(|&(hop, back)| (elapsed(&[before, hop]), us(back)));
         let expected = pum::elapsed_time(by_worker, us(aggregate));
-        prop_assert_eq!(joined.elapsed(now + us(aggregate)), expected);
-        prop_assert_eq!(joined.remaining(now + us(aggregate)), pum::deadline(us(200_000), expected));
-        prop_assert!(joined.budget().is_split());
+        prop_assert_eq!(timer.elapsed(now + us(aggregate)), expected);
+        prop_assert_eq!(timer.remaining(now + us(aggregate)), pum::deadline(us(200_000), expected));
+        prop_assert!(timer.budget().is_split());
     }
 
     //~ deadlines: a fan-out keeps a reserve; the aggregator continues from the slowest worker, (4) and (5)
     #[test]
     fn a_sub_request_never_has_more_than_the_whole(expected in 0..1_000_u64, gone in 0..1_000_u64, reserve in 0..2_000_u64, cap in 0..2_000_u64) {
-        let whole = Budget::restored(us(expected), us(gone), &[]);
-        let part = whole.split(us(reserve));
-        prop_assert!(part.remaining() <= whole.remaining());
-        prop_assert_eq!(part.for_aggregation().remaining(), whole.remaining());
+        let resumed = Budget::restored(us(expected), us(gone), &[]);
+        let part = resumed.split(us(reserve));
+        prop_assert!(part.remaining() <= resumed.remaining());
+        prop_assert_eq!(part.for_aggregation().remaining(), resumed.remaining());
         prop_assert!(part.capped(us(cap)).remaining().left() <= us(cap).min(part.remaining().left()));
     }
 

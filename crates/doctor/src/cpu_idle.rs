@@ -74,8 +74,8 @@ mod tests {
     fn check(idle: Idle, health: Health, expected: &str) {
         let finding = judge(&idle).expect("it is known");
         assert_eq!(finding.health, health, "{finding:?}");
-        let said = [&[finding.seen], &finding.remedies[..]].concat().join("; ");
-        assert!(said.contains(expected), "{said}");
+        let text = [&[finding.seen], &finding.remedies[..]].concat().join("; ");
+        assert!(text.contains(expected), "{text}");
     }
 
     #[test]

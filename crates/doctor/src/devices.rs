@@ -15,15 +15,15 @@ pub(super) fn examine(unavailable: Option<&str>) -> Vec<Finding> {
     tried(AREA, &WAYS, unavailable, open_them).into_iter().chain([dpdk()]).collect()
 }
 
-fn open_them(here: &Namespace) -> Vec<Finding> {
+fn open_them(netns: &Namespace) -> Vec<Finding> {
     let xdp = |mode| {
-        here.enter(move || {
+        netns.enter(move || {
             let options = afxdp::Options { mode: Some(mode), frames: 64, held: 0, ..Default::default() };
             afxdp::open("gw0", &options, &Claims::default()).map(|opened| opened.summary())
         })
     };
-    let tap = here.enter(|| Tap::create("gw2").map(|tap| tap.name().len()));
-    let packet = here.enter(|| packet::open("gw0", &packet::Options::default()).map(drop));
+    let tap = netns.enter(|| Tap::create("gw2").map(|tap| tap.name().len()));
+    let packet = netns.enter(|| packet::open("gw0", &packet::Options::default()).map(drop));
     vec![
         found("tap", tap.map(|_| "a TAP device, connected to the kernel's TCP"), |e| e.advice()),
         found("packet", packet.map(|()| "packet sockets, on any interface"), |e| e.advice()),
@@ -33,13 +33,13 @@ fn open_them(here: &Namespace) -> Vec<Finding> {
 }
 
 fn found<T: Display, E: Display>(
-    way: &str,
+    title: &str,
     opened: Result<T, E>,
     advice: impl FnOnce(&E) -> Option<String>,
 ) -> Finding {
     match opened {
-        Ok(seen) => Finding::works(AREA, way, seen.to_string()),
-        Err(e) => Finding::absent(AREA, way, e.to_string(), advice(&e)),
+        Ok(seen) => Finding::works(AREA, title, seen.to_string()),
+        Err(e) => Finding::absent(AREA, title, e.to_string(), advice(&e)),
     }
 }
 

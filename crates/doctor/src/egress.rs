@@ -10,12 +10,12 @@ const AREA: &str = "egress";
 const WHAT: &str = "levels and queues";
 
 pub(super) fn examine(unavailable: Option<&str>) -> Vec<Finding> {
-    tried(AREA, &[WHAT], unavailable, |here| vec![attach(here)])
+    tried(AREA, &[WHAT], unavailable, |netns| vec![attach(netns)])
 }
 
-fn attach(here: &Namespace) -> Finding {
+fn attach(netns: &Namespace) -> Finding {
     let rate = Rate::from_bits_per_sec(1_000_000_000);
-    match here.enter(|| egress::attach("gw0", rate, &two_levels(), 0)) {
+    match netns.enter(|| egress::attach("gw0", rate, &two_levels(), 0)) {
         Ok(choice) => judge(&choice),
         Err(e) => Finding::absent(AREA, WHAT, e.to_string(), e.advice()),
     }

@@ -14,23 +14,23 @@ const AFTER_THEM: &str = "shed, skb";
 const ANSWERS: &str = "until answer";
 
 pub(super) fn examine(unavailable: Option<&str>) -> Vec<Finding> {
-    tried(AREA, &[IN_DRIVERS, AFTER_THEM, ANSWERS], unavailable, |here| {
+    tried(AREA, &[IN_DRIVERS, AFTER_THEM, ANSWERS], unavailable, |netns| {
         let native = "tested on a veth; a NIC's driver can differ";
         let generic = "after the driver, on any interface";
         let answers = "first response bytes are observed, for thread-per-connection servers";
         vec![
-            here.enter(|| attach(IN_DRIVERS, Mode::Native, WaitEnd::Accept, native)),
-            here.enter(|| attach(AFTER_THEM, Mode::Generic, WaitEnd::Accept, generic)),
-            here.enter(|| attach(ANSWERS, Mode::Generic, WaitEnd::Answer, answers)),
+            netns.enter(|| attach(IN_DRIVERS, Mode::Native, WaitEnd::Accept, native)),
+            netns.enter(|| attach(AFTER_THEM, Mode::Generic, WaitEnd::Accept, generic)),
+            netns.enter(|| attach(ANSWERS, Mode::Generic, WaitEnd::Answer, answers)),
         ]
     })
 }
 
-fn attach(way: &str, mode: Mode, until: WaitEnd, works: &str) -> Finding {
+fn attach(title: &str, mode: Mode, until: WaitEnd, works: &str) -> Finding {
     let listener = TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr().map(|at| (l, at)));
     let (_listens, at) = match listener {
         Ok(both) => both,
-        Err(e) => return Finding::absent(AREA, way, e.to_string(), []),
+        Err(e) => return Finding::absent(AREA, title, e.to_string(), []),
     };
     let options = Options {
         ports: vec![at.port()],
@@ -45,7 +45,7 @@ fn attach(way: &str, mode: Mode, until: WaitEnd, works: &str) -> Finding {
         joined: Vec::new(),
     };
     match guard::attach("gw0", &options) {
-        Ok(_) => Finding::works(AREA, way, works),
-        Err(e) => Finding::absent(AREA, way, e.to_string(), e.advice()),
+        Ok(_) => Finding::works(AREA, title, works),
+        Err(e) => Finding::absent(AREA, title, e.to_string(), e.advice()),
     }
 }

@@ -67,7 +67,7 @@ pub fn examine(areas: &[&str]) -> Vec<Finding> {
     // Two commands use the same devices.
     let devices = std::cell::OnceCell::new();
     let devices = || devices.get_or_init(|| devices::examine(unavailable.as_deref()));
-    let look = |area| match area {
+    let probe = |area| match area {
         "serve" => devices().clone(),
         "run" => programs::examine(devices()),
         "sched" => cores::examine().into_iter().chain(cpu_idle::examine()).collect(),
@@ -75,7 +75,7 @@ pub fn examine(areas: &[&str]) -> Vec<Finding> {
         "guard" => guard::examine(unavailable.as_deref()).into_iter().chain(receive::examine()).collect(),
         _ => files::examine(),
     };
-    AREAS.into_iter().filter(asked).flat_map(look).collect()
+    AREAS.into_iter().filter(asked).flat_map(probe).collect()
 }
 
 /// True if command `area` can work with these `findings`: `run` needs all of its mechanisms, others any
@@ -87,19 +87,19 @@ pub fn serves(area: &str, findings: &[Finding]) -> bool {
     its.peek().is_some() && if area == "run" { its.all(is_there) } else { its.any(is_there) }
 }
 
-/// Findings of `look` for `mechanisms` in a namespace with a veth pair, `gw0`, whose peer is in
+/// Findings of `probe` for `mechanisms` in a namespace with a veth pair, `gw0`, whose peer is in
 /// another; without namespaces, the reason for each mechanism.
 fn tried(
     area: &'static str,
     mechanisms: &[&str],
     unavailable: Option<&str>,
-    look: impl FnOnce(&Namespace) -> Vec<Finding>,
+    probe: impl FnOnce(&Namespace) -> Vec<Finding>,
 ) -> Vec<Finding> {
     let in_lab = || -> Result<_, LabError> {
         let lab = NetLab::new("doctor")?;
-        let (here, there) = (lab.namespace("here")?, lab.namespace("there")?);
-        lab.veth((&here, "gw0"), (&there, "gw1"), &Veth::default())?;
-        Ok(look(&here))
+        let (near, far) = (lab.namespace("here")?, lab.namespace("there")?);
+        lab.veth((&near, "gw0"), (&far, "gw1"), &Veth::default())?;
+        Ok(probe(&near))
     };
     let (why, remedy) = match unavailable {
         Some(why) => (format!("not tested: {why}"), Some("run as root".to_owned())),

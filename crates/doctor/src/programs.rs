@@ -169,12 +169,12 @@ fn alone() -> Finding {
     const WHAT: &str = "namespaces";
     let mut command = Command::new("true");
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    let (is_root, nobody) = (geteuid().is_root(), 65_534);
+    let (is_root, unprivileged) = (geteuid().is_root(), 65_534);
     let moved = move || {
         if is_root {
             // As root the result would mean nothing.
-            set_thread_gid(Gid::from_raw(nobody))?;
-            set_thread_uid(Uid::from_raw(nobody))?;
+            set_thread_gid(Gid::from_raw(unprivileged))?;
+            set_thread_uid(Uid::from_raw(unprivileged))?;
         }
         // SAFETY: this process is a single thread that is about to exec.
         unsafe { unshare_unsafe(UnshareFlags::NEWUSER | UnshareFlags::NEWNET) }.map_err(std::io::Error::from)
@@ -215,11 +215,11 @@ mod tests {
     #[test]
     fn the_desk_is_asked_and_answers() {
         assert_eq!(socket_server().health, Health::Works);
-        let looks: Vec<_> = std::thread::scope(|scope| {
-            let looks: Vec<_> = (0..4).map(|_| scope.spawn(socket_server)).collect();
-            looks.into_iter().map(|look| look.join().unwrap().health).collect()
+        let results: Vec<_> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..4).map(|_| scope.spawn(socket_server)).collect();
+            threads.into_iter().map(|probe| probe.join().unwrap().health).collect()
         });
-        assert_eq!(looks, [Health::Works; 4], "beside each other");
+        assert_eq!(results, [Health::Works; 4], "beside each other");
     }
 
     #[test]

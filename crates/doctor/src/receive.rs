@@ -91,8 +91,8 @@ fn mask(cores: usize) -> String {
         bits => format!("{:x}", (1_u64 << bits) - 1),
     };
     let first = if cores.is_multiple_of(32) { 32 } else { cores % 32 };
-    let whole = (cores - first) / 32;
-    [group(first)].into_iter().chain((0..whole).map(|_| group(32))).collect::<Vec<_>>().join(",")
+    let full_words = (cores - first) / 32;
+    [group(first)].into_iter().chain((0..full_words).map(|_| group(32))).collect::<Vec<_>>().join(",")
 }
 
 /// Share of softirq time since boot, of all cores and of the busiest.
@@ -107,9 +107,9 @@ fn softirq(stat: &str) -> Finding {
         (all > 0).then(|| (name, 100.0 * softirq as f64 / all as f64))
     };
     let shares: Vec<(String, f64)> = stat.lines().filter_map(share).collect();
-    let whole = shares.iter().find(|(name, _)| name.is_empty());
+    let total = shares.iter().find(|(name, _)| name.is_empty());
     let cores = shares.iter().filter(|(name, _)| !name.is_empty());
-    let (Some((_, all)), Some((core, most))) = (whole, cores.max_by(|a, b| a.1.total_cmp(&b.1))) else {
+    let (Some((_, all)), Some((core, most))) = (total, cores.max_by(|a, b| a.1.total_cmp(&b.1))) else {
         return Finding::limited(AREA, WHAT, "/proc/stat has no softirq times", []);
     };
     let seen = format!("{all:.1} % of all cores since boot, {most:.1} % of core {core}, sampled at ticks");

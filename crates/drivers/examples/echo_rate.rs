@@ -31,39 +31,39 @@ fn main() {
         return eprintln!("skipped: echo_rate: {why}");
     }
     let lab = NetLab::new("rate").expect("the test bed is available");
-    let (here, there) = (lab.namespace("reflector").unwrap(), lab.namespace("sender").unwrap());
-    lab.veth((&here, "gw0"), (&there, "eth0"), &Veth::default()).unwrap();
+    let (near, far) = (lab.namespace("reflector").unwrap(), lab.namespace("sender").unwrap());
+    lab.veth((&near, "gw0"), (&far, "eth0"), &Veth::default()).unwrap();
     println!("{:<28} {:>8}", "driver", "kframes/s");
     let xdp = |name: &str, mode, addr: Ipv4Addr, busy_poll| {
         let options = Options { mode: Some(mode), busy_poll, ..Options::default() };
         let claims = Claims { addresses: vec![addr.into()], ports: Vec::new() };
         afxdp::open(name, &options, &claims).expect("veth takes AF_XDP").devices.remove(0)
     };
-    let sender = || there.enter(|| xdp("eth0", Mode::Generic, SENDER, false));
+    let sender = || far.enter(|| xdp("eth0", Mode::Generic, SENDER, false));
     for (what, mode, busy) in [
         ("xdp, mode=skb", Mode::Generic, false),
         ("xdp, mode=native", Mode::Native, false),
         ("xdp, mode=native, busy-poll", Mode::Native, true),
     ] {
-        let device = here.enter(|| xdp("gw0", mode, REFLECTOR, busy));
+        let device = near.enter(|| xdp("gw0", mode, REFLECTOR, busy));
         report(what, device, sender());
     }
-    let mut sockets = here.enter(|| packet::open("gw0", &packet::Options::default())).unwrap().1;
+    let mut sockets = near.enter(|| packet::open("gw0", &packet::Options::default())).unwrap().1;
     report("packet", sockets.remove(0), sender());
     if dpdk::BUILT {
         let memory = dpdk::Memory::Plain { mib: 256 };
         let options = dpdk::Options { memory, ..dpdk::Options::default() };
-        let opened = here.enter(|| dpdk::open("net_af_packet0,iface=gw0", &options));
+        let opened = near.enter(|| dpdk::open("net_af_packet0,iface=gw0", &options));
         opened.expect("EAL starts").devices.into_iter().for_each(|device| {
             report("dpdk, net_af_packet", device, sender());
         });
     }
-    let tap = here.enter(|| {
+    let tap = near.enter(|| {
         let tap = Tap::create("gw1").expect("root may make TAP devices");
         tap.up(Ipv4Addr::new(10, 8, 0, 1), 24).unwrap();
         tap
     });
-    let kernels_end = here.enter(|| xdp("gw1", Mode::Generic, SENDER, false));
+    let kernels_end = near.enter(|| xdp("gw1", Mode::Generic, SENDER, false));
     report("tap", tap, kernels_end);
 }
 

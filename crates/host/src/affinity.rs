@@ -17,7 +17,7 @@ pub fn cores() -> io::Result<Vec<CoreId>> {
 
 /// Core of the current thread, which may have changed by the time this is read.
 #[must_use]
-pub fn here() -> Option<CoreId> {
+pub fn current_core() -> Option<CoreId> {
     u16::try_from(sched_getcpu()).ok().map(CoreId)
 }
 

@@ -22,7 +22,7 @@ use crate::sockopt;
 
 /// Credentials of a peer, from when it connected or listened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Who {
+pub struct Credentials {
     /// User, in this process's user namespace.
     pub user: u32,
     /// Process; 0 if that is in a PID namespace not visible here.
@@ -38,7 +38,7 @@ pub struct Listener(OwnedFd);
 pub struct Peer {
     socket: OwnedFd,
     /// Credentials of the client.
-    pub who: Who,
+    pub credentials: Credentials,
 }
 
 impl Listener {
@@ -56,8 +56,8 @@ impl Listener {
     /// Next pending connection, if there is one. Without a free descriptor, it stays pending.
     pub fn accept(&self) -> Option<Peer> {
         let socket = accept_with(&self.0, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK).ok()?;
-        let who = who(&socket).ok()?;
-        Some(Peer { socket, who })
+        let credentials = peer_credentials(&socket).ok()?;
+        Some(Peer { socket, credentials })
     }
 }
 
@@ -80,18 +80,18 @@ impl Peer {
 }
 
 /// Connects to the process that listens on `name`; the connection, and the peer's credentials. Each
-/// operation on it times out after `patience`.
+/// operation on it times out after `timeout`.
 ///
 /// # Errors
 /// The kernel's; `ConnectionRefused` if there is no listener, `WouldBlock` if its backlog is full.
-pub fn ask(name: &str, patience: Duration) -> io::Result<(UnixStream, Who)> {
+pub fn ask(name: &str, timeout: Duration) -> io::Result<(UnixStream, Credentials)> {
     let socket = socket(SocketFlags::empty())?;
-    for way in [Timeout::Send, Timeout::Recv] {
-        set_socket_timeout(&socket, way, Some(patience))?;
+    for direction in [Timeout::Send, Timeout::Recv] {
+        set_socket_timeout(&socket, direction, Some(timeout))?;
     }
     connect(&socket, &address(name)?)?;
-    let who = who(&socket)?;
-    Ok((socket.into(), who))
+    let peer = peer_credentials(&socket)?;
+    Ok((socket.into(), peer))
 }
 
 /// Names of listening processes in this network namespace, sorted.
@@ -126,10 +126,10 @@ fn address(name: &str) -> io::Result<SocketAddrUnix> {
     Ok(SocketAddrUnix::new_abstract_name(format!("{OURS}{name}").as_bytes())?)
 }
 
-fn who(socket: impl AsFd) -> io::Result<Who> {
+fn peer_credentials(socket: impl AsFd) -> io::Result<Credentials> {
     // SAFETY: three integers, for which any bytes are valid.
     let found = unsafe { sockopt::get::<libc::ucred>(socket, libc::SOL_SOCKET, libc::SO_PEERCRED)? };
-    Ok(Who { user: found.uid, process: found.pid.unsigned_abs() })
+    Ok(Credentials { user: found.uid, process: found.pid.unsigned_abs() })
 }
 
 //~ operations: a control name is unique in a network namespace and leaves nothing behind
@@ -145,8 +145,8 @@ mod tests {
     #[test]
     fn a_name_is_had_once_and_is_free_when_its_process_lets_go() {
         let name = format!("test-once-{}", std::process::id());
-        let nobody = ask(&name, PATIENCE).map(|_| ()).map_err(|e| e.kind());
-        assert_eq!(nobody, Err(ErrorKind::ConnectionRefused));
+        let outcome = ask(&name, PATIENCE).map(|_| ()).map_err(|e| e.kind());
+        assert_eq!(outcome, Err(ErrorKind::ConnectionRefused));
         let first = Listener::open(&name).expect("the name is free");
         assert!(names().contains(&name));
         let second = Listener::open(&name).map(|_| ()).map_err(|e| e.kind());
@@ -160,12 +160,12 @@ mod tests {
     #[test]
     fn both_ends_know_the_others_credentials_and_neither_blocks() {
         let name = format!("test-who-{}", std::process::id());
-        let us = Who { user: rustix::process::geteuid().as_raw(), process: std::process::id() };
+        let us = Credentials { user: rustix::process::geteuid().as_raw(), process: std::process::id() };
         let listener = Listener::open(&name).expect("the name is free");
         assert!(listener.accept().is_none(), "no client has connected");
         let (mut asks, answers) = ask(&name, PATIENCE).expect("there is a listener");
         let peer = listener.accept().expect("a client has connected");
-        assert_eq!((peer.who, answers), (us, us));
+        assert_eq!((peer.credentials, answers), (us, us));
         let mut buffer = [0; 8];
         assert_eq!(peer.receive(&mut buffer).map_err(|e| e.kind()), Err(ErrorKind::WouldBlock));
         asks.write_all(b"who?").expect("the peer is open");

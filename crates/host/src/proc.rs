@@ -179,11 +179,11 @@ pub fn threads(process: u32) -> impl Iterator<Item = u32> {
 pub fn family(process: u32) -> Vec<u32> {
     let parents: Vec<_> = processes().filter_map(|id| Some((id, parent(id)?))).collect();
     let mut family: Vec<u32> = parents.iter().map(|known| known.0).filter(|&id| id == process).collect();
-    let mut place = 0;
-    while let Some(&member) = family.get(place) {
-        let theirs = parents.iter().filter(|known| known.1 == member).map(|known| known.0);
-        family.extend(theirs.filter(|id| *id != member).collect::<Vec<_>>());
-        place += 1;
+    let mut index = 0;
+    while let Some(&member) = family.get(index) {
+        let children = parents.iter().filter(|known| known.1 == member).map(|known| known.0);
+        family.extend(children.filter(|id| *id != member).collect::<Vec<_>>());
+        index += 1;
     }
     family
 }
@@ -193,8 +193,8 @@ pub fn family(process: u32) -> Vec<u32> {
 #[must_use]
 pub fn descendants(process: u32) -> Vec<u32> {
     let mut all = vec![process];
-    let mut place = 0;
-    while let Some(&member) = all.get(place) {
+    let mut index = 0;
+    while let Some(&member) = all.get(index) {
         for thread in threads(member) {
             match fs::read_to_string(format!("/proc/{member}/task/{thread}/children")) {
                 Ok(children) => {
@@ -207,7 +207,7 @@ pub fn descendants(process: u32) -> Vec<u32> {
                 Err(_) => {}
             }
         }
-        place += 1;
+        index += 1;
     }
     all.remove(0);
     all

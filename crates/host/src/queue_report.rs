@@ -21,6 +21,6 @@ pub fn read(path: &Path) -> io::Result<QueueReport> {
     let mut file = open(path)?;
     let mut bytes = [0; QueueReport::LEN];
     let len = file.read(&mut bytes)?;
-    let told = std::str::from_utf8(&bytes[..len]).ok().and_then(QueueReport::read);
-    told.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "it holds no such line"))
+    let report = std::str::from_utf8(&bytes[..len]).ok().and_then(QueueReport::read);
+    report.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "it holds no such line"))
 }

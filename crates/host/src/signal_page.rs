@@ -143,16 +143,16 @@ mod tests {
     fn a_scheduler_finds_a_programs_pulse_by_its_number_and_reads_it() {
         let _turn = PAGE.lock();
         let ours = SharedPage::create(2).unwrap();
-        let theirs = SharedPage::of_process(std::process::id()).unwrap();
-        let pulse =
+        let mapped = SharedPage::of_process(std::process::id()).unwrap();
+        let signals =
             WorkerSignals { tasks: Some(Time::from_nanos(5)), runnable: 3, ..WorkerSignals::default() };
-        ours.page().slots()[1].publish(&pulse);
-        assert_eq!(theirs.page().slots().len(), 2);
-        assert_eq!(theirs.page().slots()[1].read(), Some(pulse));
-        assert!(ours.is_same(&theirs));
+        ours.page().slots()[1].publish(&signals);
+        assert_eq!(mapped.page().slots().len(), 2);
+        assert_eq!(mapped.page().slots()[1].read(), Some(signals));
+        assert!(ours.is_same(&mapped));
         drop(ours);
         // The last name is that of the program's descriptor; the memory stays mapped.
-        assert_eq!(theirs.page().slots()[1].read(), Some(pulse));
+        assert_eq!(mapped.page().slots()[1].read(), Some(signals));
     }
 
     #[test]
@@ -173,8 +173,8 @@ mod tests {
     fn a_worker_in_one_mapping_is_parked_and_woken_through_the_other() {
         let _turn = PAGE.lock();
         let ours = Arc::new(SharedPage::create(1).unwrap());
-        let theirs = SharedPage::of_process(std::process::id()).unwrap();
-        assert!(theirs.request_park(0, true) && !theirs.request_park(1, true));
+        let mapped = SharedPage::of_process(std::process::id()).unwrap();
+        assert!(mapped.request_park(0, true) && !mapped.request_park(1, true));
         let worker = std::thread::spawn({
             let ours = ours.clone();
             move || {
@@ -184,13 +184,13 @@ mod tests {
                 }
             }
         });
-        let asked = &theirs.page().slots()[0].park;
+        let asked = &mapped.page().slots()[0].park;
         let until = Monotonic.now() + queueing::Span::from_secs(20);
         while !asked.is_done() && Monotonic.now() < until {
             std::thread::yield_now();
         }
         assert!(asked.is_done(), "it has left its core");
-        theirs.request_park(0, false);
+        mapped.request_park(0, false);
         worker.join().unwrap();
         assert!(asked.is_done());
     }

@@ -44,11 +44,11 @@ mod tests {
             step_back();
             class(number())
         });
-        let (theirs, seen) = demoted.join().unwrap();
+        let (thread_policy, seen) = demoted.join().unwrap();
         assert_eq!((seen, class(ours)), (SchedPolicy::IDLE, before));
         assert_eq!((steps_back.join().unwrap(), class(ours)), (SchedPolicy::IDLE, before));
-        assert_ne!(theirs, ours);
+        assert_ne!(thread_policy, ours);
         // The thread has ended.
-        demote(theirs);
+        demote(thread_policy);
     }
 }

@@ -95,7 +95,7 @@ impl Location {
 
     /// Place of `path`, which has no links, by the text of `/proc/self/mountinfo`.
     fn resolve(mounts: &str, path: &Path) -> Option<Self> {
-        let place = |line: &str| {
+        let resolve_line = |line: &str| {
             let (mount, kind) = line.split_once(" - ")?;
             let words: Vec<&str> = mount.split(' ').collect();
             let [_, _, _, root, at, ..] = words[..] else { return None };
@@ -103,7 +103,7 @@ impl Location {
             Some((at.len(), kind.starts_with("cgroup"), Path::new(&unescape(root)).join(below)))
         };
         // The deepest mount holds the path, and of several at one place the latest.
-        let (_, is_group, path) = mounts.lines().filter_map(place).max_by_key(|found| found.0)?;
+        let (_, is_group, path) = mounts.lines().filter_map(resolve_line).max_by_key(|found| found.0)?;
         is_group.then(|| Self(path.components().collect()))
     }
 
@@ -200,12 +200,12 @@ impl Group {
     /// Directories of the group and of the groups below.
     fn folders(&self) -> Vec<PathBuf> {
         let mut folders = vec![self.0.clone()];
-        let mut place = 0;
-        while let Some(folder) = folders.get(place) {
+        let mut index = 0;
+        while let Some(folder) = folders.get(index) {
             let entries = fs::read_dir(folder).into_iter().flatten().flatten();
             let below = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
             folders.extend(below.map(|entry| entry.path()).collect::<Vec<_>>());
-            place += 1;
+            index += 1;
         }
         folders
     }
@@ -312,13 +312,13 @@ mod tests {
                       41 31 0:38 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n\
                       42 22 0:38 /kubepods /mnt/of\\040pods rw - cgroup2 cgroup2 rw\n";
         let at = |path: &str| Location::resolve(mounts, Path::new(path));
-        let place = |path: &str| Some(Location(path.into()));
+        let location = |path: &str| Some(Location(path.into()));
         for (path, expected) in [
-            ("/sys/fs/cgroup/unified/system.slice/x.service", place("/system.slice/x.service")),
-            ("/sys/fs/cgroup/freezer/system.slice/x.service", place("/system.slice/x.service")),
-            ("/mnt/of pods/pod1", place("/kubepods/pod1")),
-            ("/sys/fs/cgroup/unified", place("/")),
-            ("/mnt/of pods", place("/kubepods")),
+            ("/sys/fs/cgroup/unified/system.slice/x.service", location("/system.slice/x.service")),
+            ("/sys/fs/cgroup/freezer/system.slice/x.service", location("/system.slice/x.service")),
+            ("/mnt/of pods/pod1", location("/kubepods/pod1")),
+            ("/sys/fs/cgroup/unified", location("/")),
+            ("/mnt/of pods", location("/kubepods")),
             ("/sys/fs/cgroup", None),
             ("/home", None),
         ] {

@@ -64,7 +64,7 @@ struct Conflict {
 
 /// Group of a task.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Place {
+struct TaskCgroup {
     task: usize,
     critical: bool,
     group: PathBuf,
@@ -83,13 +83,13 @@ impl CpuRanks {
             self.next = Some(now + EVERY);
             return;
         };
-        let mut places = BTreeSet::new();
+        let mut cgroups = BTreeSet::new();
         for (task, (critical, processes)) in tasks.iter().enumerate() {
             let groups = processes.iter().filter_map(|&process| dividing(&tree, process));
-            places.extend(groups.map(|group| Place { task, critical: *critical, group }));
+            cgroups.extend(groups.map(|group| TaskCgroup { task, critical: *critical, group }));
         }
-        let critical = places.iter().filter(|place| place.critical).count();
-        let pairs = critical * (places.len() - critical);
+        let critical = cgroups.iter().filter(|member| member.critical).count();
+        let pairs = critical * (cgroups.len() - critical);
         let processes: usize = tasks.iter().map(|(_, processes)| processes.len()).sum();
         self.next = Some(now + EVERY.max(PER_PROCESS * processes as u64).max(PER_PAIR * pairs as u64));
         let strangers = |group: &Path| {
@@ -97,7 +97,7 @@ impl CpuRanks {
             let is_managed = |id: &u32| tasks.iter().any(|(_, processes)| processes.contains(id));
             Some(members.iter().filter(|id| !is_managed(id)).count())
         };
-        let (settings, conflicts) = plan(&places, strangers);
+        let (settings, conflicts) = plan(&cgroups, strangers);
         self.conflicts = conflicts;
         self.apply(&settings, journal);
     }
@@ -164,18 +164,18 @@ impl CpuRanks {
     }
 }
 
-/// Settings for tasks in `places`, and the pairs that they do not rank. `strangers` counts processes in
+/// Settings for tasks in `cgroups`, and the pairs that they do not rank. `strangers` counts processes in
 /// a group and below that belong to no task; `None`: it is no group.
 fn plan(
-    places: &BTreeSet<Place>,
+    cgroups: &BTreeSet<TaskCgroup>,
     strangers: impl Fn(&Path) -> Option<usize>,
 ) -> (BTreeMap<PathBuf, Setting>, Vec<Conflict>) {
     let (mut settings, mut conflicts) = (BTreeMap::new(), BTreeSet::new());
     let is_inside = |critical: bool, group: &Path| {
-        places.iter().any(|place| place.critical == critical && place.group.starts_with(group))
+        cgroups.iter().any(|member| member.critical == critical && member.group.starts_with(group))
     };
-    for be in places.iter().filter(|place| !place.critical) {
-        for lc in places.iter().filter(|place| place.critical) {
+    for be in cgroups.iter().filter(|member| !member.critical) {
+        for lc in cgroups.iter().filter(|member| member.critical) {
             // In LC's own group, or one above it, the class of its threads ranks it.
             let Some(group) = beneath_common(&be.group, &lc.group) else { continue };
             let count = strangers(&group);

@@ -42,13 +42,14 @@ impl CoreOwner {
 
 /// True if LC holds every core, none permanently: a task without a core then runs beneath LC.
 pub fn are_all_critical(specs: &[TaskSpec], given: &[CoreOwner]) -> bool {
-    given.iter().all(|given| matches!(given, CoreOwner::Run(who) if specs[who.index()].is_critical()))
+    given.iter().all(|given| matches!(given, CoreOwner::Run(runner) if specs[runner.index()].is_critical()))
 }
 
 /// Cores of `task`; `None`: park it.
 pub fn mask(layout: &Layout, specs: &[TaskSpec], given: &[CoreOwner], task: TaskId) -> Option<CpuSet> {
     let spec = &specs[task.index()];
-    let own = |given: &CoreOwner| matches!(given, CoreOwner::Run(who) | CoreOwner::Keep(who) if *who == task);
+    let own =
+        |given: &CoreOwner| matches!(given, CoreOwner::Run(owner) | CoreOwner::Keep(owner) if *owner == task);
     let held = (0..given.len()).filter(|&core| own(&given[core]));
     if !spec.is_critical() {
         let shared = (0..given.len()).filter(|&core| given[core] == CoreOwner::Shared);
@@ -58,7 +59,7 @@ pub fn mask(layout: &Layout, specs: &[TaskSpec], given: &[CoreOwner], task: Task
     let is_partition = given.contains(&CoreOwner::Keep(task));
     let is_open = |core: &usize| match given[*core] {
         CoreOwner::Open | CoreOwner::Shared => true,
-        CoreOwner::Run(who) => !specs[who.index()].is_critical(),
+        CoreOwner::Run(runner) => !specs[runner.index()].is_critical(),
         CoreOwner::Keep(_) => false,
     };
     // Tasks start at different cores, so that those with few burstable cores do not collide.

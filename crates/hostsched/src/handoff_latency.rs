@@ -139,7 +139,7 @@ impl Page {
 
     /// Core of BE, and since when.
     #[must_use]
-    pub fn place(&self) -> (u32, Time) {
+    pub fn core_and_time(&self) -> (u32, Time) {
         let since = Time::from_nanos(self.words().moved_ns.load(Ordering::Acquire));
         (self.words().core.load(Ordering::Relaxed), since)
     }

@@ -36,21 +36,21 @@ impl Layout {
         describe: impl Fn(&CoreId) -> (String, String),
     ) -> Result<Self, CoresConfigError> {
         let (mut leaders, mut packages) = (Vec::new(), Vec::new());
-        let place = |known: &mut Vec<String>, name: String| {
+        let index_of = |known: &mut Vec<String>, name: String| {
             known.iter().position(|one| *one == name).unwrap_or_else(|| {
                 known.push(name);
                 known.len() - 1
             })
         };
-        let places: Vec<(usize, usize)> = cores
+        let core_and_package: Vec<(usize, usize)> = cores
             .iter()
             .map(|core| {
                 let (siblings, package) = describe(core);
                 let siblings = if siblings.is_empty() { core.0.to_string() } else { siblings };
-                (place(&mut leaders, siblings), place(&mut packages, package))
+                (index_of(&mut leaders, siblings), index_of(&mut packages, package))
             })
             .collect();
-        Ok(Self { cores: cores.to_vec(), topology: Topology::of(places)? })
+        Ok(Self { cores: cores.to_vec(), topology: Topology::of(core_and_package)? })
     }
 
     /// Topology for the core assignment.

@@ -82,13 +82,13 @@ pub struct TaskSetup {
     /// Class, cores and thresholds.
     pub spec: TaskSpec,
     /// Processes.
-    pub who: TaskSelector,
+    pub selector: TaskSelector,
     /// File in which its clients write their tail latency, a span such as `812us`.
     pub tail: Option<PathBuf>,
     /// Queue-report files of its services; a service that is behind asks for a core.
-    pub joined: Vec<PathBuf>,
+    pub queue_reports: Vec<PathBuf>,
     /// True if it runs on greenwave's runtime and publishes its waits; only `runtime` uses it.
-    pub pulse: bool,
+    pub has_signal_page: bool,
 }
 
 /// Reason why cores cannot be managed.
@@ -176,13 +176,13 @@ impl Affinity {
     }
 
     /// Samples the threads of task `number` since the last call.
-    fn look(&mut self, now: Time, number: usize, signals: &mut Signals) {
+    fn sample(&mut self, now: Time, number: usize, signals: &mut Signals) {
         let (id, spec) = (TaskId(number as u16), &self.taken.specs[number]);
-        let look = self.taken.tasks[number].look(now, spec.delay_max);
+        let sampled = self.taken.tasks[number].sample(now, spec.delay_max);
         let seen = &mut signals.tasks[number];
-        seen.delay = look.delay;
+        seen.delay = sampled.delay;
         if spec.is_critical() {
-            seen.runnable = look.waiting;
+            seen.runnable = sampled.waiting;
             if seen.needs_core(spec) {
                 self.quiet_since[number] = now;
             }
@@ -191,8 +191,8 @@ impl Affinity {
             }
             return;
         }
-        seen.runnable = look.active;
-        if look.active == 0 {
+        seen.runnable = sampled.active;
+        if sampled.active == 0 {
             let its =
                 self.given.iter().zip(&mut signals.cores).filter(|(given, _)| **given == CoreOwner::Run(id));
             its.for_each(|(_, core)| core.yielded = Some(id));
@@ -201,7 +201,7 @@ impl Affinity {
 
     /// Ends the sampling of all tasks: cores given back become open, and requested samples are
     /// answered.
-    fn looked(&mut self, now: Time, signals: &mut Signals) {
+    fn end_sample(&mut self, now: Time, signals: &mut Signals) {
         for (given, core) in self.given.iter_mut().zip(&signals.cores) {
             if core.yielded.is_some() {
                 *given = CoreOwner::Open;
@@ -235,15 +235,15 @@ impl Cores for Affinity {
         self.taken.rescan(now);
         self.taken.listen(now, signals);
         signals.cores.iter_mut().for_each(|core| *core = sched::cores::CoreSignals::default());
-        (0..self.taken.tasks.len()).for_each(|number| self.look(now, number, signals));
-        self.looked(now, signals);
+        (0..self.taken.tasks.len()).for_each(|number| self.sample(now, number, signals));
+        self.end_sample(now, signals);
     }
 
     fn act(&mut self, now: Time, actions: &[Action]) {
         actions.iter().for_each(|&action| self.note(now, action));
         // A task that keeps its cores costs nothing.
-        for place in 0..self.order.len() {
-            let task = self.order[place];
+        for index in 0..self.order.len() {
+            let task = self.order[index];
             let cores = self.mask(task);
             self.taken.place(task, cores);
         }

@@ -65,18 +65,18 @@ impl ManagedTasks {
         now: Time,
     ) -> Result<Self, CoresError> {
         let Setup { layout, tasks, real_time: _, calm: _, period: _, sensor, mut journal } = setup;
-        let protected = Protected::here(journal.guardian());
+        let protected = Protected::current(journal.guardian());
         let names: Vec<String> = tasks.iter().map(|(name, _)| name.clone()).collect();
-        task_selector::check_all(tasks.iter().map(|(name, task)| (&**name, &task.who)), &protected)?;
+        task_selector::check_all(tasks.iter().map(|(name, task)| (&**name, &task.selector)), &protected)?;
         let mut managed: Vec<Managed> = Vec::new();
         for (number, (name, task)) in tasks.iter().enumerate() {
             let critical = task.spec.is_critical();
             let class = if critical { lc } else { be };
-            let who = task.who.clone();
+            let selector = task.selector.clone();
             let stranger = |process: u32, is_new: bool| {
                 stranger(&protected, &names, managed.iter().enumerate(), false, process, is_new)
             };
-            match Managed::take(number, critical, class, who, now, &mut journal, &stranger) {
+            match Managed::take(number, critical, class, selector, now, &mut journal, &stranger) {
                 Ok(task) => managed.push(task),
                 Err(e) => {
                     // What could not be restored stays in the log for the next start.
@@ -85,13 +85,13 @@ impl ManagedTasks {
                 }
             }
         }
-        let (mut specs, mut tails, mut joined) = (Vec::new(), Vec::new(), Vec::new());
-        for (_, TaskSetup { spec, tail, joined: files, .. }) in tasks {
+        let (mut specs, mut tails, mut report_files) = (Vec::new(), Vec::new(), Vec::new());
+        for (_, TaskSetup { spec, tail, queue_reports: files, .. }) in tasks {
             specs.push(spec);
             tails.push(tail);
-            joined.push(files);
+            report_files.push(files);
         }
-        let (tails, asking) = (TailFiles::new(tails, now), PressureReports::new(joined));
+        let (tails, asking) = (TailFiles::new(tails, now), PressureReports::new(report_files));
         let ranks = CpuRanks::default();
         let mut taken = Self {
             layout,
@@ -164,7 +164,7 @@ impl ManagedTasks {
         let due = now.since(self.scanned) >= RESCAN;
         if due {
             self.scanned = now;
-            self.protected = Protected::here(self.journal.guardian());
+            self.protected = Protected::current(self.journal.guardian());
             for number in 0..self.tasks.len() {
                 let (before, rest) = self.tasks.split_at_mut(number);
                 let Some((task, after)) = rest.split_first_mut() else { break };

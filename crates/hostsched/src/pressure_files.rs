@@ -42,16 +42,18 @@ impl PressureReports {
         }
         self.read = Some(now);
         for (file, service) in self.tasks.iter_mut().flatten() {
-            if let Ok(told) = queue_report::read(file) {
-                service.record(now, told);
+            if let Ok(report) = queue_report::read(file) {
+                service.record(now, report);
             }
         }
     }
 
     /// True if a service of `task` was behind at the last read.
     pub fn is_behind(&self, task: TaskId) -> bool {
-        let told = |service: &ReportSource| service.fresh(self.read?);
-        self.tasks[task.index()].iter().any(|(_, service)| told(service).is_some_and(|told| told.late))
+        let fresh_report = |service: &ReportSource| service.fresh(self.read?);
+        self.tasks[task.index()]
+            .iter()
+            .any(|(_, service)| fresh_report(service).is_some_and(|report| report.late))
     }
 
     /// Files of `task` that no service has ever written.
@@ -72,8 +74,8 @@ mod tests {
         let path = std::env::temp_dir().join(format!("greenwave-asking-{}", std::process::id()));
         let (web, batch) = (TaskId(0), TaskId(1));
         let mut asking = PressureReports::new(vec![vec![path.clone()], Vec::new()]);
-        let mut look = |ms: u64, told: Option<(u64, bool)>| {
-            if let Some((turn, behind)) = told {
+        let mut sample = |ms: u64, report: Option<(u64, bool)>| {
+            if let Some((turn, behind)) = report {
                 std::fs::write(
                     &path,
                     QueueReport { sequence: turn, late: behind, ..QueueReport::default() }.line(),
@@ -84,13 +86,13 @@ mod tests {
             assert!(!asking.is_behind(batch));
             (asking.is_behind(web), asking.silent(web).count())
         };
-        assert_eq!(look(0, None), (false, 1), "the file does not exist yet");
-        assert_eq!(look(10, Some((7, true))), (false, 1), "an old report does not count");
-        assert_eq!(look(20, Some((8, true))), (true, 0));
-        assert_eq!(look(30, Some((9, false))), (false, 0));
-        assert_eq!(look(40, Some((10, true))), (true, 0));
-        assert_eq!(look(500, None), (true, 0));
-        assert_eq!(look(600, None), (false, 0), "the report has not changed for long");
+        assert_eq!(sample(0, None), (false, 1), "the file does not exist yet");
+        assert_eq!(sample(10, Some((7, true))), (false, 1), "an old report does not count");
+        assert_eq!(sample(20, Some((8, true))), (true, 0));
+        assert_eq!(sample(30, Some((9, false))), (false, 0));
+        assert_eq!(sample(40, Some((10, true))), (true, 0));
+        assert_eq!(sample(500, None), (true, 0));
+        assert_eq!(sample(600, None), (false, 0), "the report has not changed for long");
         std::fs::remove_file(&path).unwrap();
     }
 }

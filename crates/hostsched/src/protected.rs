@@ -48,7 +48,7 @@ impl fmt::Display for Role {
 impl Protected {
     /// The protected processes now; `guardian` is this process's guardian, if it has one.
     #[must_use]
-    pub fn here(guardian: Option<u32>) -> Self {
+    pub fn current(guardian: Option<u32>) -> Self {
         let this = std::process::id();
         Self::of(this, guardian, proc::session(this), proc::parent)
     }
@@ -124,7 +124,7 @@ mod tests {
 
     #[test]
     fn this_process_its_parent_and_kernel_threads_are_protected() {
-        let protected = Protected::here(None);
+        let protected = Protected::current(None);
         let this = std::process::id();
         assert_eq!(protected.role(this), Some(Role::This));
         assert!(protected.contains(proc::parent(this).unwrap()) && protected.contains(1));

@@ -56,7 +56,7 @@ pub struct Managed {
     /// Class that its threads get here (LC: those of the fair class). With `None`, the caller of
     /// [`take_fresh`](Managed::take_fresh) sets it instead.
     class: Option<SchedPolicy>,
-    who: TaskSelector,
+    selector: TaskSelector,
     /// Start time of the first process, if the task is given by process number.
     began: Option<u64>,
     /// Group of its members, if they have one of their own.
@@ -132,7 +132,7 @@ pub struct Figures {
 
 /// Result of a look at a task.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ScanResult {
+pub struct ThreadSample {
     /// The longest of its threads' mean waits for a core in this round.
     pub delay: Span,
     /// Threads whose wait exceeded the given limit.
@@ -150,14 +150,14 @@ impl Managed {
         number: usize,
         critical: bool,
         class: Option<SchedPolicy>,
-        who: TaskSelector,
+        selector: TaskSelector,
         now: Time,
         journal: &mut Journal,
         stranger: &StrangerCheck<'_>,
     ) -> Result<Self, CoresError> {
-        who.check(critical)?;
-        who.check_free()?;
-        let began = match who {
+        selector.check(critical)?;
+        selector.check_free()?;
+        let began = match selector {
             TaskSelector::Process(id) | TaskSelector::Child(id) => proc::began(id, id),
             TaskSelector::Group(_) => None,
         };
@@ -165,7 +165,7 @@ impl Managed {
             number,
             critical,
             class,
-            who,
+            selector,
             began,
             group: None,
             watch: FreezerWatch::default(),
@@ -235,15 +235,15 @@ impl Managed {
     }
 
     /// Reads the accounts that are due; a thread counts as waiting from a wait of `longer`.
-    pub fn look(&mut self, now: Time, longer: Span) -> ScanResult {
-        let mut look = ScanResult::default();
+    pub fn sample(&mut self, now: Time, longer: Span) -> ThreadSample {
+        let mut result = ThreadSample::default();
         if self.parked {
             // A frozen thread does not count as idle.
             for id in &self.awake {
                 self.threads.get_mut(id).into_iter().for_each(|thread| thread.changed = now);
             }
-            look.active = u32::try_from(self.awake.len()).unwrap_or(u32::MAX).max(1);
-            return look;
+            result.active = u32::try_from(self.awake.len()).unwrap_or(u32::MAX).max(1);
+            return result;
         }
         let sleepers = self.next_sleepers();
         // Reading the state of a thread takes ten times as long as reading its account.
@@ -271,24 +271,24 @@ impl Managed {
             thread.last = account;
             let so_far = if thread.waits { now.since(thread.changed) } else { Span::ZERO };
             let delay = Span::from_nanos(waited.checked_div(turns).unwrap_or(0)).max(so_far);
-            look.delay = look.delay.max(delay);
-            look.waiting += u32::from(delay > longer);
+            result.delay = result.delay.max(delay);
+            result.waiting += u32::from(delay > longer);
             let figures = &mut self.figures;
             figures.ran_ns += ran;
             figures.waited_ns += waited;
             figures.turns += turns;
             let is_active = now.since(thread.changed) <= ACTIVE;
-            look.active += u32::from(is_active);
+            result.active += u32::from(is_active);
             match is_active || thread.waits {
                 true => self.awake.insert(id),
                 false => self.awake.remove(&id),
             };
         }
-        self.figures.longest = self.figures.longest.max(look.delay);
+        self.figures.longest = self.figures.longest.max(result.delay);
         if self.critical && now.since(self.weighed) >= WEIGH {
             self.weigh(now);
         }
-        look
+        result
     }
 
     /// Sleeping threads whose turn it is to be read.
@@ -362,7 +362,7 @@ impl Managed {
     /// True if no process is left and none can come; an existing cgroup may fill again.
     #[must_use]
     pub fn is_over(&self) -> bool {
-        match &self.who {
+        match &self.selector {
             TaskSelector::Group(path) => self.ended && !path.exists(),
             TaskSelector::Process(_) | TaskSelector::Child(_) => self.ended,
         }

@@ -96,17 +96,17 @@ pub fn check_all<'a>(
     protected: &Protected,
 ) -> Result<(), CoresError> {
     let mut before: Vec<(&str, &TaskSelector, Extent)> = Vec::new();
-    for (name, who) in tasks {
-        let extent = Extent::of(who);
-        extent.check_protected(who, protected).map_err(|e| e.of_task(name))?;
+    for (name, selector) in tasks {
+        let extent = Extent::of(selector);
+        extent.check_protected(selector, protected).map_err(|e| e.of_task(name))?;
         for (other_name, other, other_extent) in &before {
-            if let Some(what) = extent.overlap(who, other, other_extent) {
+            if let Some(what) = extent.overlap(selector, other, other_extent) {
                 let what = format!("tasks {other_name} and {name} overlap: {what}");
                 let advice = "cgroups of which none is inside another, and processes outside all of them";
                 return Err(CoresError { what, advice: Some(advice.to_owned()) });
             }
         }
-        before.push((name, who, extent));
+        before.push((name, selector, extent));
     }
     Ok(())
 }
@@ -119,8 +119,8 @@ struct Extent {
 }
 
 impl Extent {
-    fn of(who: &TaskSelector) -> Self {
-        match who {
+    fn of(selector: &TaskSelector) -> Self {
+        match selector {
             TaskSelector::Group(path) => {
                 let group = Group::at(path).ok();
                 Self {
@@ -137,35 +137,35 @@ impl Extent {
         }
     }
 
-    fn check_protected(&self, who: &TaskSelector, protected: &Protected) -> Result<(), CoresError> {
+    fn check_protected(&self, selector: &TaskSelector, protected: &Protected) -> Result<(), CoresError> {
         let refused = |what: String| {
             let advice = "programs and cgroups without greenwave, the shell or service that started it, and \
                           kernel threads";
             Err(CoresError { what, advice: Some(advice.to_owned()) })
         };
         if self.location.as_ref().is_some_and(Location::is_root) {
-            return refused(format!("{} is the root cgroup, which contains all processes", named(who)));
+            return refused(format!("{} is the root cgroup, which contains all processes", named(selector)));
         }
         let role = |&id: &u32| Some((id, protected.role(id)?));
         match self.processes.iter().find_map(role) {
-            Some((id, role)) if matches!(who, TaskSelector::Process(given) if *given == id) => {
-                refused(format!("{} is {role}", named(who)))
+            Some((id, role)) if matches!(selector, TaskSelector::Process(given) if *given == id) => {
+                refused(format!("{} is {role}", named(selector)))
             }
             Some((id, role)) => {
-                refused(format!("{} contains process {id} ({}), {role}", named(who), proc::name(id)))
+                refused(format!("{} contains process {id} ({}), {role}", named(selector), proc::name(id)))
             }
             None => Ok(()),
         }
     }
 
     /// Common part of two tasks, as text.
-    fn overlap(&self, who: &TaskSelector, other: &TaskSelector, extent: &Self) -> Option<String> {
+    fn overlap(&self, selector: &TaskSelector, other: &TaskSelector, extent: &Self) -> Option<String> {
         let is_nested = |one: &Location| extent.location.as_ref().is_some_and(|other| one.overlaps(other));
         if self.location.as_ref().is_some_and(is_nested) {
             return Some(format!(
                 "{} and {} are the same, or one is inside the other",
                 named(other),
-                named(who)
+                named(selector)
             ));
         }
         // Two threaded groups may divide the threads of a process.
@@ -173,13 +173,13 @@ impl Extent {
             return None;
         }
         let id = self.processes.intersection(&extent.processes).next()?;
-        Some(format!("process {id} ({}) is in {} and in {}", proc::name(*id), named(other), named(who)))
+        Some(format!("process {id} ({}) is in {} and in {}", proc::name(*id), named(other), named(selector)))
     }
 }
 
 /// `cgroup PATH`, `process 4242 (memcached)`.
-fn named(who: &TaskSelector) -> String {
-    match who {
+fn named(selector: &TaskSelector) -> String {
+    match selector {
         TaskSelector::Group(path) => format!("cgroup {}", path.display()),
         TaskSelector::Process(id) | TaskSelector::Child(id) => format!("process {id} ({})", proc::name(*id)),
     }

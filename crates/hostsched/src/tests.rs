@@ -67,10 +67,10 @@ fn manager(test: &str, lc: &Program, be: &Program, real_time: bool) -> (TempDir,
     let journal = Journal::begin(folder.path(), &cores).unwrap();
     let task = |spec, id| TaskSetup {
         spec,
-        who: TaskSelector::Child(id),
+        selector: TaskSelector::Child(id),
         tail: None,
-        joined: Vec::new(),
-        pulse: false,
+        queue_reports: Vec::new(),
+        has_signal_page: false,
     };
     let tasks = vec![
         ("lc".to_owned(), task(TaskSpec::critical(1), lc.id())),
@@ -128,7 +128,7 @@ fn be_leaves_the_core_that_lc_holds_and_everything_is_put_back() {
 fn lc_is_real_time_while_it_sleeps_now_and_then_and_has_its_class_again() {
     let sleeps = Program(Command::new("sleep").arg("60").spawn().unwrap());
     let spins = Program::start();
-    for (name, lc, keeps) in [("sleeps", &sleeps, true), ("spins", &spins, false)] {
+    for (name, lc, keeps_core) in [("sleeps", &sleeps, true), ("spins", &spins, false)] {
         let be = Program::start();
         let before = lc.class();
         let (_folder, mut manager, _) = manager(&format!("urgent-{name}"), lc, &be, true);
@@ -147,12 +147,12 @@ fn lc_is_real_time_while_it_sleeps_now_and_then_and_has_its_class_again() {
         );
         // A spinning thread is detected after it has had a core from one scan to the next.
         let clock = Monotonic::new();
-        let end = clock.now() + if keeps { RESCAN * 3 } else { Span::from_secs(30) };
-        while clock.now() < end && (keeps || lc.class() == SchedPolicy::URGENT) {
+        let end = clock.now() + if keeps_core { RESCAN * 3 } else { Span::from_secs(30) };
+        while clock.now() < end && (keeps_core || lc.class() == SchedPolicy::URGENT) {
             manager.sense(clock.now(), &mut signals);
             std::thread::yield_now();
         }
-        assert_eq!(lc.class() == SchedPolicy::URGENT, keeps, "{name}");
+        assert_eq!(lc.class() == SchedPolicy::URGENT, keeps_core, "{name}");
         assert_eq!(manager.put_back().unwrap().failed, 0);
         assert_eq!(lc.class(), before);
     }
@@ -229,7 +229,13 @@ fn a_group_that_an_operator_has_frozen_is_neither_thawed_nor_parked() {
         group.freeze(frozen).unwrap();
         let cores = affinity::cores().unwrap();
         let folder = TempDir::new("cores-frozen").unwrap();
-        let task = |spec, who| TaskSetup { spec, who, tail: None, joined: Vec::new(), pulse: false };
+        let task = |spec, selector| TaskSetup {
+            spec,
+            selector,
+            tail: None,
+            queue_reports: Vec::new(),
+            has_signal_page: false,
+        };
         let setup = Setup {
             layout: Layout::new(&cores).unwrap(),
             tasks: vec![

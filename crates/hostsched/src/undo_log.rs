@@ -356,7 +356,7 @@ impl Journal {
     /// The file cannot be written.
     pub fn asks(&mut self, process: u32, began: u64) -> io::Result<()> {
         if self.pulses.get(&process) != Some(&began) {
-            self.write(&pulse_line(process, began))?;
+            self.write(&signal_page_line(process, began))?;
             self.pulses.insert(process, began);
         }
         Ok(())
@@ -399,7 +399,7 @@ impl Journal {
         let mut lines = vec![self.head.clone()];
         lines.extend(self.folders.iter().cloned());
         lines.extend(self.frozen.iter().map(|group| format!("freezes {}", group.display())));
-        lines.extend(self.pulses.iter().map(|(&process, &began)| pulse_line(process, began)));
+        lines.extend(self.pulses.iter().map(|(&process, &began)| signal_page_line(process, began)));
         lines.extend(self.firsts.values().map(Was::line));
         let others = self.threads.values().filter(|was| self.firsts.get(&was.task) != Some(*was));
         lines.extend(others.map(Was::line));
@@ -440,12 +440,12 @@ fn beside(path: &Path) -> PathBuf {
 }
 
 /// Program of a signal-page `line`: its number and start time.
-fn pulse(line: &str) -> Option<(u32, u64)> {
+fn process_of(line: &str) -> Option<(u32, u64)> {
     let (process, began) = line.strip_prefix("pulse ")?.split_once(' ')?;
     Some((process.parse().ok()?, began.parse().ok()?))
 }
 
-fn pulse_line(process: u32, began: u64) -> String {
+fn signal_page_line(process: u32, began: u64) -> String {
     format!("pulse {process} {began}")
 }
 

@@ -90,7 +90,7 @@ impl EndpointContext {
     fn context(&mut self, now: Time, ecn: u8) -> Context<'_> {
         Context {
             now,
-            id: NOBODY,
+            id: NO_CONN,
             config: &self.config,
             pool: &mut self.pool,
             counters: &mut self.counters,
@@ -104,7 +104,7 @@ impl EndpointContext {
 }
 
 /// Connection of events, which is known here.
-const NOBODY: ConnId = ConnId { index: 0, generation: 0 };
+const NO_CONN: ConnId = ConnId { index: 0, generation: 0 };
 /// Addresses of both ends; only their family matters.
 const TUPLE: FourTuple = FourTuple {
     local: IpAddr::V4(Ipv4Addr::LOCALHOST),

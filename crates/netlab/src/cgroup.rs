@@ -39,7 +39,7 @@ const VERSION_2: &str = "/sys/fs/cgroup";
 const MEMBERS: &str = "cgroup.procs";
 /// Number of checks for the end of killed processes or the start of a thread, and the interval.
 const LOOKS: u32 = 200;
-const LOOK: Duration = Duration::from_millis(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 impl TestGroup {
     /// An empty group with preference over others ([`TestGroup::prefer`]).
@@ -157,7 +157,7 @@ impl TestGroup {
         for _ in 0..LOOKS {
             match take() {
                 Err(LabError::Group { source, .. }) if source.kind() == io::ErrorKind::InvalidInput => {
-                    thread::sleep(LOOK);
+                    thread::sleep(POLL_INTERVAL);
                 }
                 taken => return taken,
             }
@@ -218,7 +218,7 @@ pub(super) fn end(path: &Path) {
             let _ = fs::write(granted, "0");
         }
         match fs::remove_dir(path) {
-            Err(e) if e.kind() != io::ErrorKind::NotFound => thread::sleep(LOOK),
+            Err(e) if e.kind() != io::ErrorKind::NotFound => thread::sleep(POLL_INTERVAL),
             _ => return,
         }
     }

@@ -28,7 +28,7 @@ pub enum LabError {
         /// The program and its arguments.
         command: String,
         /// Stderr, in one line.
-        said: String,
+        message: String,
     },
     /// A kernel parameter cannot be set.
     Sysctl {
@@ -82,7 +82,7 @@ impl fmt::Display for LabError {
         match self {
             Self::Namespace { name, source } => write!(f, "no network namespace {name}: {source}"),
             Self::Program { program, why } => write!(f, "{program}: {why}"),
-            Self::Failed { namespace, command, said } => write!(f, "in {namespace}: {command}: {said}"),
+            Self::Failed { namespace, command, message } => write!(f, "in {namespace}: {command}: {message}"),
             Self::Sysctl { namespace, setting, source } => write!(f, "in {namespace}: {setting}: {source}"),
             Self::Group { name, source } => write!(f, "control group {name}: {source}"),
             Self::Folder { path, source } => write!(f, "{}: {source}", path.display()),

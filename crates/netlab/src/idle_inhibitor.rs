@@ -38,7 +38,7 @@ impl IdleInhibitor {
         let group = TestGroup::new(NAME)?;
         group.yields()?;
         let stop = Arc::new(AtomicBool::new(false));
-        let (says, said) = channel();
+        let (sender, ready) = channel();
         let until = stop.clone();
         let computes = move || {
             let can = group.join().and_then(|()| {
@@ -46,7 +46,7 @@ impl IdleInhibitor {
             });
             let goes_on = can.is_ok();
             // The starter waits for it.
-            let _ = says.send(can);
+            let _ = sender.send(can);
             // No spin-loop hint: a processor may report such a loop to the hypervisor, which then runs
             // another guest.
             let mut number = 0_u64;
@@ -58,7 +58,7 @@ impl IdleInhibitor {
         let thread = Builder::new().name(NAME.to_owned()).spawn(computes).map_err(failed)?;
         let awake = Self { stop, thread: Some(thread) };
         let gone = |_| Err(failed(io::Error::other("it ended")));
-        said.recv().unwrap_or_else(gone).map(|()| awake)
+        ready.recv().unwrap_or_else(gone).map(|()| awake)
     }
 }
 

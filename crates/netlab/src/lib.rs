@@ -136,9 +136,9 @@ impl NetLab {
     pub fn veth(&self, a: (&Namespace, &str), b: (&Namespace, &str), options: &Veth) -> Result<(), LabError> {
         let (queues, mtu) = (options.queues.to_string(), options.mtu.to_string());
         let shape = ["mtu", &mtu, "numrxqueues", &queues, "numtxqueues", &queues];
-        let (there, here) = (b.0.path(), ["link", "add", "name", a.1]);
+        let (peer_netns, link_add) = (b.0.path(), ["link", "add", "name", a.1]);
         let peer = ["type", "veth", "peer", "name", b.1];
-        a.0.run("ip", &[&here[..], &shape, &peer, &shape, &["netns", &there]].concat())?;
+        a.0.run("ip", &[&link_add[..], &shape, &peer, &shape, &["netns", &peer_netns]].concat())?;
         for (namespace, device) in [a, b] {
             if !options.offloads {
                 namespace.disable_offloads(device)?;

@@ -96,10 +96,11 @@ impl Namespace {
         if out.status.success() {
             return Ok(String::from_utf8_lossy(&out.stdout).into_owned());
         }
-        let said = String::from_utf8_lossy(&out.stderr);
-        let said = said.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ");
+        let stderr = String::from_utf8_lossy(&out.stderr);
+        let message =
+            stderr.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ");
         let command = [&[program], args].concat().join(" ");
-        Err(LabError::Failed { namespace: self.name.clone(), command, said })
+        Err(LabError::Failed { namespace: self.name.clone(), command, message })
     }
 
     /// As [`Namespace::spawn`], with all threads of the program on `core`.
@@ -177,7 +178,7 @@ impl Namespace {
             bytes.collect::<Result<Vec<_>, _>>().ok()?.try_into().ok()
         });
         let command = format!("ip link show dev {device}");
-        mac.ok_or_else(|| LabError::Failed { namespace: self.name.clone(), command, said: text })
+        mac.ok_or_else(|| LabError::Failed { namespace: self.name.clone(), command, message: text })
     }
 
     /// Sets a kernel parameter such as `net.ipv4.tcp_sack` inside.

@@ -16,19 +16,19 @@ fn only_local_addresses_are_ours() {
     let lab = NetLab::new("address").unwrap();
     let (ours, other) = (lab.namespace("ours").unwrap(), lab.namespace("other").unwrap());
     lab.veth((&ours, "gw0"), (&other, "eth0"), &Veth::default()).unwrap();
-    let here = |name: &str| {
+    let read_proc_net = |name: &str| {
         let path = format!("/proc/thread-self/net/{name}");
         ours.enter(|| std::fs::read_to_string(path).unwrap_or_default())
     };
-    let fours = || local(&here("fib_trie")).collect::<BTreeSet<_>>();
+    let fours = || local(&read_proc_net("fib_trie")).collect::<BTreeSet<_>>();
     let (before, new) = (fours(), "fd00::1".parse::<Ipv6Addr>().unwrap());
-    assert!(!local6(&here("if_inet6")).any(|addr| addr == new));
+    assert!(!local6(&read_proc_net("if_inet6")).any(|addr| addr == new));
     ours.address("gw0", "10.77.0.1".parse().unwrap(), 24).unwrap();
     ours.address("gw0", new.into(), 64).unwrap();
     // Neither the subnet's own address, nor its broadcasts, nor other hosts' addresses.
     other.address("eth0", "10.77.0.9".parse().unwrap(), 24).unwrap();
     assert_eq!(fours().difference(&before).collect::<Vec<_>>(), [&Ipv4Addr::new(10, 77, 0, 1)]);
-    assert!(local6(&here("if_inet6")).any(|addr| addr == new), "{}", here("if_inet6"));
+    assert!(local6(&read_proc_net("if_inet6")).any(|addr| addr == new), "{}", read_proc_net("if_inet6"));
     assert_eq!((local("").count(), local6("no table").count()), (0, 0));
 }
 

@@ -22,15 +22,15 @@ use sync::Ordering;
 /// seen them all.
 fn check(jobs: usize) {
     loom::model(move || {
-        let (bell, given) = (Arc::new(Doorbell::default()), Arc::new(AtomicUsize::new(0)));
+        let (doorbell, given) = (Arc::new(Doorbell::default()), Arc::new(AtomicUsize::new(0)));
         let worker = loom::thread::spawn({
-            let (bell, given) = (bell.clone(), given.clone());
+            let (doorbell, given) = (doorbell.clone(), given.clone());
             move || {
                 let mut seen = 0;
                 while seen < jobs {
                     let now = given.load(Ordering::Acquire);
                     if now == seen {
-                        bell.sleep(|| given.load(Ordering::Relaxed) == seen);
+                        doorbell.sleep(|| given.load(Ordering::Relaxed) == seen);
                     }
                     seen = now;
                 }
@@ -38,7 +38,7 @@ fn check(jobs: usize) {
         });
         for job in 1..=jobs {
             given.store(job, Ordering::Release);
-            bell.ring(worker.thread());
+            doorbell.ring(worker.thread());
         }
         worker.join().unwrap();
     });
@@ -62,17 +62,17 @@ fn check_hand_over(frames: usize) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(3);
     model.check(move || {
-        let bell = Arc::new(Doorbell::default());
+        let doorbell = Arc::new(Doorbell::default());
         let rings = [(); 2].map(|()| Arc::new(AtomicUsize::new(0)));
         let taker = loom::thread::spawn({
-            let (bell, rings) = (bell.clone(), rings.clone());
+            let (doorbell, rings) = (doorbell.clone(), rings.clone());
             move || {
                 let mut taken = [0; 2];
                 while taken != [frames; 2] {
                     let now = [0, 1].map(|ring: usize| rings[ring].load(Ordering::Acquire));
                     if now == taken {
                         let empty = || (0..2).all(|ring| rings[ring].load(Ordering::Acquire) == taken[ring]);
-                        bell.sleep_by(empty, sync::park);
+                        doorbell.sleep_by(empty, sync::park);
                     }
                     taken = now;
                 }
@@ -80,19 +80,19 @@ fn check_hand_over(frames: usize) {
         });
         let sleeper = taker.thread().clone();
         let other = loom::thread::spawn({
-            let (bell, ring, sleeper) = (bell.clone(), rings[1].clone(), sleeper.clone());
-            move || hand(&bell, &ring, &sleeper, frames)
+            let (doorbell, ring, sleeper) = (doorbell.clone(), rings[1].clone(), sleeper.clone());
+            move || hand(&doorbell, &ring, &sleeper, frames)
         });
-        hand(&bell, &rings[0], &sleeper, frames);
+        hand(&doorbell, &rings[0], &sleeper, frames);
         other.join().unwrap();
         taker.join().unwrap();
     });
 }
 
-fn hand(bell: &Doorbell, ring: &AtomicUsize, sleeper: &sync::Thread, frames: usize) {
+fn hand(doorbell: &Doorbell, ring: &AtomicUsize, sleeper: &sync::Thread, frames: usize) {
     for frame in 1..=frames {
         ring.store(frame, Ordering::Release);
-        bell.ring_by(|| sleeper.unpark());
+        doorbell.ring_by(|| sleeper.unpark());
     }
 }
 

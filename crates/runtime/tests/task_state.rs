@@ -20,7 +20,7 @@ use sync::Ordering;
 struct Task {
     state: State,
     queue: Mutex<usize>,
-    told: AtomicUsize,
+    wakes: AtomicUsize,
     polling: AtomicUsize,
     seen: AtomicUsize,
 }
@@ -31,7 +31,7 @@ impl Task {
     }
 
     fn tell(&self, level: u8) {
-        self.told.fetch_add(1, Ordering::Relaxed);
+        self.wakes.fetch_add(1, Ordering::Relaxed);
         if self.state.wake(level) == WakeAction::Queue {
             *self.queue() += 1;
         }
@@ -50,7 +50,7 @@ impl Task {
                 continue;
             }
             assert_eq!(self.polling.fetch_add(1, Ordering::Relaxed), 0, "it is polled twice at a time");
-            self.seen.store(self.told.load(Ordering::Relaxed), Ordering::Relaxed);
+            self.seen.store(self.wakes.load(Ordering::Relaxed), Ordering::Relaxed);
             self.polling.fetch_sub(1, Ordering::Relaxed);
             if self.state.pause() == WakeAction::Queue {
                 *self.queue() += 1;
@@ -67,7 +67,7 @@ fn every_wake_up_is_followed_by_a_poll() {
         let task = Arc::new(Task {
             state: State::queued(7),
             queue: Mutex::new(1),
-            told: AtomicUsize::new(0),
+            wakes: AtomicUsize::new(0),
             polling: AtomicUsize::new(0),
             seen: AtomicUsize::new(0),
         });

@@ -143,7 +143,7 @@ impl ShimClient {
         match asked.answer {
             Answer::No(errno) if errno == Errno::INVAL.raw_os_error() => {
                 let mut why = vec![0; RULES_BYTES_MAX];
-                let (len, _) = heard(|| recv(&asked.end, &mut why[..], RecvFlags::empty()))?;
+                let (len, _) = server_call(|| recv(&asked.end, &mut why[..], RecvFlags::empty()))?;
                 Ok(Some(String::from_utf8_lossy(&why[..len]).into_owned()))
             }
             Answer::No(errno) => Err(Errno::from_raw_os_error(errno)),
@@ -155,17 +155,19 @@ impl ShimClient {
     fn ask_with(&self, request: &Request, more: &[u8]) -> Result<Reply, Errno> {
         let flags = SocketFlags::CLOEXEC;
         let control = socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None)?;
-        let (end, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+        let (end, server_end) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
         let socket_server = SocketAddrUnix::new_abstract_name(desk_name(self.run).as_bytes())?;
         if !more.is_empty() {
-            heard(|| send(&end, more, SendFlags::NOSIGNAL))?;
+            server_call(|| send(&end, more, SendFlags::NOSIGNAL))?;
         }
         let request = request.encode(&self.key);
         // Blocks while the server's queue is full.
-        heard(|| scm_rights::send(&control, Some(&socket_server), &request, theirs.as_fd()).map_err(errno))?;
-        drop(theirs);
+        server_call(|| {
+            scm_rights::send(&control, Some(&socket_server), &request, server_end.as_fd()).map_err(errno)
+        })?;
+        drop(server_end);
         let mut bytes = [0; ANSWER_BYTES];
-        let message = heard(|| scm_rights::receive(&end, &mut bytes, true).map_err(errno))?;
+        let message = server_call(|| scm_rights::receive(&end, &mut bytes, true).map_err(errno))?;
         if message.lost {
             return Err(Errno::MFILE);
         }
@@ -179,7 +181,7 @@ impl ShimClient {
         if let Answer::No(errno) = asked.answer {
             return Err(Errno::from_raw_os_error(errno));
         }
-        let (len, _) = heard(|| recv(&asked.end, &mut *bytes, RecvFlags::empty()))?;
+        let (len, _) = server_call(|| recv(&asked.end, &mut *bytes, RecvFlags::empty()))?;
         Ok(&bytes[..len])
     }
 
@@ -189,8 +191,8 @@ impl ShimClient {
     /// As [`ask`](Self::ask).
     pub fn ends(&self, id: u64) -> Result<(SocketAddr, Option<SocketAddr>), Errno> {
         let mut bytes = [0; 2 * datagram_header::LEN];
-        let told = self.ask_for(&Request::Ends { id }, &mut bytes)?;
-        let envelopes = told.chunks_exact(datagram_header::LEN).map(DatagramHeader::decode);
+        let reply = self.ask_for(&Request::Ends { id }, &mut bytes)?;
+        let envelopes = reply.chunks_exact(datagram_header::LEN).map(DatagramHeader::decode);
         match envelopes.collect::<Vec<_>>()[..] {
             [Some(DatagramHeader::Peer(local)), Some(DatagramHeader::Peer(peer))] => Ok((local, Some(peer))),
             [Some(DatagramHeader::Peer(local)), Some(DatagramHeader::Connected)] => Ok((local, None)),
@@ -266,14 +268,14 @@ impl ShimClient {
         map: impl FnOnce(BorrowedFd<'_>) -> io::Result<T>,
     ) -> Result<T, Errno> {
         let asked = self.ask(request)?;
-        let message = heard(|| scm_rights::receive(&asked.end, &mut [0; 16], true).map_err(errno))?;
+        let message = server_call(|| scm_rights::receive(&asked.end, &mut [0; 16], true).map_err(errno))?;
         map(message.fd.ok_or(Errno::NETDOWN)?.as_fd()).map_err(errno)
     }
 }
 
 /// Result of `call`, retried after signals; `ENETDOWN` for errors that mean that the server is
 /// gone.
-fn heard<T>(call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
+fn server_call<T>(call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
     retry_on_intr(call).map_err(|errno| match errno {
         Errno::CONNREFUSED | Errno::PIPE | Errno::NOTCONN | Errno::CONNRESET => Errno::NETDOWN,
         other => other,
@@ -370,10 +372,11 @@ mod tests {
         let end: SocketAddr = "10.0.0.1:53".parse().unwrap();
         let known = |run| {
             let flags = SocketFlags::CLOEXEC;
-            let (theirs, ours) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
+            let (client_end, ours) =
+                socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
             let id = u64::from(std::process::id());
             let name = Name { run, kind: SocketKind::Datagrams, six: false, id, local: end, remote: end };
-            bind(&theirs, &SocketAddrUnix::new_abstract_name(&name.encode()).unwrap()).unwrap();
+            bind(&client_end, &SocketAddrUnix::new_abstract_name(&name.encode()).unwrap()).unwrap();
             assert_eq!(Name::of(ours.as_fd()), Some(name), "a name of the same format");
             shim_client.name(ours.as_fd()).map(|name| name.run)
         };

@@ -132,21 +132,21 @@ impl ConnPair {
         self.label_table.flow(self.id, flow);
     }
 
-    /// Fills the pair of a connection that is being opened. `theirs` is the program's end;
+    /// Fills the pair of a connection that is being opened. `program_end` is the program's end;
     /// `send_buffer` is its size in bytes after the handshake, 0 for the default.
     ///
     /// # Errors
     /// An error of the system calls.
-    pub(super) fn filled(mut self, theirs: &OwnedFd, send_buffer: u32) -> Result<Self, Errno> {
+    pub(super) fn filled(mut self, program_end: &OwnedFd, send_buffer: u32) -> Result<Self, Errno> {
         self.outboxes.close(self.id);
         self.outboxes.accept(self.id);
         // The kernel reports twice the value set (socket(7)).
-        let usual = socket_send_buffer_size(theirs)? / 2;
+        let usual = socket_send_buffer_size(program_end)? / 2;
         let send_buffer = if send_buffer == 0 { usual } else { send_buffer as usize };
-        set_socket_send_buffer_size(theirs, 1)?;
+        set_socket_send_buffer_size(program_end, 1)?;
         let mut filler = 0;
         loop {
-            match send(theirs, &[0; FILLER], SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
+            match send(program_end, &[0; FILLER], SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
                 Ok(taken) => filler += taken,
                 Err(Errno::AGAIN) => break,
                 Err(errno) => return Err(errno),
@@ -156,9 +156,9 @@ impl ConnPair {
         Ok(self)
     }
 
-    /// Ends the handshake: the program may write. `theirs` is the program's end, if the server
+    /// Ends the handshake: the program may write. `program_end` is the program's end, if the server
     /// still has it.
-    pub(super) fn open(&mut self, theirs: Option<&OwnedFd>) {
+    pub(super) fn open(&mut self, program_end: Option<&OwnedFd>) {
         let Some(Filled { mut filler, send_buffer }) = self.filled.take() else { return };
         let mut scrap = [0; FILLER];
         while filler > 0 {
@@ -169,8 +169,8 @@ impl ConnPair {
             }
         }
         // Otherwise the buffer stays small, and the connection slow.
-        if let Some(theirs) = theirs {
-            let _ = set_socket_send_buffer_size(theirs, send_buffer);
+        if let Some(program_end) = program_end {
+            let _ = set_socket_send_buffer_size(program_end, send_buffer);
         }
         self.outboxes.open(self.id);
     }

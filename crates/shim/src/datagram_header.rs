@@ -57,7 +57,7 @@ pub struct PktInfo {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cmsg {
     /// Local end.
-    pub here: Option<PktInfo>,
+    pub local: Option<PktInfo>,
     /// Traffic class.
     pub class: Option<u8>,
     /// Hop limit of each datagram, to the stack.
@@ -73,9 +73,9 @@ impl Cmsg {
         let says = |bit| bytes[1] & bit != 0;
         let number = |at: usize| u32::from_be_bytes(std::array::from_fn(|byte| bytes[at + byte]));
         let addr = Ipv6Addr::from(std::array::from_fn::<u8, 16, _>(|byte| bytes[THERE + 4 + byte]));
-        let here = PktInfo { addr: addr.to_canonical(), interface: number(THERE) };
+        let local = PktInfo { addr: addr.to_canonical(), interface: number(THERE) };
         Self {
-            here: says(HERE).then_some(here),
+            local: says(HERE).then_some(local),
             class: says(CLASSED).then_some(bytes[CLASS]),
             hops: says(LIMITED).then_some(bytes[HOPS]),
             segment: u16::from_be_bytes([bytes[SEGMENT], bytes[SEGMENT + 1]]),
@@ -95,7 +95,7 @@ pub fn mapped(ip: IpAddr) -> Ipv6Addr {
 impl DatagramHeader {
     /// Header bytes with ancillary data.
     #[must_use]
-    pub fn encode_with(self, Cmsg { here, class, hops, segment }: Cmsg) -> [u8; LEN] {
+    pub fn encode_with(self, Cmsg { local, class, hops, segment }: Cmsg) -> [u8; LEN] {
         let mut bytes = self.encode();
         if let Some(class) = class {
             bytes[1] |= CLASSED;
@@ -105,7 +105,7 @@ impl DatagramHeader {
             bytes[1] |= LIMITED;
             bytes[HOPS] = hops;
         }
-        if let Some(PktInfo { addr, interface }) = here {
+        if let Some(PktInfo { addr, interface }) = local {
             bytes[1] |= HERE;
             bytes[THERE..THERE + 4].copy_from_slice(&interface.to_be_bytes());
             bytes[THERE + 4..SEGMENT].copy_from_slice(&mapped(addr).octets());
@@ -175,11 +175,11 @@ mod tests {
         let envelope = DatagramHeader::Peer("10.0.0.1:53".parse().unwrap());
         assert_eq!(Cmsg::decode(&envelope.encode()), Cmsg::default());
         for (addr, interface) in [("10.0.0.2", 3), ("fd00::2", 0), ("0.0.0.0", u32::MAX)] {
-            let here = Some(PktInfo { addr: addr.parse().unwrap(), interface });
-            for (here, class, segment) in [(here, None, 1200), (None, Some(0), 0), (here, Some(187), 9)] {
-                let said = Cmsg { here, class, hops: class.map(|class| class / 2), segment };
-                let bytes = envelope.encode_with(said);
-                assert_eq!((DatagramHeader::decode(&bytes), Cmsg::decode(&bytes)), (Some(envelope), said));
+            let local = Some(PktInfo { addr: addr.parse().unwrap(), interface });
+            for (local, class, segment) in [(local, None, 1200), (None, Some(0), 0), (local, Some(187), 9)] {
+                let cmsg = Cmsg { local, class, hops: class.map(|class| class / 2), segment };
+                let bytes = envelope.encode_with(cmsg);
+                assert_eq!((DatagramHeader::decode(&bytes), Cmsg::decode(&bytes)), (Some(envelope), cmsg));
             }
         }
     }
@@ -195,10 +195,10 @@ mod tests {
                 (bytes[0], bytes[1]) = (kind, bytes[1] & 7);
             }
             if let Some(envelope) = DatagramHeader::decode(&bytes) {
-                let said = Cmsg::decode(bytes.first_chunk().unwrap());
-                let again = envelope.encode_with(said);
+                let cmsg = Cmsg::decode(bytes.first_chunk().unwrap());
+                let again = envelope.encode_with(cmsg);
                 prop_assert_eq!(&again[..THERE], &bytes[..THERE]);
-                prop_assert_eq!((DatagramHeader::decode(&again), Cmsg::decode(&again)), (Some(envelope), said));
+                prop_assert_eq!((DatagramHeader::decode(&again), Cmsg::decode(&again)), (Some(envelope), cmsg));
             }
         }
     }

@@ -26,9 +26,9 @@ impl StackInterface {
 
     /// Addresses of a stack.
     #[must_use]
-    pub fn of(place: &Routes) -> Self {
-        let addrs = place.addrs.iter().map(|addr| (*addr, place.prefix(*addr)));
-        Self { number: place.interface, addrs: addrs.take(ADDRS_MAX).collect() }
+    pub fn of(routes: &Routes) -> Self {
+        let addrs = routes.addrs.iter().map(|addr| (*addr, routes.prefix(*addr)));
+        Self { number: routes.interface, addrs: addrs.take(ADDRS_MAX).collect() }
     }
 
     /// Encoded form.
@@ -68,13 +68,13 @@ mod tests {
     #[test]
     fn it_comes_back_as_it_was_sent() {
         let addr = |text: &str| text.parse::<IpAddr>().unwrap();
-        let place = Routes {
+        let routes = Routes {
             addrs: ["198.18.77.2", "2001:db8:77::2", "fe80::2", "198.51.100.2"].map(addr).to_vec(),
             subnets: vec![(addr("198.18.77.2"), 24), (addr("2001:db8:77::2"), 64)],
             interface: 7,
             ..Routes::default()
         };
-        let interface = StackInterface::of(&place);
+        let interface = StackInterface::of(&routes);
         assert_eq!(interface.addrs.iter().map(|(_, prefix)| *prefix).collect::<Vec<_>>(), [24, 64, 64, 32]);
         let bytes = interface.encode();
         assert!(bytes.len() <= StackInterface::BYTES_MAX);
@@ -82,7 +82,7 @@ mod tests {
         for len in (0..bytes.len()).filter(|len| (len - 4.min(*len)) % ADDR_BYTES != 0 || *len < 4) {
             assert_eq!(StackInterface::decode(&bytes[..len]), None, "{len} bytes");
         }
-        let many = Routes { addrs: vec![addr("::1"); 100], ..place };
+        let many = Routes { addrs: vec![addr("::1"); 100], ..routes };
         assert_eq!(StackInterface::of(&many).encode().len(), StackInterface::BYTES_MAX);
     }
 }

@@ -171,9 +171,9 @@ impl LabelTable {
     /// Publishes the stack's core.
     pub fn on(&self, core: CoreId) {
         let word = self.lines.word(0, CORE);
-        let here = u64::from(core.0) + 1;
-        if word.load(Ordering::Relaxed) != here {
-            word.store(here, Ordering::Relaxed);
+        let value = u64::from(core.0) + 1;
+        if word.load(Ordering::Relaxed) != value {
+            word.store(value, Ordering::Relaxed);
         }
     }
 
@@ -198,15 +198,15 @@ impl LabelTable {
 
     fn write_private(&self, line: usize, private: &[u8; PRIVATE]) {
         let word = |at: usize| u64::from_ne_bytes(std::array::from_fn(|byte| private[at * WORD + byte]));
-        let place = |at: usize| self.lines.word(line, at + 1);
-        if (0..PRIVATE / WORD).all(|at| place(at).load(Ordering::Relaxed) == word(at)) {
+        let word_at = |at: usize| self.lines.word(line, at + 1);
+        if (0..PRIVATE / WORD).all(|at| word_at(at).load(Ordering::Relaxed) == word(at)) {
             return;
         }
         let turn = self.lines.word(line, TURN);
         let before = turn.load(Ordering::Relaxed);
         turn.store(before | 1, Ordering::Relaxed);
         fence(Ordering::Release);
-        (0..PRIVATE / WORD).for_each(|at| place(at).store(word(at), Ordering::Relaxed));
+        (0..PRIVATE / WORD).for_each(|at| word_at(at).store(word(at), Ordering::Relaxed));
         turn.store((before | 1).wrapping_add(1), Ordering::Release);
     }
 }

@@ -93,19 +93,19 @@ impl Listener {
 
     /// Queues a connection; returns it if the queue is full or the program has shut the listener
     /// down.
-    pub fn hand_over(&mut self, name: [u8; LEN], theirs: OwnedFd) -> Result<(), OwnedFd> {
+    pub fn hand_over(&mut self, name: [u8; LEN], program_end: OwnedFd) -> Result<(), OwnedFd> {
         self.given += 1;
         if self.waiting.is_empty() {
-            match scm_rights::hand(&self.end, &name, theirs.as_fd()) {
+            match scm_rights::hand(&self.end, &name, program_end.as_fd()) {
                 Ok(()) => return Ok(()),
-                Err(e) if is_shut(&e) => return Err(theirs),
+                Err(e) if is_shut(&e) => return Err(program_end),
                 Err(_) => {}
             }
         }
         if !self.has_room() {
-            return Err(theirs);
+            return Err(program_end);
         }
-        self.waiting.push_back((name, theirs));
+        self.waiting.push_back((name, program_end));
         Ok(())
     }
 
@@ -126,8 +126,8 @@ impl Listener {
 
     /// Moves queued connections to the pair, which may have space again.
     pub fn refill(&mut self) {
-        while let Some((name, theirs)) = self.waiting.front() {
-            match scm_rights::hand(&self.end, name, theirs.as_fd()) {
+        while let Some((name, program_end)) = self.waiting.front() {
+            match scm_rights::hand(&self.end, name, program_end.as_fd()) {
                 Ok(()) => {
                     self.waiting.pop_front();
                 }
@@ -209,9 +209,9 @@ impl Listeners {
         let equal = |listener: &&mut Listener| hears(listener) && distance(listener) == nearest;
         // Each stack has at least one listener, and each listener a stack.
         let shares = self.0.iter_mut().filter(equal).count().min(stack.of);
-        let theirs = self.0.iter_mut().filter(equal).enumerate();
-        let theirs = theirs.filter(|(place, _)| place % shares == stack.number % shares);
-        theirs.map(|(_, listener)| listener).min_by_key(|listener| listener.given)
+        let candidates = self.0.iter_mut().filter(equal).enumerate();
+        let candidates = candidates.filter(|(index, _)| index % shares == stack.number % shares);
+        candidates.map(|(_, listener)| listener).min_by_key(|listener| listener.given)
     }
 }
 
@@ -224,10 +224,10 @@ mod tests {
 
     fn listener(id: u64, addr: &str, change: impl FnOnce(&mut Listener)) -> (Listener, OwnedFd) {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let (end, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
+        let (end, program_end) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
         let mut listener = Listener::new(id, addr.parse().unwrap(), end);
         change(&mut listener);
-        (listener, theirs)
+        (listener, program_end)
     }
 
     /// An address, and a change to its listener.
@@ -306,7 +306,7 @@ mod tests {
 
     #[test]
     fn what_a_program_does_not_accept_waits_up_to_its_backlog() {
-        let (mut listener, theirs) = listener(1, "10.0.0.1:80", |_| ());
+        let (mut listener, program_end) = listener(1, "10.0.0.1:80", |_| ());
         listener.listen(3);
         let connection = || rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC).unwrap();
         // A bound far above the kernel's limit for one socket pair.
@@ -315,7 +315,7 @@ mod tests {
         assert!(given < 100_000 && listener.is_full());
         let mut bytes = [0; LEN];
         let mut accepted = 0;
-        while let Ok(message) = scm_rights::receive(&theirs, &mut bytes, true) {
+        while let Ok(message) = scm_rights::receive(&program_end, &mut bytes, true) {
             assert!(message.fd.is_some());
             accepted += 1;
             listener.refill();
@@ -326,13 +326,13 @@ mod tests {
 
     #[test]
     fn nothing_waits_for_a_program_that_has_shut_its_listener_down() {
-        let (mut listener, theirs) = listener(1, "10.0.0.1:80", |_| ());
+        let (mut listener, program_end) = listener(1, "10.0.0.1:80", |_| ());
         listener.listen(3);
         let connection = || rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC).unwrap();
         while !listener.is_full() {
             listener.hand_over([b'x'; LEN], connection()).expect("the queue has space for three");
         }
-        shutdown(&theirs, Shutdown::Read).unwrap();
+        shutdown(&program_end, Shutdown::Read).unwrap();
         listener.refill();
         assert_eq!(listener.waits(), 0);
         assert!(listener.hand_over([b'x'; LEN], connection()).is_err());

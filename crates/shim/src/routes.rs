@@ -99,33 +99,33 @@ fn is_in(addr: IpAddr, of: IpAddr, prefix: u8) -> bool {
 mod tests {
     use super::*;
 
-    fn check(place: &Routes, to: &str, expected: bool) {
-        assert_eq!(place.leads_to(to.parse().unwrap()), expected, "{to}");
+    fn check(routes: &Routes, to: &str, expected: bool) {
+        assert_eq!(routes.leads_to(to.parse().unwrap()), expected, "{to}");
     }
 
     #[test]
     fn the_device_leads_to_its_subnets_and_beyond_them_by_a_gateway() {
         let addr = |text: &str| text.parse::<IpAddr>().unwrap();
-        let mut place = Routes {
+        let mut routes = Routes {
             addrs: vec![addr("198.18.77.2"), addr("2001:db8:77::2")],
             subnets: vec![(addr("198.18.77.2"), 24), (addr("2001:db8:77::2"), 64)],
             ..Routes::default()
         };
         for near in ["198.18.77.1", "198.18.77.2", "198.18.77.254", "2001:db8:77::99"] {
-            check(&place, near, true);
+            check(&routes, near, true);
         }
         let far = ["198.51.100.1", "2001:db8:78::1"];
-        far.iter().for_each(|far| check(&place, far, false));
-        place.beyond4 = true;
-        check(&place, far[0], true);
-        check(&place, far[1], false);
-        place.beyond6 = true;
-        check(&place, far[1], true);
+        far.iter().for_each(|far| check(&routes, far, false));
+        routes.beyond4 = true;
+        check(&routes, far[0], true);
+        check(&routes, far[1], false);
+        routes.beyond6 = true;
+        check(&routes, far[1], true);
         for never in ["127.0.0.1", "::1", "0.0.0.0", "224.0.0.1", "fe80::1", "255.255.255.255"] {
-            check(&place, never, false);
+            check(&routes, never, false);
         }
-        place.addrs.truncate(1);
-        check(&place, far[1], false);
+        routes.addrs.truncate(1);
+        check(&routes, far[1], false);
     }
 
     #[test]
@@ -133,8 +133,8 @@ mod tests {
         let addr = |text: &str| text.parse::<IpAddr>().unwrap();
         let ours = ["fe80::2", "2001:db8:1::2", "2001:db8:2::2", "198.18.77.2"].map(addr);
         let subnets = vec![(ours[1], 64), (ours[2], 64), (ours[3], 24)];
-        let place = Routes { addrs: ours.to_vec(), subnets, ..Routes::default() };
-        let source = |to| place.source(addr(to));
+        let routes = Routes { addrs: ours.to_vec(), subnets, ..Routes::default() };
+        let source = |to| routes.source(addr(to));
         assert_eq!(source("198.18.77.9"), Some(ours[3]));
         assert_eq!(source("192.0.2.1"), Some(ours[3]));
         assert_eq!(source("2001:db8:2::9"), Some(ours[2]));
@@ -145,11 +145,11 @@ mod tests {
 
     #[test]
     fn a_subnet_of_no_bits_is_everything() {
-        let place = Routes {
+        let routes = Routes {
             addrs: vec![[198, 18, 77, 2].into()],
             subnets: vec![([198, 18, 77, 2].into(), 0)],
             ..Routes::default()
         };
-        check(&place, "203.0.113.7", true);
+        check(&routes, "203.0.113.7", true);
     }
 }

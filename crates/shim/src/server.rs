@@ -68,7 +68,7 @@ pub struct SocketServer {
     outboxes: OwnedFd,
     key: AccessKey,
     run: u32,
-    place: Routes,
+    routes: Routes,
     listeners: Listeners,
     mailboxes: UdpTable,
     openings: PendingConnects,
@@ -91,7 +91,7 @@ const LISTENER: u64 = 1 << 63;
 /// Number of the control socket.
 const CONTROL: u64 = u64::MAX;
 /// Number of an eventfd, which only wakes the driver.
-pub(super) const BELL: u64 = u64::MAX - 1;
+pub(super) const EVENTFD: u64 = u64::MAX - 1;
 /// Events and requests handled per poll.
 const EVENTS: usize = 64;
 /// Maximum number of distinct refusals; further ones are not counted.
@@ -134,7 +134,7 @@ impl SocketServer {
             outboxes: file,
             key: secret,
             run,
-            place: Routes::default(),
+            routes: Routes::default(),
             listeners: Listeners::default(),
             mailboxes: UdpTable::default(),
             openings: PendingConnects::default(),
@@ -150,8 +150,8 @@ impl SocketServer {
     }
 
     /// Sets the addresses and routes of the stack.
-    pub fn set_place(&mut self, place: Routes) {
-        self.place = place;
+    pub fn set_routes(&mut self, routes: Routes) {
+        self.routes = routes;
     }
 
     /// Value of [`VARIABLE`](super::VARIABLE).
@@ -175,7 +175,7 @@ impl SocketServer {
 
     /// Appends new events, at most a batch; true if there were any.
     pub fn poll(&mut self, into: &mut Vec<SocketEvent>) -> bool {
-        if let Some(core) = affinity::here() {
+        if let Some(core) = affinity::current_core() {
             self.shared.label_table.on(core);
         }
         self.openings.let_go(std::time::Instant::now);
@@ -219,8 +219,8 @@ impl SocketServer {
     }
 
     /// Addresses and routes of the stack.
-    pub(super) fn place(&self) -> &Routes {
-        &self.place
+    pub(super) fn routes(&self) -> &Routes {
+        &self.routes
     }
 
     fn on_event(&mut self, id: u64, flags: epoll::EventFlags, into: &mut Vec<SocketEvent>) {
@@ -312,7 +312,7 @@ impl SocketServer {
                 }
                 Answer::Done
             }
-            Request::Interface => return tell(&reply, &StackInterface::of(&self.place).encode()),
+            Request::Interface => return tell(&reply, &StackInterface::of(&self.routes).encode()),
             Request::Labels => return give(&reply, b"labels", self.shared.label_table.file()),
             Request::Outboxes => return give(&reply, b"outboxes", self.outboxes.as_fd()),
         };

@@ -101,7 +101,7 @@ struct Kept {
     /// Bytes in use beyond first pages.
     held: AtomicUsize,
     /// Number of opportunities to check the size, and the next buffer to sweep.
-    looks: AtomicU32,
+    calls: AtomicU32,
     swept: AtomicUsize,
 }
 
@@ -144,7 +144,7 @@ impl ShmSendBuffers {
             file: file.try_clone()?,
             known: (0..OUTBOXES).map(|_| Known::default()).collect(),
             held: AtomicUsize::new(0),
-            looks: AtomicU32::new(0),
+            calls: AtomicU32::new(0),
             swept: AtomicUsize::new(0),
             all,
         };
@@ -215,7 +215,7 @@ impl ShmSendBuffers {
     }
 
     /// Buffer of connection `id`, if it is still in use by it, and its trusted state. Stack side.
-    fn mine(&self, id: u64) -> Option<(Outbox<'_>, &Known)> {
+    fn own_outbox(&self, id: u64) -> Option<(Outbox<'_>, &Known)> {
         let (outbox, Side::Stack(kept)) = (self.get(id)?, &self.side) else { return None };
         let known = &kept.known[outbox.nth];
         let is_its = known.lives.load(Ordering::Relaxed) && known.owner.load(Ordering::Relaxed) == id as u32;
@@ -297,14 +297,14 @@ impl ShmSendBuffers {
 
     /// Opens the buffer of connection `id` for writes.
     pub fn open(&self, id: u64) {
-        if let Some((outbox, _)) = self.mine(id) {
+        if let Some((outbox, _)) = self.own_outbox(id) {
             buffer::open(&outbox);
         }
     }
 
     /// Closes the buffer of connection `id` for writes.
     pub fn close(&self, id: u64) {
-        if let Some((outbox, _)) = self.mine(id) {
+        if let Some((outbox, _)) = self.own_outbox(id) {
             buffer::close(&outbox);
         }
     }
@@ -312,7 +312,7 @@ impl ShmSendBuffers {
     /// Reads bytes written to connection `id` into `into`; returns their number.
     #[must_use]
     pub fn take(&self, id: u64, into: &mut [u8]) -> usize {
-        let (Some((outbox, known)), Side::Stack(kept)) = (self.mine(id), &self.side) else { return 0 };
+        let (Some((outbox, known)), Side::Stack(kept)) = (self.own_outbox(id), &self.side) else { return 0 };
         let Taken { len, end } = buffer::take(&outbox, into);
         let before = known.reach.load(Ordering::Relaxed);
         if end > before {
@@ -325,11 +325,11 @@ impl ShmSendBuffers {
     /// Releases the memory of an empty buffer beyond its first page, if the buffers hold too much
     /// and no process writes to it. A concurrent writer finds the lock taken.
     pub fn relieve(&self, id: u64) {
-        let (Some((outbox, known)), Side::Stack(kept)) = (self.mine(id), &self.side) else { return };
+        let (Some((outbox, known)), Side::Stack(kept)) = (self.own_outbox(id), &self.side) else { return };
         if kept.holds_much(known) {
             buffer::give_back(&outbox, || kept.give_back(outbox.nth));
         }
-        self.look(kept);
+        self.examine(kept);
     }
 
     /// Ends connection `id`: closes its buffer, and releases its memory if the buffers hold too
@@ -337,19 +337,19 @@ impl ShmSendBuffers {
     /// connection.
     pub fn end(&self, id: u64) {
         self.close(id);
-        let (Some((outbox, known)), Side::Stack(kept)) = (self.mine(id), &self.side) else { return };
+        let (Some((outbox, known)), Side::Stack(kept)) = (self.own_outbox(id), &self.side) else { return };
         known.lives.store(false, Ordering::Relaxed);
         if buffer::is_empty(&outbox) && kept.holds_much(known) {
             kept.give_back(outbox.nth);
         }
-        self.look(kept);
+        self.examine(kept);
     }
 
     /// Checks the size of the file now and then. If it exceeds what reported writes explain, some
     /// empty or unused buffers release memory, at each call until it does not.
-    fn look(&self, kept: &Kept) {
-        let look = kept.looks.fetch_add(1, Ordering::Relaxed);
-        if look.is_multiple_of(LOOK_EVERY) && kept.is_crowded() {
+    fn examine(&self, kept: &Kept) {
+        let number = kept.calls.fetch_add(1, Ordering::Relaxed);
+        if number.is_multiple_of(LOOK_EVERY) && kept.is_crowded() {
             self.sweep(kept, SWEPT);
         }
     }
@@ -367,7 +367,7 @@ impl ShmSendBuffers {
         }
         // Continues at the next call.
         if kept.is_crowded() {
-            kept.looks.store(0, Ordering::Relaxed);
+            kept.calls.store(0, Ordering::Relaxed);
         }
     }
 

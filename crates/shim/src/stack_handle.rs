@@ -28,7 +28,7 @@ use super::conn_pair::ConnPair;
 use super::protocol::AccessKey;
 use super::routes::Routes;
 use super::server::{
-    AcceptError, Arrived, BELL, ConnectionEnd, Delivered, QueuedDatagram, RefusalKind, SocketEvent,
+    AcceptError, Arrived, ConnectionEnd, Delivered, EVENTFD, QueuedDatagram, RefusalKind, SocketEvent,
     SocketServer, on_pipe, ready,
 };
 use super::shm_send::ShmSendBuffers;
@@ -46,19 +46,19 @@ pub struct StackHandle {
     posts: Arc<[Post]>,
     /// Counter for connections without a chosen port.
     opened: u16,
-    heard: Vec<SocketEvent>,
+    events: Vec<SocketEvent>,
 }
 
 /// Events posted by other stacks.
 struct Post {
-    left: Mutex<Vec<SocketEvent>>,
+    posted: Mutex<Vec<SocketEvent>>,
     /// True if there are any.
     any: AtomicBool,
-    bell: OwnedFd,
+    eventfd: OwnedFd,
 }
 
 /// Recipient of an event.
-enum Whom {
+enum Recipients {
     /// One stack.
     One(u16),
     /// Every stack.
@@ -73,21 +73,21 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Post {
     /// Creates an empty queue with an eventfd in `epoll`.
     fn new(epoll: &OwnedFd) -> io::Result<Self> {
-        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let eventfd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         // Edge-triggered: the eventfd need not be read.
         let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
-        epoll::add(epoll, &bell, epoll::EventData::new_u64(BELL), flags)?;
-        Ok(Self { left: Mutex::default(), any: AtomicBool::new(false), bell })
+        epoll::add(epoll, &eventfd, epoll::EventData::new_u64(EVENTFD), flags)?;
+        Ok(Self { posted: Mutex::default(), any: AtomicBool::new(false), eventfd })
     }
 
-    fn leave(&self, what: impl IntoIterator<Item = SocketEvent>) {
-        let mut left = lock(&self.left);
-        let was_empty = left.is_empty();
-        left.extend(what);
-        if was_empty && !left.is_empty() {
+    fn post(&self, what: impl IntoIterator<Item = SocketEvent>) {
+        let mut posted = lock(&self.posted);
+        let was_empty = posted.is_empty();
+        posted.extend(what);
+        if was_empty && !posted.is_empty() {
             self.any.store(true, Ordering::Release);
             // Otherwise an earlier wake-up is still pending.
-            let _ = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
+            let _ = rustix::io::write(&self.eventfd, &1_u64.to_ne_bytes());
         }
     }
 
@@ -96,9 +96,9 @@ impl Post {
         if !self.any.load(Ordering::Acquire) {
             return false;
         }
-        let mut left = lock(&self.left);
+        let mut posted = lock(&self.posted);
         self.any.store(false, Ordering::Relaxed);
-        into.append(&mut left);
+        into.append(&mut posted);
         true
     }
 }
@@ -123,14 +123,14 @@ impl StackHandle {
             outboxes: outboxes.clone(),
             posts: posts.clone(),
             opened: 0,
-            heard: Vec::new(),
+            events: Vec::new(),
         };
         Ok((0..).zip(watches).map(window).collect())
     }
 
     /// Sets the addresses and routes of the stacks.
-    pub fn set_place(&self, place: Routes) {
-        lock(&self.socket_server).set_place(place);
+    pub fn set_routes(&self, routes: Routes) {
+        lock(&self.socket_server).set_routes(routes);
     }
 
     /// Value of [`VARIABLE`](super::VARIABLE).
@@ -169,7 +169,7 @@ impl StackHandle {
 
     /// Appends new events, at most a batch; true if there were any.
     pub fn poll(&mut self, into: &mut Vec<SocketEvent>) -> bool {
-        let some = if self.stack == 0 { self.hear(into) } else { self.look(into) };
+        let some = if self.stack == 0 { self.poll_server(into) } else { self.poll_own(into) };
         // The order of these two does not matter: reading the pair also reads the send buffer.
         some | self.outboxes.written(self.stack, |id| into.push(SocketEvent::Written(id)))
     }
@@ -189,72 +189,72 @@ impl StackHandle {
     /// Appends events posted by other stacks; true if there were any. A frame that follows from an
     /// event, such as the first datagram to a newly bound socket, arrives after it was posted. A
     /// stack that calls this between receiving frames and assigning them therefore knows the event.
-    pub fn poll_left(&self, into: &mut Vec<SocketEvent>) -> bool {
+    pub fn poll_posted(&self, into: &mut Vec<SocketEvent>) -> bool {
         self.posts[usize::from(self.stack)].take(into)
     }
 
     /// Appends posted events and those of this stack's connections.
-    fn look(&self, into: &mut Vec<SocketEvent>) -> bool {
+    fn poll_own(&self, into: &mut Vec<SocketEvent>) -> bool {
         let some = ready(&self.epoll, |id, flags| {
-            if id != BELL {
+            if id != EVENTFD {
                 on_pipe(id, flags, into);
             }
         });
-        some | self.poll_left(into)
+        some | self.poll_posted(into)
     }
 
     /// Serves programs for all stacks.
-    fn hear(&mut self, into: &mut Vec<SocketEvent>) -> bool {
+    fn poll_server(&mut self, into: &mut Vec<SocketEvent>) -> bool {
         let socket_server = self.socket_server.clone();
         let mut socket_server = lock(&socket_server);
         if self.posts.len() == 1 {
             return socket_server.poll(into);
         }
         // Events posted earlier come before new ones.
-        self.poll_left(into);
-        let mut heard = std::mem::take(&mut self.heard);
-        let some = socket_server.poll(&mut heard);
-        for what in heard.drain(..) {
-            match self.whom(&socket_server, &what) {
-                Whom::One(0) => into.push(what),
-                Whom::One(stack) => self.posts[usize::from(stack)].leave([what]),
-                Whom::All => {
-                    self.posts[1..].iter().for_each(|post| post.leave([what]));
+        self.poll_posted(into);
+        let mut events = std::mem::take(&mut self.events);
+        let some = socket_server.poll(&mut events);
+        for what in events.drain(..) {
+            match self.recipients(&socket_server, &what) {
+                Recipients::One(0) => into.push(what),
+                Recipients::One(stack) => self.posts[usize::from(stack)].post([what]),
+                Recipients::All => {
+                    self.posts[1..].iter().for_each(|post| post.post([what]));
                     into.push(what);
                 }
             }
         }
-        self.heard = heard;
+        self.events = events;
         some
     }
 
     /// Recipient of an event of the server.
-    fn whom(&mut self, socket_server: &SocketServer, what: &SocketEvent) -> Whom {
+    fn recipients(&mut self, socket_server: &SocketServer, what: &SocketEvent) -> Recipients {
         match *what {
             SocketEvent::Pipe { id, .. }
             | SocketEvent::Written(id)
             | SocketEvent::Shut(id)
             | SocketEvent::Set { id, .. }
-            | SocketEvent::Asked { id, .. } => Whom::One(socket_server.stack_of(id) as u16),
-            SocketEvent::DatagramReadable(socket) => Whom::One(socket_server.sender(socket)),
+            | SocketEvent::Asked { id, .. } => Recipients::One(socket_server.stack_of(id) as u16),
+            SocketEvent::DatagramReadable(socket) => Recipients::One(socket_server.sender(socket)),
             SocketEvent::Connect { to, port: Some(port), .. } => {
-                Whom::One(self.owner(socket_server.place(), to, port))
+                Recipients::One(self.owner(socket_server.routes(), to, port))
             }
             SocketEvent::Connect { port: None, .. } => {
                 self.opened = (self.opened + 1) % self.steering.shards();
-                Whom::One(self.opened)
+                Recipients::One(self.opened)
             }
             SocketEvent::Listen { .. }
             | SocketEvent::Unlisten(_)
             | SocketEvent::Bound(_)
             | SocketEvent::Closed { .. }
-            | SocketEvent::DatagramWritable(_) => Whom::All,
+            | SocketEvent::DatagramWritable(_) => Recipients::All,
         }
     }
 
     /// Stack that owns a connection from local port `port` to `to`.
-    fn owner(&self, place: &Routes, to: SocketAddr, port: u16) -> u16 {
-        let Some(local) = place.source(to.ip()) else { return 0 };
+    fn owner(&self, routes: &Routes, to: SocketAddr, port: u16) -> u16 {
+        let Some(local) = routes.source(to.ip()) else { return 0 };
         let tuple = FourTuple { local, remote: to.ip(), local_port: port, remote_port: to.port() };
         self.steering.of_flow(&tuple)
     }
@@ -300,7 +300,7 @@ impl StackHandle {
     /// Posts inherited options of this stack's connections here; the first stack polls them.
     fn inherit(&self, socket_server: &mut SocketServer) {
         if self.stack != 0 {
-            self.posts[usize::from(self.stack)].leave(socket_server.take_inherited(self.stack));
+            self.posts[usize::from(self.stack)].post(socket_server.take_inherited(self.stack));
         }
     }
 
@@ -354,7 +354,7 @@ impl StackHandle {
             QueuedDatagram::End { port, last } => {
                 let what = SocketEvent::Closed { socket: id, port, last };
                 let others = self.posts.iter().enumerate().filter(|(n, _)| *n != usize::from(self.stack));
-                others.for_each(|(_, post)| post.leave([what]));
+                others.for_each(|(_, post)| post.post([what]));
             }
             QueuedDatagram::Out { .. } | QueuedDatagram::Elsewhere | QueuedDatagram::Nothing => {}
         }

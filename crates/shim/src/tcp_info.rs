@@ -184,9 +184,9 @@ fn of_connection(info: &Info) -> Vec<u8> {
     };
     let options = [info.timestamps, info.sack, info.scales.is_some(), info.ecn];
     let options = (0..).zip(options).map(|(bit, on)| u8::from(on) << bit).sum();
-    let [theirs, ours] = info.scales.unwrap_or_default();
+    let [peer_scale, own_scale] = info.scales.unwrap_or_default();
     // Two fields of four bits.
-    let scales = (theirs & 15) | (ours << 4);
+    let scales = (peer_scale & 15) | (own_scale << 4);
     let head = [number(info.state), repair, info.retries, 0, 0, options, scales, 0];
     let mut words = [0; 24];
     for (word, value) in [
@@ -299,24 +299,24 @@ mod tests {
     }
 
     /// Decodes a value by the C library's declaration.
-    fn read(told: &[u8]) -> tcp_info {
-        let mut whole = [0; size_of::<tcp_info>()];
-        whole[..told.len()].copy_from_slice(told);
+    fn read(bytes: &[u8]) -> tcp_info {
+        let mut padded = [0; size_of::<tcp_info>()];
+        padded[..bytes.len()].copy_from_slice(bytes);
         // SAFETY: the buffer has the size of the struct, which has integer fields only.
-        unsafe { whole.as_ptr().cast::<tcp_info>().read_unaligned() }
+        unsafe { padded.as_ptr().cast::<tcp_info>().read_unaligned() }
     }
 
     #[test]
     fn figures_are_in_linux_units() {
         let figures = SocketInfo::of(&info(), KeepAlive::LINUX);
-        let told = read(&figures.value(IPPROTO_TCP, libc::TCP_INFO).unwrap());
-        assert_eq!((told.tcpi_state, told.tcpi_ca_state, told.tcpi_options), (1, 3, 0b111));
-        assert_eq!((told.tcpi_snd_rcv_wscale & 15, told.tcpi_snd_rcv_wscale >> 4), (7, 9));
-        assert_eq!((told.tcpi_rtt, told.tcpi_rttvar, told.tcpi_rto), (3000, 1000, 8000));
-        assert_eq!((told.tcpi_snd_cwnd, told.tcpi_unacked, told.tcpi_sacked), (10, 2, 1));
-        assert!((1 << 20..=SSTHRESH_INFINITE).contains(&told.tcpi_snd_ssthresh), "infinite");
-        assert_eq!((told.tcpi_retransmits, told.tcpi_total_retrans), (2, 3));
-        assert_eq!((told.tcpi_last_ack_recv, told.tcpi_pmtu), (250, 1500));
+        let raw = read(&figures.value(IPPROTO_TCP, libc::TCP_INFO).unwrap());
+        assert_eq!((raw.tcpi_state, raw.tcpi_ca_state, raw.tcpi_options), (1, 3, 0b111));
+        assert_eq!((raw.tcpi_snd_rcv_wscale & 15, raw.tcpi_snd_rcv_wscale >> 4), (7, 9));
+        assert_eq!((raw.tcpi_rtt, raw.tcpi_rttvar, raw.tcpi_rto), (3000, 1000, 8000));
+        assert_eq!((raw.tcpi_snd_cwnd, raw.tcpi_unacked, raw.tcpi_sacked), (10, 2, 1));
+        assert!((1 << 20..=SSTHRESH_INFINITE).contains(&raw.tcpi_snd_ssthresh), "infinite");
+        assert_eq!((raw.tcpi_retransmits, raw.tcpi_total_retrans), (2, 3));
+        assert_eq!((raw.tcpi_last_ack_recv, raw.tcpi_pmtu), (250, 1500));
         assert_eq!(int(&figures, IPPROTO_TCP, libc::TCP_MAXSEG), Some(1448));
         assert_eq!(int(&figures, IPPROTO_TCP, libc::TCP_USER_TIMEOUT), Some(1500));
         assert_eq!(int(&figures, IPPROTO_IP, IP_TOS), Some(46 << 2));
@@ -331,16 +331,16 @@ mod tests {
     #[cfg(target_env = "gnu")]
     #[test]
     fn newer_fields_of_tcp_info_are_where_linux_has_them() {
-        let told =
+        let raw =
             read(&SocketInfo::of(&info(), KeepAlive::LINUX).value(IPPROTO_TCP, libc::TCP_INFO).unwrap());
-        assert_eq!((told.tcpi_bytes_acked, told.tcpi_bytes_received), (1 << 40, 5));
-        assert_eq!((told.tcpi_segs_out, told.tcpi_notsent_bytes), (100, 77));
-        assert_eq!((told.tcpi_snd_wnd, told.tcpi_rcv_wnd), (1 << 16, 1 << 15));
+        assert_eq!((raw.tcpi_bytes_acked, raw.tcpi_bytes_received), (1 << 40, 5));
+        assert_eq!((raw.tcpi_segs_out, raw.tcpi_notsent_bytes), (100, 77));
+        assert_eq!((raw.tcpi_snd_wnd, raw.tcpi_rcv_wnd), (1 << 16, 1 << 15));
     }
 
     #[test]
     fn a_listener_tells_how_many_may_wait() {
-        let told = read(&SocketInfo::of_listener(511, &[]).value(IPPROTO_TCP, libc::TCP_INFO).unwrap());
-        assert_eq!((told.tcpi_state, told.tcpi_sacked, told.tcpi_snd_mss), (10, 511, 536));
+        let info = read(&SocketInfo::of_listener(511, &[]).value(IPPROTO_TCP, libc::TCP_INFO).unwrap());
+        assert_eq!((info.tcpi_state, info.tcpi_sacked, info.tcpi_snd_mss), (10, 511, 536));
     }
 }

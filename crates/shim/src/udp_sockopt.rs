@@ -22,7 +22,7 @@ pub struct DatagramOptions {
     /// lets the stack choose.
     pub class: [u8; 2],
     /// Path MTU discovery, for IPv4 and for IPv6 (IP_MTU_DISCOVER, IPV6_MTU_DISCOVER): see
-    /// [`whole`](Self::whole).
+    /// [`dont_fragment`](Self::dont_fragment).
     pub discover: [u8; 2],
     /// No fragmentation over IPv6 (IPV6_DONTFRAG).
     pub dontfrag: bool,
@@ -139,7 +139,7 @@ impl DatagramOptions {
     /// True if datagrams sent over IPv6 (`six`) or IPv4 must not be fragmented: path MTU probes, or
     /// IPV6_DONTFRAG.
     #[must_use]
-    pub fn whole(&self, six: bool) -> bool {
+    pub fn dont_fragment(&self, six: bool) -> bool {
         let probes =
             [libc::IP_PMTUDISC_DO, libc::IP_PMTUDISC_PROBE].contains(&self.discover[usize::from(six)].into());
         probes || six && self.dontfrag
@@ -149,9 +149,9 @@ impl DatagramOptions {
     #[must_use]
     pub fn encode(&self) -> [u8; Self::LEN] {
         let mut bytes = [0; Self::LEN];
-        for (place, (level, name)) in bytes.as_chunks_mut().0.iter_mut().zip(Self::NAMES) {
+        for (slot, (level, name)) in bytes.as_chunks_mut().0.iter_mut().zip(Self::NAMES) {
             // Each fits: a class, a flag, hops, or a length.
-            *place = (self.get(level, name).unwrap_or(0) as u16).to_be_bytes();
+            *slot = (self.get(level, name).unwrap_or(0) as u16).to_be_bytes();
         }
         bytes
     }
@@ -223,8 +223,8 @@ mod tests {
                 }
             }
             let options = DatagramOptions::decode(options.encode());
-            let told = DatagramOptions::NAMES.map(|(level, name)| options.get(level, name));
-            prop_assert_eq!(told, model.map(Some));
+            let values = DatagramOptions::NAMES.map(|(level, name)| options.get(level, name));
+            prop_assert_eq!(values, model.map(Some));
         }
     }
 }

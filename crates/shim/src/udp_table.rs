@@ -155,9 +155,9 @@ impl UdpTable {
     pub fn taker(&self, local: SocketAddr, remote: SocketAddr) -> Option<&UdpSocketEntry> {
         let there = self.ports.get(&local.port())?;
         let rank = |of: &&UdpSocketEntry| (of.peer.is_none(), of.bound.distance(local.ip()));
-        let heard = || there.iter().filter(|mailbox| mailbox.hears(local, remote));
-        let best = heard().map(|mailbox| rank(&mailbox)).min()?;
-        let equals: Vec<&UdpSocketEntry> = heard().filter(|mailbox| rank(mailbox) == best).collect();
+        let candidates = || there.iter().filter(|mailbox| mailbox.hears(local, remote));
+        let best = candidates().map(|mailbox| rank(&mailbox)).min()?;
+        let equals: Vec<&UdpSocketEntry> = candidates().filter(|mailbox| rank(mailbox) == best).collect();
         if equals.iter().all(|mailbox| mailbox.reuse.port) {
             let mut hasher = DefaultHasher::new();
             (local, remote).hash(&mut hasher);
@@ -222,27 +222,27 @@ mod tests {
 
     #[test]
     fn an_address_has_one_socket_or_several_that_share_it_in_the_same_way() {
-        let (here, all) = ("10.0.0.1:53", "0.0.0.0:53");
-        check(&[(here, NONE), (here, NONE), ("10.0.0.1:54", NONE)], &[true, false, true]);
-        check(&[(all, ADDR), (here, ADDR), (here, PORT), (here, NONE)], &[true, true, false, false]);
-        check(&[(here, PORT), (here, PORT), ("[::]:53", NONE)], &[true, true, false]);
+        let (exact, all) = ("10.0.0.1:53", "0.0.0.0:53");
+        check(&[(exact, NONE), (exact, NONE), ("10.0.0.1:54", NONE)], &[true, false, true]);
+        check(&[(all, ADDR), (exact, ADDR), (exact, PORT), (exact, NONE)], &[true, true, false, false]);
+        check(&[(exact, PORT), (exact, PORT), ("[::]:53", NONE)], &[true, true, false]);
     }
 
     #[test]
     fn a_connected_socket_goes_first_then_the_exact_address_then_the_newest() {
         let wanted = [("0.0.0.0:53", ADDR), ("10.0.0.1:53", ADDR), ("10.0.0.1:53", ADDR), ("[::]:53", ADDR)];
         let (mut all, ids) = check(&wanted, &[true; 4]);
-        let (here, peer) = ("10.0.0.1:53", "10.0.0.9:7");
-        assert_eq!(taker(&all, here, peer), Some(ids[2]));
+        let (exact, peer) = ("10.0.0.1:53", "10.0.0.9:7");
+        assert_eq!(taker(&all, exact, peer), Some(ids[2]));
         assert_eq!(taker(&all, "10.0.0.2:53", peer), Some(ids[0]));
         assert_eq!(taker(&all, "[fd00::1]:53", "[fd00::9]:7"), Some(ids[3]));
         assert_eq!(taker(&all, "10.0.0.1:54", peer), None);
         all.get_mut(ids[0]).unwrap().peer = Some(addr(peer));
-        assert_eq!(taker(&all, here, peer), Some(ids[0]));
-        assert_eq!(taker(&all, here, "10.0.0.9:8"), Some(ids[2]), "another peer");
+        assert_eq!(taker(&all, exact, peer), Some(ids[0]));
+        assert_eq!(taker(&all, exact, "10.0.0.9:8"), Some(ids[2]), "another peer");
         assert_eq!(all.connected(53, addr(peer)).count(), 1);
         all.get_mut(ids[2]).unwrap().gone = true;
-        assert_eq!(taker(&all, here, "10.0.0.9:8"), Some(ids[1]));
+        assert_eq!(taker(&all, exact, "10.0.0.9:8"), Some(ids[1]));
         let last: Vec<(u16, bool)> = ids.iter().map(|id| all.remove(*id)).collect();
         assert_eq!(last, [(53, false), (53, false), (53, false), (53, true)]);
         assert!(!all.is_shared(53));

@@ -271,19 +271,19 @@ fn occupancy_sampling_changes_no_outcome() {
     let mut seen = run(&many_flows(LEAF_SPINE, "fish", "40", 0, 7, &more));
     let occupancy = std::mem::take(&mut seen.occupancy);
     assert_eq!(seen, plain);
-    let ports: Vec<_> = occupancy.places.iter().map(|place| place.ports).collect();
+    let ports: Vec<_> = occupancy.queues.iter().map(|queue| queue.ports).collect();
     assert_eq!(ports, [4, 4, 12]);
-    for place in &occupancy.places {
-        assert!(place.quantile(1.0) <= 40 && place.series.len() < INSTANTS, "{place:?}");
-        let most = place.series.iter().map(|&(_, most)| most).max();
-        assert!(most <= Some(place.quantile(1.0)), "{most:?}");
-        let covered = occupancy.interval * place.series.len() as u64;
+    for queue in &occupancy.queues {
+        assert!(queue.quantile(1.0) <= 40 && queue.series.len() < INSTANTS, "{queue:?}");
+        let most = queue.series.iter().map(|&(_, most)| most).max();
+        assert!(most <= Some(queue.quantile(1.0)), "{most:?}");
+        let covered = occupancy.interval * queue.series.len() as u64;
         assert!(
             covered + occupancy.interval >= plain.elapsed
                 && covered <= plain.elapsed + occupancy.interval * 2
         );
     }
-    assert_eq!(occupancy.places[0].quantile(1.0), 40, "hosts' own queues fill");
+    assert_eq!(occupancy.queues[0].quantile(1.0), 40, "hosts' own queues fill");
 }
 
 /// Many flows at small buffers.

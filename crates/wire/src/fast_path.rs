@@ -142,8 +142,8 @@ impl<'a> FastPathFrame<'a> {
             false => pseudo.with_words(&words).with(payload).finish(),
             true => pseudo.finish().map(|byte| !byte),
         };
-        let (places, _) = head[TCP..].as_chunks_mut::<4>();
-        places.iter_mut().zip(words).for_each(|(place, word)| *place = word.to_ne_bytes());
+        let (words_at, _) = head[TCP..].as_chunks_mut::<4>();
+        words_at.iter_mut().zip(words).for_each(|(slot, word)| *slot = word.to_ne_bytes());
         head[TCP + 16..TCP + 18].copy_from_slice(&sum);
     }
 }

@@ -122,9 +122,9 @@ impl Header {
     /// As [`Header::emit`].
     pub fn emit_fragment(&self, fragment: Fragment, buf: &mut [u8]) {
         self.emit(buf);
-        let place = (fragment.offset / 8) as u16 | if fragment.more { 0x2000 } else { 0 };
+        let fragment_field = (fragment.offset / 8) as u16 | if fragment.more { 0x2000 } else { 0 };
         buf[4..6].copy_from_slice(&(fragment.ident as u16).to_be_bytes());
-        buf[6..8].copy_from_slice(&place.to_be_bytes());
+        buf[6..8].copy_from_slice(&fragment_field.to_be_bytes());
         buf[10..12].fill(0);
         let sum = checksum::of(&buf[..HEADER_LEN]);
         buf[10..12].copy_from_slice(&sum);
@@ -134,11 +134,11 @@ impl Header {
 /// Position of a fragment; `None` for a whole packet.
 #[inline]
 fn fragment(packet: &[u8]) -> Option<Fragment> {
-    let place = be16(packet, 6);
-    (place & MORE_OR_OFFSET != 0).then(|| Fragment {
+    let fragment_field = be16(packet, 6);
+    (fragment_field & MORE_OR_OFFSET != 0).then(|| Fragment {
         ident: be16(packet, 4).into(),
-        offset: u32::from(place & 0x1fff) * 8,
-        more: place & 0x2000 != 0,
+        offset: u32::from(fragment_field & 0x1fff) * 8,
+        more: fragment_field & 0x2000 != 0,
     })
 }
 

@@ -126,9 +126,12 @@ fn walk(mut next: u8, mut bytes: &[u8], mut first: bool) -> Result<Body<'_>, Mal
             }
             FRAGMENT => {
                 let header = bytes.get(..FRAGMENT_LEN).ok_or(Malformed::Truncated)?;
-                let place = be16(header, 2);
-                let fragment =
-                    Fragment { ident: be32(header, 4), offset: u32::from(place & !7), more: place & 1 != 0 };
+                let fragment_field = be16(header, 2);
+                let fragment = Fragment {
+                    ident: be32(header, 4),
+                    offset: u32::from(fragment_field & !7),
+                    more: fragment_field & 1 != 0,
+                };
                 (next, bytes) = (header[0], &bytes[FRAGMENT_LEN..]);
                 if fragment.offset != 0 || fragment.more {
                     return Ok(Body { next, fragment: Some(fragment), bytes });
@@ -222,10 +225,10 @@ impl Header {
     pub fn emit_fragment(&self, fragment: Fragment, buf: &mut [u8]) {
         let payload_len = self.payload_len + FRAGMENT_LEN;
         Self { protocol: Protocol::Other(FRAGMENT), payload_len, ..*self }.emit(buf);
-        let place = fragment.offset as u16 | u16::from(fragment.more);
+        let fragment_field = fragment.offset as u16 | u16::from(fragment.more);
         let buf = &mut buf[HEADER_LEN..HEADER_LEN + FRAGMENT_LEN];
         buf[..2].copy_from_slice(&[self.protocol.number(), 0]);
-        buf[2..4].copy_from_slice(&place.to_be_bytes());
+        buf[2..4].copy_from_slice(&fragment_field.to_be_bytes());
         buf[4..].copy_from_slice(&fragment.ident.to_be_bytes());
     }
 }

@@ -157,24 +157,26 @@ impl<'a> Message<'a> {
                 buf.extend([133, 0, 0, 0, 0, 0, 0, 0]);
                 put_mac(buf, SOURCE_MAC, source);
             }
-            Self::RouterAdvertisement(said) => {
-                buf.extend([134, 0, 0, 0, said.hops, 0]);
-                buf.extend(said.lifetime_s.to_be_bytes());
-                buf.extend(said.reachable_ms.to_be_bytes());
+            Self::RouterAdvertisement(advertisement) => {
+                buf.extend([134, 0, 0, 0, advertisement.hops, 0]);
+                buf.extend(advertisement.lifetime_s.to_be_bytes());
+                buf.extend(advertisement.reachable_ms.to_be_bytes());
                 buf.extend([0; 4]);
-                buf.extend(said.options);
+                buf.extend(advertisement.options);
             }
             Self::NeighborSolicitation { target, source } => {
                 buf.extend([135, 0, 0, 0, 0, 0, 0, 0]);
                 buf.extend(target.octets());
                 put_mac(buf, SOURCE_MAC, source);
             }
-            Self::NeighborAdvertisement(said) => {
+            Self::NeighborAdvertisement(advertisement) => {
                 let flag = |set, bit| if set { bit } else { 0 };
-                let flags = flag(said.router, 0x80) | flag(said.solicited, 0x40) | flag(said.replaces, 0x20);
+                let flags = flag(advertisement.router, 0x80)
+                    | flag(advertisement.solicited, 0x40)
+                    | flag(advertisement.replaces, 0x20);
                 buf.extend([136, 0, 0, 0, flags, 0, 0, 0]);
-                buf.extend(said.target.octets());
-                put_mac(buf, TARGET_MAC, said.mac);
+                buf.extend(advertisement.target.octets());
+                put_mac(buf, TARGET_MAC, advertisement.mac);
             }
             Self::Redirect { target, destination, mac } => {
                 buf.extend([137, 0, 0, 0, 0, 0, 0, 0]);

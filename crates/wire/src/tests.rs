@@ -145,27 +145,27 @@ proptest! {
     fn header_and_payload_emitted_apart_make_the_same_segment(mut segment in segment(), payload in vec(any::<u8>(), 0..100), cut in 0usize..100) {
         let (source, target) = (Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(10, 0, 0, 2));
         segment.payload = &payload;
-        let whole = emitted(&segment, source, target);
-        let mut parts = vec![0xbb; whole.len()];
+        let frame = emitted(&segment, source, target);
+        let mut parts = vec![0xbb; frame.len()];
         segment.emit_header(&mut parts);
         let (head, tail) = payload.split_at(cut.min(payload.len()));
         let at = segment.header_len();
         parts[at..at + head.len()].copy_from_slice(head);
         parts[at + head.len()..].copy_from_slice(tail);
         tcp::finish_checksum(&mut parts, source, target);
-        prop_assert_eq!(parts, whole);
+        prop_assert_eq!(parts, frame);
     }
 
     #[test]
     fn a_checksum_left_to_the_device_is_completed_by_summing_the_segment(mut segment in segment(), source in addr4(), target in addr4(), payload in vec(any::<u8>(), 0..100)) {
         segment.payload = &payload;
-        let whole = emitted(&segment, source, target);
-        let mut partial = vec![0xcc; whole.len()];
+        let frame = emitted(&segment, source, target);
+        let mut partial = vec![0xcc; frame.len()];
         segment.emit_partial(source, target, &mut partial);
         // Checksum offload of a device that knows the start of the segment.
         let sum = crate::checksum::of(&partial);
         partial[16..18].copy_from_slice(&sum);
-        prop_assert_eq!(partial, whole);
+        prop_assert_eq!(partial, frame);
     }
 
     //~ ip: the Internet checksum matches the example of RFC 1071 and detects a flipped bit

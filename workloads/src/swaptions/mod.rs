@@ -68,8 +68,8 @@ impl Swaption {
     pub fn coupons(&self) -> impl Iterator<Item = (usize, f64)> + '_ {
         let rate = self.strike * self.period as f64 * self.step;
         (1..=self.payments).map(move |i| {
-            let whole = if i == self.payments { 1.0 } else { 0.0 };
-            (self.expiry + i * self.period, rate + whole)
+            let principal = if i == self.payments { 1.0 } else { 0.0 };
+            (self.expiry + i * self.period, rate + principal)
         })
     }
 

@@ -13,7 +13,7 @@ pub(super) type Home = (usize, usize);
 
 /// Selection of a transaction's customer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Who {
+pub(super) enum CustomerKey {
     /// The customer of this number.
     Number(usize),
     /// The middle one of those with this last name, by first name.
@@ -35,7 +35,7 @@ pub(super) struct Payment {
     pub home: Home,
     /// The customer's district, which may be another.
     pub from: Home,
-    pub who: Who,
+    pub key: CustomerKey,
     pub amount: i64,
 }
 
@@ -95,16 +95,16 @@ impl Draws {
         }
     }
 
-    fn who(&mut self, scale: &TableSizes) -> Who {
+    fn customer_key(&mut self, scale: &TableSizes) -> CustomerKey {
         match self.rng.below(100) < 60 {
             // Only names that the population has.
-            true => Who::Name(self.uneven(255, 2, NAMES.min(scale.customers as usize))),
-            false => Who::Number(self.uneven(1023, 0, scale.customers as usize)),
+            true => CustomerKey::Name(self.uneven(255, 2, NAMES.min(scale.customers as usize))),
+            false => CustomerKey::Number(self.uneven(1023, 0, scale.customers as usize)),
         }
     }
 
-    pub(super) fn customer(&mut self, scale: &TableSizes) -> (Home, Who) {
-        (self.home(scale), self.who(scale))
+    pub(super) fn customer(&mut self, scale: &TableSizes) -> (Home, CustomerKey) {
+        (self.home(scale), self.customer_key(scale))
     }
 
     pub(super) fn order(&mut self, scale: &TableSizes) -> NewOrder {
@@ -129,7 +129,7 @@ impl Draws {
             true => home,
             false => (self.other(home.0, scale), self.rng.below(DISTRICTS as u64) as usize),
         };
-        Payment { home, from, who: self.who(scale), amount: self.within(100, 500_000) as i64 }
+        Payment { home, from, key: self.customer_key(scale), amount: self.within(100, 500_000) as i64 }
     }
 
     pub(super) fn delivery(&mut self, scale: &TableSizes) -> (usize, u8) {

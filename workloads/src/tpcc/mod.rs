@@ -86,8 +86,8 @@ impl Database {
                 self.payment(&payment)
             }
             Transaction::OrderStatus => {
-                let (home, who) = self.draws.customer(&self.scale);
-                self.order_status(home, who)
+                let (home, key) = self.draws.customer(&self.scale);
+                self.order_status(home, key)
             }
             Transaction::Delivery => {
                 let (warehouse, carrier) = self.draws.delivery(&self.scale);

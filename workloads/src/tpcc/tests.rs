@@ -4,7 +4,7 @@
 
 use proptest::prelude::*;
 
-use super::draw::{NewOrder, Payment, Who};
+use super::draw::{CustomerKey, NewOrder, Payment};
 use super::*;
 
 const SMALL: TableSizes = TableSizes { warehouses: 2, items: 50, customers: 30, orders_max: 400 };
@@ -63,7 +63,7 @@ fn a_payment_by_name_selects_the_middle_customer() {
     let those = &district.by_name[name];
     let middle = those[(those.len() - 1) / 2] as usize;
     let balance = district.customers[middle].balance;
-    let payment = Payment { home: (0, 0), from: (1, 2), who: Who::Name(name), amount: 700 };
+    let payment = Payment { home: (0, 0), from: (1, 2), key: CustomerKey::Name(name), amount: 700 };
     assert!(matches!(store.payment(&payment), Ended::Committed(_)));
     assert_eq!(store.warehouses[1].districts[2].customers[middle].balance, balance - 700);
     assert_eq!(store.consistent(), Ok(()));

@@ -2,7 +2,7 @@
 //!
 //! Each reads first and writes then, and its writes cannot fail. Source: TPC-C §2.4 to §2.8.
 
-use super::draw::{Home, NewOrder, Payment, Who};
+use super::draw::{CustomerKey, Home, NewOrder, Payment};
 use super::rows::{DATA_MAX, District, History, Line, Order};
 use super::{Database, Ended};
 
@@ -58,9 +58,9 @@ impl Database {
     }
 
     pub(super) fn payment(&mut self, payment: &Payment) -> Ended {
-        let Payment { home, from, who, amount } = *payment;
+        let Payment { home, from, key, amount } = *payment;
         let rows = self.district(home).history.len();
-        let Some(number) = self.district(from).find(who).filter(|_| self.has_room(rows)) else {
+        let Some(number) = self.district(from).find(key).filter(|_| self.has_room(rows)) else {
             return Ended::RolledBack;
         };
         self.warehouses[home.0].ytd += amount;
@@ -75,15 +75,15 @@ impl Database {
             customer.data.truncate(DATA_MAX);
         }
         let balance = customer.balance;
-        let here = self.district(home);
-        here.ytd += amount;
-        here.history.push(History { customer: (from.0 as u32, from.1 as u8, number as u32), amount });
+        let district = self.district(home);
+        district.ytd += amount;
+        district.history.push(History { customer: (from.0 as u32, from.1 as u8, number as u32), amount });
         Ended::Committed(balance.unsigned_abs())
     }
 
-    pub(super) fn order_status(&mut self, home: Home, who: Who) -> Ended {
+    pub(super) fn order_status(&mut self, home: Home, key: CustomerKey) -> Ended {
         let district = self.district(home);
-        let order = district.find(who).and_then(|number| district.customers[number].last_order);
+        let order = district.find(key).and_then(|number| district.customers[number].last_order);
         let order = order.map(|number| &district.orders[number as usize]);
         Ended::Committed(order.map_or(0, |order| order.lines.iter().map(|line| line.amount as u64).sum()))
     }
@@ -117,11 +117,11 @@ impl Database {
 }
 
 impl District {
-    /// The number of the customer `who`; by last name the middle one, rounded up, §2.5.2.2.
-    fn find(&self, who: Who) -> Option<usize> {
-        match who {
-            Who::Number(number) => Some(number),
-            Who::Name(name) => {
+    /// The number of the customer `key`; by last name the middle one, rounded up, §2.5.2.2.
+    fn find(&self, key: CustomerKey) -> Option<usize> {
+        match key {
+            CustomerKey::Number(number) => Some(number),
+            CustomerKey::Name(name) => {
                 let those = &self.by_name[name];
                 those.get(those.len().saturating_sub(1) / 2).map(|&number| number as usize)
             }

@@ -119,8 +119,8 @@ fn output(command: &mut Command) -> Result<String, String> {
     let program = command.get_program().to_string_lossy().into_owned();
     let out = command.output().map_err(|e| format!("{program}: {e}"))?;
     if !out.status.success() {
-        let said = String::from_utf8_lossy(&out.stderr);
-        return Err(format!("{program}: {}", said.lines().next().unwrap_or("it failed")));
+        let stderr = String::from_utf8_lossy(&out.stderr);
+        return Err(format!("{program}: {}", stderr.lines().next().unwrap_or("it failed")));
     }
     Ok(String::from_utf8_lossy(&out.stdout).into_owned())
 }

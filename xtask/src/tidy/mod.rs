@@ -37,7 +37,7 @@ impl fmt::Display for Finding {
 
 /// Checks the workspace at `root` by all rules. Exit 0: no violation, 1: some, 2: could not look.
 pub(crate) fn run(root: &Path) -> ExitCode {
-    match look(root) {
+    match check_tree(root) {
         Ok((files, findings)) if findings.is_empty() => {
             println!("tidy: {files} files, nothing to say");
             ExitCode::SUCCESS
@@ -54,7 +54,7 @@ pub(crate) fn run(root: &Path) -> ExitCode {
     }
 }
 
-fn look(root: &Path) -> Result<(usize, Vec<Finding>), String> {
+fn check_tree(root: &Path) -> Result<(usize, Vec<Finding>), String> {
     let mut findings = Vec::new();
     let architecture = std::fs::read_to_string(root.join("ARCHITECTURE.md"));
     let metadata = output(root, "cargo", &["metadata", "--format-version=1", "--no-deps", "--offline"])?;

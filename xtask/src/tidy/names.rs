@@ -75,15 +75,15 @@ fn against<'a>(
         }
     }
     let mut findings = Vec::new();
-    for (name, places) in &names {
+    for (name, definitions) in &names {
         let allowed = shared.iter().find(|(known, ..)| known == name).map_or(1, |(_, count, _)| *count);
-        if GENERAL.contains(name) || places.len() <= allowed {
+        if GENERAL.contains(name) || definitions.len() <= allowed {
             continue;
         }
-        for (file, line) in places {
+        for (file, line) in definitions {
             let what = format!(
                 "{} public types are called {name}; valid: names that differ, or an entry in {}",
-                places.len(),
+                definitions.len(),
                 "xtask/src/tidy/names.rs"
             );
             findings.push(Finding { file: (*file).to_owned(), line: *line, what });
@@ -132,8 +132,8 @@ mod tests {
         let window = "pub struct Window;\n";
         let base = [("crates/x/src/w.rs", window), ("crates/y/src/w.rs", window)];
         let found = against(base.iter().chain(files).copied(), &shared);
-        let places: Vec<_> = found.iter().map(|f| (f.file.as_str(), f.line)).collect();
-        assert_eq!(places, expected, "{found:?}");
+        let found_at: Vec<_> = found.iter().map(|f| (f.file.as_str(), f.line)).collect();
+        assert_eq!(found_at, expected, "{found:?}");
     }
 
     //~ gates: a public type's name is defined once in the workspace, or listed with a reason

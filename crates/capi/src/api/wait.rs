@@ -86,8 +86,8 @@ pub unsafe extern "C-unwind" fn greenwave_wait(
             c_int::try_from(left.as_micros().div_ceil(1000)).unwrap_or(c_int::MAX)
         });
         let batch_len = BATCH as c_int;
-        let came = next!(epoll_wait(epfd, batch.as_mut_ptr(), batch_len, left) as Wait);
-        let Ok(count) = usize::try_from(came) else { break came };
+        let ready = next!(epoll_wait(epfd, batch.as_mut_ptr(), batch_len, left) as Wait);
+        let Ok(count) = usize::try_from(ready) else { break ready };
         let mut wanted: Vec<GreenwaveEvent> = Vec::new();
         for epoll_event { events, u64: word } in batch.iter().take(count).copied() {
             let (fd, mask) = (word as u32, (word >> 32) as u32);
@@ -163,8 +163,8 @@ mod tests {
     fn what_is_no_connection_on_the_stack_has_no_priority_and_every_level_waits_for_it() {
         const IN: u32 = libc::EPOLLIN.cast_unsigned();
         let set = epoll::create(epoll::CreateFlags::CLOEXEC).unwrap();
-        let (mut here, there) = UnixStream::pair().unwrap();
-        let (set, fd) = (set.as_raw_fd(), there.as_raw_fd());
+        let (mut near, far) = UnixStream::pair().unwrap();
+        let (set, fd) = (set.as_raw_fd(), far.as_raw_fd());
         let wait = |timeout| {
             let mut events = [GreenwaveEvent::default(); 4];
             // SAFETY: there is space for four events.
@@ -174,7 +174,7 @@ mod tests {
         assert_eq!(greenwave_watch(set, fd, IN | libc::EPOLLET.cast_unsigned()), -1);
         assert_eq!(greenwave_watch(set, fd, IN), 0);
         assert_eq!(wait(0), []);
-        here.write_all(b"x").unwrap();
+        near.write_all(b"x").unwrap();
         assert_eq!(wait(-1), [(fd, IN, -1)]);
         assert_eq!(greenwave_watch(set, fd, IN | libc::EPOLLOUT.cast_unsigned()), 0);
         assert_eq!(wait(0).len(), 1);

@@ -10,7 +10,7 @@ pub struct MessageLayout {
     /// Offset and count (1..=8) of the bytes that distinguish kinds of messages.
     pub kind: (usize, usize),
     /// Bytes reported from a message's start, 1..=[`LOOK_BYTES_MAX`].
-    pub look: usize,
+    pub shown_len: usize,
 }
 
 /// Rule that gives a message's length.
@@ -56,21 +56,21 @@ impl MessageLayout {
                 let length = field.iter().fold(0_u64, |n, byte| n << 8 | u64::from(*byte));
                 let total = length.checked_add(*adds).filter(|total| *total <= MESSAGE_BYTES_MAX);
                 let total = total.filter(|total| *total >= end as u64).ok_or(Nonsense::Length)?;
-                let used = total.min(self.look.max(end) as u64) as usize;
+                let used = total.min(self.shown_len.max(end) as u64) as usize;
                 let Some(visible) = bytes.get(..used) else { return Ok(Step::More) };
                 visit(&RequestHead::Message { bytes: visible });
                 Ok(Step::Go { used, skip: total - used as u64, then: Then::Head })
             }
             FrameLength::Mark(mark) => {
-                if let Some(end) = find(bytes, mark, self.look) {
+                if let Some(end) = find(bytes, mark, self.shown_len) {
                     visit(&RequestHead::Message { bytes: &bytes[..end] });
                     return Ok(Step::Go { used: end + mark.len(), skip: 0, then: Then::Head });
                 }
-                if bytes.len() < self.look + mark.len() {
+                if bytes.len() < self.shown_len + mark.len() {
                     return Ok(Step::More);
                 }
-                visit(&RequestHead::Message { bytes: &bytes[..self.look] });
-                Ok(Step::Go { used: self.look, skip: 0, then: Then::Mark })
+                visit(&RequestHead::Message { bytes: &bytes[..self.shown_len] });
+                Ok(Step::Go { used: self.shown_len, skip: 0, then: Then::Mark })
             }
         }
     }
@@ -90,8 +90,8 @@ impl MessageLayout {
     }
 }
 
-/// Offset of `mark` if it starts within the first `look` bytes.
-fn find(bytes: &[u8], mark: &[u8], look: usize) -> Option<usize> {
-    let end = bytes.len().min(look.saturating_add(mark.len()));
+/// Offset of `mark` if it starts within the first `shown_len` bytes.
+fn find(bytes: &[u8], mark: &[u8], shown_len: usize) -> Option<usize> {
+    let end = bytes.len().min(shown_len.saturating_add(mark.len()));
     bytes[..end].windows(mark.len()).position(|window| window == mark)
 }

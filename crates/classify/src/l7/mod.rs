@@ -135,8 +135,8 @@ impl RequestKind {
     }
 
     fn push(&mut self, bytes: impl IntoIterator<Item = u8>) {
-        for (place, byte) in self.bytes[usize::from(self.len)..].iter_mut().zip(bytes) {
-            *place = byte;
+        for (slot, byte) in self.bytes[usize::from(self.len)..].iter_mut().zip(bytes) {
+            *slot = byte;
             self.len += 1;
         }
     }

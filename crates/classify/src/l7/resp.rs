@@ -77,13 +77,13 @@ struct Argument<'a> {
 }
 
 impl<'a> Argument<'a> {
-    /// Argument at offset `at`, of which up to `look` bytes are shown; `None` while they are
+    /// Argument at offset `at`, of which up to `shown_max` bytes are shown; `None` while they are
     /// incomplete.
-    fn at(bytes: &'a [u8], at: usize, look: usize) -> Result<Option<Self>, Nonsense> {
+    fn at(bytes: &'a [u8], at: usize, shown_max: usize) -> Result<Option<Self>, Nonsense> {
         let Some(from) = bytes.get(at..) else { return Ok(None) };
         let Some((len, start)) = number(from, b'$')? else { return Ok(None) };
         let len = len.filter(|len| *len <= ARGUMENT_BYTES_MAX).ok_or(Nonsense::Length)?;
-        let shown = (len as usize).min(look);
+        let shown = (len as usize).min(shown_max);
         let used = at + start + shown;
         let Some(argument_bytes) = bytes.get(at + start..used) else { return Ok(None) };
         Ok(Some(Self { shown: argument_bytes, used, rest: len - shown as u64 + 2 }))

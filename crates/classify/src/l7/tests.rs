@@ -193,7 +193,7 @@ fn a_client_hello_split_over_records_and_segments_yields_the_server_name() {
 }
 
 fn layout(extent: FrameLength) -> L7Protocol {
-    L7Protocol::Message(Arc::new(MessageLayout { extent, kind: (2, 1), look: 6 }))
+    L7Protocol::Message(Arc::new(MessageLayout { extent, kind: (2, 1), shown_len: 6 }))
 }
 
 #[test]

@@ -16,9 +16,9 @@ const NAME_BYTES_MAX: usize = 255;
 pub(super) fn head(bytes: &[u8], visit: &mut dyn FnMut(&RequestHead<'_>)) -> Result<Step, Nonsense> {
     // Common case: one record.
     let Some((first, mut used)) = record(bytes)? else { return Ok(Step::More) };
-    let mut joined = Vec::new();
+    let mut reassembled = Vec::new();
     let hello = loop {
-        let so_far = if joined.is_empty() { first } else { &joined };
+        let so_far = if reassembled.is_empty() { first } else { &reassembled };
         match so_far {
             [] => {}
             [CLIENT_HELLO, a, b, c, body @ ..] => {
@@ -34,10 +34,10 @@ pub(super) fn head(bytes: &[u8], visit: &mut dyn FnMut(&RequestHead<'_>)) -> Res
             _ => return Err(Nonsense::Foreign),
         }
         let Some((more, used_now)) = record(&bytes[used..])? else { return Ok(Step::More) };
-        if joined.is_empty() {
-            joined.extend_from_slice(first);
+        if reassembled.is_empty() {
+            reassembled.extend_from_slice(first);
         }
-        joined.extend_from_slice(more);
+        reassembled.extend_from_slice(more);
         used += used_now;
     };
     let used = bounded(used)?;

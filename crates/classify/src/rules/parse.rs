@@ -88,28 +88,28 @@ fn foreign(before: &[Rule], later: &Rule) -> Option<String> {
     let ports = |rule: &Rule| rule.conditions.port.unwrap_or(Range::FULL);
     let protocol = speaks(later)?;
     let mut others = before.iter().filter_map(|rule| Some((rule, speaks(rule)?)));
-    let (other, theirs) =
-        others.find(|(rule, theirs)| *theirs != protocol && ports(rule).meets(ports(later)))?;
+    let (other, spoken) =
+        others.find(|(rule, spoken)| *spoken != protocol && ports(rule).meets(ports(later)))?;
     Some(format!(
         "rule {:?} reads {} where rule {:?} reads {}, and a port has one protocol; \
          give each its own port, such as port = 80",
         later.name,
         protocol.name(),
         other.name,
-        theirs.name()
+        spoken.name()
     ))
 }
 
 /// Limits the reported part of a message to the bytes that rules read.
 fn limit_payload_reads(rules: &mut [Rule], layout: &MessageLayout) {
-    let looks = |rule: &Rule| match rule.conditions.request.as_ref().map(|request| &request.condition) {
+    let bytes_read = |rule: &Rule| match rule.conditions.request.as_ref().map(|request| &request.condition) {
         Some(RequestCondition::Bytes(Pattern::At(at, bytes))) => at + bytes.len(),
         _ => 1,
     };
     let learns = rules.iter().any(|rule| rule.conditions.service.is_some());
     let kind = if learns { layout.kind.0 + layout.kind.1 } else { 1 };
-    let look = rules.iter().map(looks).fold(kind, usize::max);
-    let layout = Arc::new(MessageLayout { look, ..layout.clone() });
+    let shown_len = rules.iter().map(bytes_read).fold(kind, usize::max);
+    let layout = Arc::new(MessageLayout { shown_len, ..layout.clone() });
     for request in rules.iter_mut().filter_map(|rule| rule.conditions.request.as_mut()) {
         if let L7Protocol::Message(of_rule) = &mut request.protocol {
             *of_rule = Arc::clone(&layout);

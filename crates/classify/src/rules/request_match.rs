@@ -83,15 +83,15 @@ impl RequestCondition {
     fn cover(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Any, _) => true,
-            (Self::Http { start, fields }, Self::Http { start: theirs, fields: their_fields }) => {
-                (start.method.is_none() || start.method == theirs.method)
-                    && starts(&start.path, &theirs.path)
-                    && fields.iter().all(|field| their_fields.iter().any(|their| field.covers(their)))
+            (Self::Http { start, fields }, Self::Http { start: other_start, fields: other_fields }) => {
+                (start.method.is_none() || start.method == other_start.method)
+                    && starts(&start.path, &other_start.path)
+                    && fields.iter().all(|field| other_fields.iter().any(|their| field.covers(their)))
             }
-            (Self::Command { verbs, key }, Self::Command { verbs: theirs, key: their_key }) => {
+            (Self::Command { verbs, key }, Self::Command { verbs: other_verbs, key: other_key }) => {
                 let known = |verb: &String| verbs.iter().any(|own| own.eq_ignore_ascii_case(verb));
-                (verbs.is_empty() || (!theirs.is_empty() && theirs.iter().all(known)))
-                    && starts(key, their_key)
+                (verbs.is_empty() || (!other_verbs.is_empty() && other_verbs.iter().all(known)))
+                    && starts(key, other_key)
             }
             (Self::Server(this), Self::Server(other)) => {
                 this == other || (this.below && is_below(other.name.as_bytes(), &this.name))

@@ -59,8 +59,8 @@ impl RequestRules {
             // Memory of another classifier: requests are unknown.
             None => self.verdict_of(cx, &PacketAttrs::of_flow(cx)),
         };
-        if let Some(place) = cx.memory.as_deref_mut() {
-            *place = Some(memory);
+        if let Some(slot) = cx.memory.as_deref_mut() {
+            *slot = Some(memory);
         }
         verdict
     }

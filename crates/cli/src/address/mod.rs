@@ -264,7 +264,7 @@ impl Addresses {
     /// A stack's address configuration on a device of this kind, with the addresses found and the
     /// lease.
     #[must_use]
-    pub fn place(&self, kind: &DeviceKind, every: Vec<IpAddr>, lease: Option<&Lease>) -> Routes {
+    pub fn routes(&self, kind: &DeviceKind, every: Vec<IpAddr>, lease: Option<&Lease>) -> Routes {
         let given = self.v4.iter().chain(&self.v6).map(|cidr| (cidr.addr, cidr.prefix));
         let lent = lease.map(|lease| (lease.addr.into(), lease.prefix));
         // Router advertisements carry 64-bit prefixes (RFC 4862 §5.5.3).
@@ -319,16 +319,16 @@ fn on_this_link(
     scope: Option<&str>,
     prefix: Option<u8>,
 ) -> Result<(), Error> {
-    let here = kind.name().unwrap_or_default();
-    let said = match scope {
+    let interface = kind.name().unwrap_or_default();
+    let message = match scope {
         None if addr.is_unicast_link_local() => {
             format!("{addr} is link-local and does not say on which interface")
         }
-        Some(scope) if scope != here => format!("{addr}%{scope} is on another interface than {kind}"),
+        Some(scope) if scope != interface => format!("{addr}%{scope} is on another interface than {kind}"),
         _ => return Ok(()),
     };
     let prefix = prefix.map_or(String::new(), |prefix| format!("/{prefix}"));
-    Err(Error::new(said).advice(format!("{what} {addr}%{here}{prefix}")))
+    Err(Error::new(message).advice(format!("{what} {addr}%{interface}{prefix}")))
 }
 
 /// Refuses a gateway outside all subnets.

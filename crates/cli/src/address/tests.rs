@@ -18,7 +18,7 @@ fn check(text: &str, expected: &str) {
             word => wanted.push(word.parse::<RequestedAddress>().unwrap_or_else(|e| panic!("{e}"))),
         }
     }
-    let said = match Addresses::plan(&kind, &wanted, &ends, &gateways) {
+    let outcome = match Addresses::plan(&kind, &wanted, &ends, &gateways) {
         Err(e) => e.to_string().replace('\n', " "),
         Ok(plan) => {
             let config = plan.stack([2; 6], [7; 16]);
@@ -36,7 +36,7 @@ fn check(text: &str, expected: &str) {
             )
         }
     };
-    assert!(said.contains(expected), "{text}: {said}");
+    assert!(outcome.contains(expected), "{text}: {outcome}");
 }
 
 #[test]
@@ -114,7 +114,7 @@ fn an_invalid_address_is_refused_with_valid_ones() {
         ("eth0", "is not ADDRESS/PREFIX, such as 10.77.0.2/24 or fd00::2/64"),
         ("fd07::2/200", "prefix 200 is outside 1..=126"),
     ] {
-        let said = text.parse::<RequestedAddress>().expect_err(text);
-        assert!(said.contains(expected), "{text}: {said}");
+        let error = text.parse::<RequestedAddress>().expect_err(text);
+        assert!(error.contains(expected), "{text}: {error}");
     }
 }

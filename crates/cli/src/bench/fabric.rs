@@ -243,10 +243,10 @@ fn measure(
     let (outcome, [cpu, wall], peak) = std::thread::scope(|scope| {
         let peak = scope.spawn(|| peak_until(&over));
         let start = [ThreadTime.now(), Monotonic.now()];
-        let mut told = 0;
+        let mut shown = 0;
         let outcome = fabric::run_on(config, threads, &mut |done| {
-            bar.inc(u64::from(done - told));
-            told = done;
+            bar.inc(u64::from(done - shown));
+            shown = done;
         });
         let took = [ThreadTime.now().since(start[0]), Monotonic.now().since(start[1])];
         over.store(true, Ordering::Relaxed);

@@ -133,16 +133,16 @@ fn controller(duration: Span, until: WaitEnd) -> Result<Result<f64, GuardError>,
         };
         let (clock, used) = (Monotonic::new(), ThreadTime);
         let (start, before) = (clock.now(), used.now());
-        let mut looks = 0_u32;
+        let mut steps = 0_u32;
         while clock.now().since(start) < duration {
             std::thread::sleep(Duration::from_millis(10));
             let now = clock.now();
-            let look = guard.look(now).and_then(|signals| guard.hold(now, policy.tick(now, &signals)));
-            look.map_err(|e| Error::new(format!("control step: {e}")))?;
-            looks += 1;
+            let step = guard.look(now).and_then(|signals| guard.hold(now, policy.tick(now, &signals)));
+            step.map_err(|e| Error::new(format!("control step: {e}")))?;
+            steps += 1;
         }
         drop((listener, waiting));
-        Ok(Ok(used.now().since(before).as_secs_f64() / f64::from(looks.max(1)) * 100.0))
+        Ok(Ok(used.now().since(before).as_secs_f64() / f64::from(steps.max(1)) * 100.0))
     })
 }
 

@@ -72,6 +72,6 @@ fn check(path: &Path, section: &CommandSection) -> Result<(), Error> {
         Err(e) => e,
     };
     let setting = flag_of(&e).and_then(|key| section.settings.iter().find(|setting| setting.key == key));
-    let place = setting.map_or_else(|| path.display().to_string(), |setting| setting.place.clone());
-    Err(Error::new(format!("{place}: {}", words(&e))).advice(help(&section.command)))
+    let location = setting.map_or_else(|| path.display().to_string(), |setting| setting.location.clone());
+    Err(Error::new(format!("{location}: {}", words(&e))).advice(help(&section.command)))
 }

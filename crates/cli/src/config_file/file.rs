@@ -35,7 +35,7 @@ pub struct FlagSetting {
     short: Option<char>,
     /// Position in the text: byte offset, and file with line.
     at: usize,
-    pub place: String,
+    pub location: String,
     /// Values as written in the file.
     pub values: Vec<String>,
     /// The setting as words of the command line, once for each value.
@@ -66,8 +66,8 @@ impl ConfigFile {
     pub fn read(path: &Path) -> Result<Self, Error> {
         let all = include::read(path)?;
         let table = DeTable::parse(&all.text).map_err(|e| {
-            let place = place(&all, e.span().map_or(0, |span| span.start));
-            Error::new(format!("{place}: {}", e.message().replace('\n', " "))).advice("greenwave --help")
+            let location = location_at(&all, e.span().map_or(0, |span| span.start));
+            Error::new(format!("{location}: {}", e.message().replace('\n', " "))).advice("greenwave --help")
         })?;
         let mut commands = commands();
         commands.build();
@@ -124,8 +124,8 @@ impl Reading<'_> {
                 self.walk(table, next, &[names, &[next.get_name().to_owned()]].concat())?;
                 continue;
             }
-            let place = place(self.all, at);
-            let wrong = |what: String| Error::new(format!("{place}: {what}")).advice(help(names));
+            let location = location_at(self.all, at);
+            let wrong = |what: String| Error::new(format!("{location}: {what}")).advice(help(names));
             let is_it =
                 |arg: &&Arg| arg.get_long() == Some(name) || aliases(arg).iter().any(|alias| alias == name);
             let flag = flags(command).find(is_it).filter(|_| !names.is_empty());
@@ -140,7 +140,7 @@ impl Reading<'_> {
             };
             let key = arg.get_long().unwrap_or(name).to_owned();
             let (aliases, short) = (aliases(arg), arg.get_short());
-            settings.push(FlagSetting { key, aliases, short, at, place, values, words });
+            settings.push(FlagSetting { key, aliases, short, at, location, values, words });
         }
         if !settings.is_empty() {
             settings.sort_by_key(|setting| setting.at);
@@ -202,6 +202,6 @@ fn valid(command: &Command, is_top: bool) -> String {
 }
 
 /// The file and the line of byte `at` of the text.
-fn place(all: &Included, at: usize) -> String {
-    all.place(all.text[..at].matches('\n').count() + 1)
+fn location_at(all: &Included, at: usize) -> String {
+    all.location(all.text[..at].matches('\n').count() + 1)
 }

@@ -8,7 +8,7 @@ use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use host::control::Who;
+use host::control::Credentials;
 use rustix::net::{SendFlags, send};
 use rustix::process::geteuid;
 
@@ -45,22 +45,22 @@ const BYTES_MAX: u64 = 8 * 1024 * 1024;
 /// # Errors
 /// No process has the name or answers; the command was refused.
 pub fn run(args: &Args) -> Result<ExitCode, Error> {
-    let (stream, who) = host::control::ask(&args.name, TIMEOUT).map_err(|e| unheard(&args.name, &e))?;
-    if !is_trusted(who.user, geteuid().as_raw()) {
+    let (stream, peer) = host::control::ask(&args.name, TIMEOUT).map_err(|e| unheard(&args.name, &e))?;
+    if !is_trusted(peer.user, geteuid().as_raw()) {
         let what =
-            format!("{} belongs to user {}, not to root or you; no request was sent", args.name, who.user);
+            format!("{} belongs to user {}, not to root or you; no request was sent", args.name, peer.user);
         return Err(Error::new(what).advice("sudo, if that user is trusted"));
     }
-    let text = said(stream, args.action).map_err(|e| silent(&args.name, who, &e))?;
+    let text = exchange(stream, args.action).map_err(|e| silent(&args.name, peer, &e))?;
     let answer = read(&args.name, &text)?;
     if !answer.done {
-        let refused = Error::new(answer.said.unwrap_or_default());
+        let refused = Error::new(answer.message.unwrap_or_default());
         return Err(answer.advice.into_iter().fold(refused, Error::advice));
     }
-    match (answer.status, answer.said) {
+    match (answer.status, answer.message) {
         _ if args.json => outln!("{}", text.trim_end()),
         (Some(status), _) => out!("{}", shown(&args.name, &status)),
-        (None, said) => outln!("{}", said.unwrap_or_default()),
+        (None, message) => outln!("{}", message.unwrap_or_default()),
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -71,18 +71,17 @@ fn is_trusted(user: u32, ours: u32) -> bool {
 }
 
 /// The answer, one line.
-fn said(stream: UnixStream, command: Command) -> std::io::Result<String> {
+fn exchange(stream: UnixStream, command: Command) -> std::io::Result<String> {
     // A refused client gets its answer before its request is read, and the connection ends: the
     // answer counts, not the write.
     let asked = send(&stream, command.line().as_bytes(), SendFlags::NOSIGNAL);
     let mut line = Vec::new();
-    let heard = BufReader::new(stream.take(BYTES_MAX)).read_until(b'\n', &mut line);
+    let read = BufReader::new(stream.take(BYTES_MAX)).read_until(b'\n', &mut line);
     match line.pop() {
         Some(b'\n') => String::from_utf8(line).map_err(|_| ErrorKind::InvalidData.into()),
-        _ => Err(heard
-            .err()
-            .or(asked.err().map(Into::into))
-            .unwrap_or_else(|| ErrorKind::UnexpectedEof.into())),
+        _ => {
+            Err(read.err().or(asked.err().map(Into::into)).unwrap_or_else(|| ErrorKind::UnexpectedEof.into()))
+        }
     }
 }
 
@@ -115,12 +114,12 @@ fn unheard(name: &str, e: &std::io::Error) -> Error {
 }
 
 /// Error of a daemon that accepted and does not answer.
-fn silent(name: &str, who: Who, e: &std::io::Error) -> Error {
+fn silent(name: &str, peer: Credentials, e: &std::io::Error) -> Error {
     match e.kind() {
         ErrorKind::WouldBlock | ErrorKind::TimedOut => {
             let what =
                 format!("no answer from {name} within {} s: it is starting or hangs", TIMEOUT.as_secs());
-            Error::new(what).advice(format!("later, or kill {}", who.process))
+            Error::new(what).advice(format!("later, or kill {}", peer.process))
         }
         _ => Error::new(format!("{name} ended before it answered")),
     }

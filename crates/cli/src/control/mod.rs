@@ -67,18 +67,18 @@ impl Flags {
 /// Error of a name in use; with the process, if known.
 fn taken(name: &str) -> Error {
     let whose = host::control::ask(name, std::time::Duration::from_secs(1));
-    let whose = whose.map_or("another process".to_owned(), |(_, who)| match who.process {
-        0 => format!("a process of user {}", who.user),
-        process => format!("process {process} of user {}", who.user),
+    let holder = whose.map_or("another process".to_owned(), |(_, credentials)| match credentials.process {
+        0 => format!("a process of user {}", credentials.user),
+        process => format!("process {process} of user {}", credentials.user),
     });
     let advice = format!("another name; greenwave control {name} status shows its daemon");
-    Error::new(format!("--control {name}: the name is in use by {whose}")).advice(advice)
+    Error::new(format!("--control {name}: the name is in use by {holder}")).advice(advice)
 }
 
 /// Reports the outcome of a reload: on stderr, and to the client of `control` that requested it.
 pub fn report_reload(control: Option<&mut Control>, now: Time, outcome: &Result<String, Error>) {
     match outcome {
-        Ok(said) => errln!("{said}"),
+        Ok(message) => errln!("{message}"),
         Err(e) => errln!("{e}"),
     }
     if let Some(control) = control {
@@ -147,7 +147,7 @@ impl Control {
             }
             let Some(peer) = self.listener.accept() else { return };
             let mut client = Client { peer, state: State::Asks(Vec::new()), until: now + ASK_MAX };
-            if let Err(e) = may(client.peer.who.user, &self.daemon.owners(), &self.daemon.name) {
+            if let Err(e) = may(client.peer.credentials.user, &self.daemon.owners(), &self.daemon.name) {
                 client.answer(now, &ControlResponse::refused(&e));
             }
             client.turn(now, &self.daemon);
@@ -169,7 +169,7 @@ impl Control {
 
     fn on_outcome(&mut self, now: Time, outcome: &Result<String, Error>) {
         let answer = match outcome {
-            Ok(said) => ControlResponse::done(said),
+            Ok(message) => ControlResponse::done(message),
             Err(e) => ControlResponse::refused(e),
         };
         for client in self.clients.iter_mut().filter(|client| client.state == State::Reloads) {
@@ -218,14 +218,14 @@ impl Client {
 
     /// The client's command, once its line is complete; the bytes are kept.
     fn read_command(&mut self) -> Result<Option<Command>, Error> {
-        let State::Asks(came) = &mut self.state else { return Ok(None) };
+        let State::Asks(request) = &mut self.state else { return Ok(None) };
         let mut piece = [0; LINE_MAX + 2];
         match self.peer.receive(&mut piece) {
-            Ok(0) if came.is_empty() => self.state = State::Over,
-            Ok(0) => return read_command(came, false),
+            Ok(0) if request.is_empty() => self.state = State::Over,
+            Ok(0) => return read_command(request, false),
             Ok(len) => {
-                came.extend_from_slice(&piece[..len]);
-                return read_command(came, true);
+                request.extend_from_slice(&piece[..len]);
+                return read_command(request, true);
             }
             Err(e) if e.kind() == ErrorKind::WouldBlock => {}
             Err(_) => self.state = State::Over,
@@ -238,8 +238,8 @@ impl Client {
             Command::Status => self.answer(now, &ControlResponse::status(daemon.status())),
             Command::Reload => (self.state, self.until) = (State::Waits, now + OUTCOME_MAX),
             Command::Stop => {
-                let who = self.peer.who;
-                errln!("stopped by process {} of user {}", who.process, who.user);
+                let client = self.peer.credentials;
+                errln!("stopped by process {} of user {}", client.process, client.user);
                 self.answer(now, &ControlResponse::done("stopping"));
                 host::signals::flag().store(true, Ordering::Relaxed);
             }

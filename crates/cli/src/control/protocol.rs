@@ -19,16 +19,16 @@ pub enum Command {
     Stop,
 }
 
-/// An answer; has `said` or `status`.
+/// An answer; has a message or a status.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 pub struct ControlResponse {
     /// Always [`VERSION`].
     pub control: u32,
     /// True if the command was carried out.
     pub done: bool,
-    /// The outcome, one line.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub said: Option<String>,
+    /// The outcome, one line; its key is `said`, as earlier versions read it.
+    #[serde(default, rename = "said", skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
     /// Advice, where the command was not carried out.
     #[serde(default, rename = "try", skip_serializing_if = "Option::is_none")]
     pub advice: Option<String>,
@@ -101,8 +101,8 @@ pub fn may(user: u32, owners: &[u32], name: &str) -> Result<(), Error> {
     }
     let mut owners: Vec<u32> = owners.iter().copied().filter(|owner| *owner != ROOT).collect();
     owners.dedup();
-    let who = owners.iter().map(|owner| format!(" and user {owner}")).collect::<String>();
-    let what = format!("user {user} may not control {name}; allowed: root{who}");
+    let others = owners.iter().map(|owner| format!(" and user {owner}")).collect::<String>();
+    let what = format!("user {user} may not control {name}; allowed: root{others}");
     Err(Error::new(what).advice(format!("sudo greenwave control {name}")))
 }
 
@@ -122,20 +122,20 @@ impl Command {
 
 impl ControlResponse {
     /// Answer to a command that was carried out.
-    pub fn done(said: &str) -> Self {
-        Self { control: VERSION, done: true, said: Some(said.to_owned()), advice: None, status: None }
+    pub fn done(message: &str) -> Self {
+        Self { control: VERSION, done: true, message: Some(message.to_owned()), advice: None, status: None }
     }
 
     /// Answer to a refused command.
     pub fn refused(e: &Error) -> Self {
         let (what, advice) = e.parts();
         let advice = advice.map(str::to_owned);
-        Self { control: VERSION, done: false, said: Some(what.to_owned()), advice, status: None }
+        Self { control: VERSION, done: false, message: Some(what.to_owned()), advice, status: None }
     }
 
     /// Answer with the daemon's status.
     pub fn status(status: DaemonStatus) -> Self {
-        Self { control: VERSION, done: true, said: None, advice: None, status: Some(status) }
+        Self { control: VERSION, done: true, message: None, advice: None, status: Some(status) }
     }
 
     /// The answer as a line.
@@ -193,10 +193,10 @@ mod tests {
             assert_eq!(refused(user, owners), None, "{user} of {owners:?}");
         }
         let advice = "\n  try: sudo greenwave control web";
-        for (owners, who) in
+        for (owners, allowed) in
             [(&[0, 0][..], "root"), (&[0, 33], "root and user 33"), (&[33, 33], "root and user 33")]
         {
-            let what = format!("error: user 1000 may not control web; allowed: {who}{advice}");
+            let what = format!("error: user 1000 may not control web; allowed: {allowed}{advice}");
             assert_eq!(refused(1000, owners), Some(what));
         }
     }

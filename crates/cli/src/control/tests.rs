@@ -60,16 +60,16 @@ impl Client {
     }
 
     /// Outcome and text of the answer.
-    fn said(&mut self) -> (bool, String) {
-        let ControlResponse { done, said, .. } = self.answer();
-        (done, said.expect("words"))
+    fn reply(&mut self) -> (bool, String) {
+        let ControlResponse { done, message, .. } = self.answer();
+        (done, message.expect("words"))
     }
 
     fn has_none(&mut self) -> bool {
         self.0.get_ref().set_nonblocking(true).expect("it is a socket");
-        let came = self.0.read(&mut [0]).map_err(|e| e.kind());
+        let end = self.0.read(&mut [0]).map_err(|e| e.kind());
         self.0.get_ref().set_nonblocking(false).expect("it is a socket");
-        came == Err(ErrorKind::WouldBlock)
+        end == Err(ErrorKind::WouldBlock)
     }
 }
 
@@ -118,8 +118,8 @@ fn another_user_is_refused_with_the_permitted_users() {
     daemon.poll(Span::ZERO);
     let answer = stranger.answer();
     let says = format!("user 70001 may not control {}; allowed: root", daemon.name);
-    assert_eq!((answer.done, answer.said), (false, Some(says.clone())));
-    assert_eq!(silent.said(), (false, says));
+    assert_eq!((answer.done, answer.message), (false, Some(says.clone())));
+    assert_eq!(silent.reply(), (false, says));
     assert!(daemon.control.clients.is_empty(), "refused clients are dropped");
     assert!(!host::signals::is_set());
 
@@ -130,7 +130,7 @@ fn another_user_is_refused_with_the_permitted_users() {
     daemon.poll(Span::ZERO);
     assert!(owner.answer().done);
     let says = format!("user 70001 may not control {}; allowed: root and user 70002", daemon.name);
-    assert_eq!(stranger.said(), (false, says));
+    assert_eq!(stranger.reply(), (false, says));
     assert!(!daemon.control.begin_reload());
 }
 
@@ -145,7 +145,7 @@ fn an_unknown_command_is_refused_with_the_valid_ones() {
         let mut client = daemon.client(bytes);
         daemon.poll(Span::ZERO);
         let answer = client.answer();
-        assert_eq!((answer.done, answer.said.as_deref()), (false, Some(says)));
+        assert_eq!((answer.done, answer.message.as_deref()), (false, Some(says)));
         assert_eq!(answer.advice.as_deref(), Some("status, reload or stop"));
         assert!(daemon.control.clients.is_empty());
     }
@@ -165,7 +165,7 @@ fn silent_clients_time_out_and_closed_ones_are_dropped() {
     assert!(slow.answer().done);
     assert!(silent.has_none());
     daemon.poll(Span::from_millis(1));
-    assert_eq!(silent.said(), (false, "no request within 1.00 s".to_owned()));
+    assert_eq!(silent.reply(), (false, "no request within 1.00 s".to_owned()));
     assert!(daemon.control.clients.is_empty());
 }
 
@@ -185,13 +185,13 @@ fn a_reload_is_answered_by_its_own_outcome() {
         &Err(Error::new("a.toml:3: no flag").advice("a flag")),
     );
     let answer = first.answer();
-    assert_eq!((answer.done, answer.said.as_deref()), (false, Some("a.toml:3: no flag")));
+    assert_eq!((answer.done, answer.message.as_deref()), (false, Some("a.toml:3: no flag")));
     assert_eq!(answer.advice.as_deref(), Some("a flag"));
     assert!(second.has_none(), "its file has not been read");
     daemon.poll(Span::ZERO);
     assert!(daemon.control.begin_reload());
     report_reload(Some(&mut daemon.control), daemon.now, &Ok("reloaded".to_owned()));
-    assert_eq!(second.said(), (true, "reloaded".to_owned()));
+    assert_eq!(second.reply(), (true, "reloaded".to_owned()));
     assert!(!daemon.control.begin_reload());
 }
 
@@ -202,8 +202,8 @@ fn a_reload_without_an_outcome_times_out() {
     daemon.poll(Span::ZERO);
     assert!(daemon.control.begin_reload());
     daemon.poll(OUTCOME_MAX);
-    let said = "no result of the reload within 10.0 s; see the daemon's log".to_owned();
-    assert_eq!(client.said(), (false, said));
+    let message = "no result of the reload within 10.0 s; see the daemon's log".to_owned();
+    assert_eq!(client.reply(), (false, message));
     report_reload(Some(&mut daemon.control), daemon.now, &Ok("reloaded".to_owned()));
 }
 

@@ -314,7 +314,7 @@ fn compared(results: &[(Mode, Report)]) -> Option<(Span, Span)> {
 }
 
 fn last_line(settings: &Settings, results: &[(Mode, Report)]) -> String {
-    let place = format!("(seed {}, world host, {})", settings.seed, settings.machine);
+    let settings_text = format!("(seed {}, world host, {})", settings.seed, settings.machine);
     match compared(results) {
         Some((none, adps)) => {
             let [none_ns, adps_ns] = [none, adps].map(|span| span.as_nanos().max(1) as f64);
@@ -325,9 +325,9 @@ fn last_line(settings: &Settings, results: &[(Mode, Report)]) -> String {
             } else {
                 format!("{times:.1}× {word} with adps than with none ({none})")
             };
-            format!("LS p99 {adps}   {found}\n{place}")
+            format!("LS p99 {adps}   {found}\n{settings_text}")
         }
-        None => format!("no comparison: it needs the modes none and adps\n{place}"),
+        None => format!("no comparison: it needs the modes none and adps\n{settings_text}"),
     }
 }
 

@@ -39,7 +39,7 @@ pub(super) fn replay(path: &Path, pace: ReplayPace, over: Arc<AtomicBool>) -> Re
 
 /// Reads `path` to its end: the hardware address of `ours` in it, and the number of frames. Finds a
 /// damaged capture now instead of halfway through the replay.
-pub(super) fn look_through(path: &Path, ours: &[IpAddr]) -> Result<([u8; 6], u64), Error> {
+pub(super) fn scan(path: &Path, ours: &[IpAddr]) -> Result<([u8; 6], u64), Error> {
     let mut replay = replay(path, ReplayPace::Fast, Arc::default())?;
     let (mut mac, mut other) = (None, None);
     while let Some(received) = replay.receive(Time::ZERO) {
@@ -54,7 +54,7 @@ pub(super) fn look_through(path: &Path, ours: &[IpAddr]) -> Result<([u8; 6], u64
     if let Some(e) = replay.error() {
         return Err(damaged(path, e));
     }
-    let nobody = || {
+    let no_such_frame = || {
         let error = Error::new(format!("{}: no frame has the destination {}", path.display(), list(ours)));
         match other {
             Some(other) => {
@@ -64,7 +64,7 @@ pub(super) fn look_through(path: &Path, ours: &[IpAddr]) -> Result<([u8; 6], u64
             None => error.advice("a capture with IP packets"),
         }
     };
-    Ok((mac.ok_or_else(nobody)?, replay.counters().played))
+    Ok((mac.ok_or_else(no_such_frame)?, replay.counters().played))
 }
 
 fn damaged(path: &Path, e: &dyn std::fmt::Display) -> Error {

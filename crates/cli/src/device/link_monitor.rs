@@ -45,7 +45,7 @@ impl LinkMonitor {
     pub fn is_lost(&mut self, now: Time) -> bool {
         if self.gone.is_none() && now >= self.due {
             self.due = now + EVERY;
-            self.gone = match self.program.as_mut().map(Attachment::look) {
+            self.gone = match self.program.as_mut().map(Attachment::query) {
                 _ if self.interface.as_ref().is_some_and(|interface| !interface.is_there()) => Some(REMOVED),
                 Some(Attached::NoInterface) => Some(REMOVED),
                 Some(Attached::Off) => Some(TAKEN_OFF),

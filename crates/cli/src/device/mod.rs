@@ -155,9 +155,8 @@ impl DeviceKind {
                 let opened = afxdp::open(name, options, &claims)?;
                 let (mac, mtu) = (Some(opened.interface.mac), opened.interface.mtu.min(MTU_MAX));
                 let how = Some(opened.summary());
-                let heard =
-                    addresses.are_found().then(|| packet::open_copy(&opened.interface)).transpose()?;
-                let mut ear = heard.map(Box::new);
+                let copy = addresses.are_found().then(|| packet::open_copy(&opened.interface)).transpose()?;
+                let mut ear = copy.map(Box::new);
                 let with_ear = |queue| AnyDevice::Xdp(xdp::Xdp { queue, ear: ear.take() });
                 let devices = opened.devices.into_iter().map(with_ear).collect();
                 let claimant = Some(opened.claimant);
@@ -171,7 +170,7 @@ impl DeviceKind {
                 Ok(Open { devices, mac, mtu, held, over, how, claimant: None })
             }
             Self::Pcap { path, pace } => {
-                let (mac, frames) = capture::look_through(path, &addresses.given().collect::<Vec<_>>())?;
+                let (mac, frames) = capture::scan(path, &addresses.given().collect::<Vec<_>>())?;
                 let replay = capture::replay(path, *pace, over.clone())?;
                 let how = Some(format!("{frames} frames"));
                 let devices = vec![AnyDevice::Replay(Box::new(replay))];

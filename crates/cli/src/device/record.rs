@@ -166,8 +166,8 @@ mod tests {
             (300, 24 + 116 * 200 + 115, 200),
             (300, 25, 0),
         ] {
-            let whole = recorded(File::create(&path).unwrap(), frames, size_max).unwrap();
-            assert_eq!((whole, played(&path)), (frames == expected, expected), "{size_max}");
+            let complete = recorded(File::create(&path).unwrap(), frames, size_max).unwrap();
+            assert_eq!((complete, played(&path)), (frames == expected, expected), "{size_max}");
             assert!(std::fs::metadata(&path).unwrap().len() <= size_max);
         }
         std::fs::remove_file(&path).unwrap();

@@ -4,11 +4,11 @@ use super::*;
 
 #[track_caller]
 fn check(text: &str, expected: &str) {
-    let said = match text.parse::<DeviceKind>() {
+    let outcome = match text.parse::<DeviceKind>() {
         Ok(kind) => format!("{kind:?}"),
         Err(e) => e.to_string(),
     };
-    assert!(said.contains(expected), "{text}: {said}");
+    assert!(outcome.contains(expected), "{text}: {outcome}");
 }
 
 #[test]

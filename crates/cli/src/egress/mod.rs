@@ -149,8 +149,8 @@ fn as_text(device: &str, status: &Status) -> String {
         Table::new(1, &header).groups(&[("", 1), ("arrived", 2), ("sent", 2), ("backlog", 2), ("", 1)]);
     for (at, level) in status.levels.iter().enumerate() {
         let figures = [
-            level.came.packets,
-            level.came.bytes,
+            level.arrived.packets,
+            level.arrived.bytes,
             level.sent.packets,
             level.dropped,
             level.waiting.packets,
@@ -177,7 +177,7 @@ fn as_json(device: &str, status: &Status) -> serde_json::Value {
     let counter = |c: Counter| json!({ "packets": c.packets, "bytes": c.bytes });
     let levels = status.levels.iter().map(|level| {
         json!({
-            "came": counter(level.came), "sent": counter(level.sent), "dropped": level.dropped,
+            "came": counter(level.arrived), "sent": counter(level.sent), "dropped": level.dropped,
             "waiting": counter(level.waiting), "flows": level.flows,
         })
     });

@@ -157,7 +157,7 @@ impl Args {
             target: self.target_delay,
             joined: self.joined.clone(),
         };
-        let duty = Duty::Guard { joined: !self.joined.is_empty() };
+        let duty = Duty::Guard { reads_reports: !self.joined.is_empty() };
         Ok((controller, options, self.sandbox.plan(duty, None)?))
     }
 }

@@ -62,13 +62,13 @@ impl Program {
         for item in items {
             folder.write(item.key, &item.value())?;
         }
-        let here = folder.path().display();
+        let dir = folder.path().display();
         let file = |text: String| Ok(folder.write("server.conf", text.as_bytes())?.display().to_string());
         let words = match self {
             Self::Lighttpd => {
                 // Connections last for the whole run, for any number of requests.
                 let config = format!(
-                    "server.document-root = \"{here}\"\nserver.bind = \"{at}\"\nserver.port = {PORT}\n\
+                    "server.document-root = \"{dir}\"\nserver.bind = \"{at}\"\nserver.port = {PORT}\n\
                      server.max-keep-alive-requests = 65535\nserver.max-keep-alive-idle = 600\n"
                 );
                 format!("lighttpd -D -f {}", file(config)?)
@@ -79,17 +79,17 @@ impl Program {
                     Some(cores) => (workers(cores), format!("{PORT} reuseport")),
                 };
                 let config = format!(
-                    "daemon off; {workers} pid {here}/pid; error_log stderr crit;\n\
+                    "daemon off; {workers} pid {dir}/pid; error_log stderr crit;\n\
                      events {{ worker_connections 4096; }}\n\
                      http {{ access_log off; sendfile on; keepalive_requests 1000000000;\n\
-                     client_body_temp_path {here}/t1; proxy_temp_path {here}/t2; fastcgi_temp_path {here}/t3;\n\
-                     uwsgi_temp_path {here}/t4; scgi_temp_path {here}/t5;\n\
-                     server {{ listen {at}:{port}; root {here}; }} }}\n"
+                     client_body_temp_path {dir}/t1; proxy_temp_path {dir}/t2; fastcgi_temp_path {dir}/t3;\n\
+                     uwsgi_temp_path {dir}/t4; scgi_temp_path {dir}/t5;\n\
+                     server {{ listen {at}:{port}; root {dir}; }} }}\n"
                 );
                 format!("nginx -e stderr -c {}", file(config)?)
             }
             Self::Redis => {
-                format!("redis-server --bind {at} --port {PORT} --save  --protected-mode no --dir {here}")
+                format!("redis-server --bind {at} --port {PORT} --save  --protected-mode no --dir {dir}")
             }
             Self::Memcached => {
                 let threads = cores.map_or(1, <[CoreId]>::len);

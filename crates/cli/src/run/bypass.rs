@@ -17,7 +17,7 @@ const NAMED_MAX: usize = 16;
 pub(super) struct Bypass {
     watcher: Option<Watcher>,
     /// Warnings, with their sockets.
-    said: BTreeMap<(String, SocketProtocol, Use, String), Said>,
+    lines: BTreeMap<(String, SocketProtocol, Use, String), Said>,
     counts: BTreeMap<(SocketProtocol, Use), u64>,
     /// Number of sockets beyond those reported by name.
     unnamed: u64,
@@ -37,7 +37,7 @@ impl Bypass {
     pub(super) fn watch(library: &std::path::Path, is_confined: bool) -> Self {
         let mut new = Self {
             watcher: None,
-            said: BTreeMap::new(),
+            lines: BTreeMap::new(),
             counts: BTreeMap::new(),
             unnamed: 0,
             unseen: BTreeSet::new(),
@@ -56,15 +56,15 @@ impl Bypass {
     }
 
     /// Sets the stack's addresses; sockets are searched from now on.
-    pub(super) fn set_place(&mut self, place: &Routes) {
+    pub(super) fn set_routes(&mut self, routes: &Routes) {
         // The next check notices an ended watcher.
-        self.watcher.iter_mut().for_each(|watcher| drop(watcher.set_place(place)));
+        self.watcher.iter_mut().for_each(|watcher| drop(watcher.set_routes(routes)));
     }
 
     /// Reports new findings.
-    pub(super) fn look(&mut self) {
+    pub(super) fn report_new(&mut self) {
         let Some(watcher) = &mut self.watcher else { return };
-        let events = watcher.look();
+        let events = watcher.events();
         let is_over = watcher.is_over();
         let mut is_said = false;
         for event in events {
@@ -98,11 +98,11 @@ impl Bypass {
         let BypassingSocket { name, protocol, used, addr, .. } = finding;
         *self.counts.entry((*protocol, *used)).or_default() += 1;
         let key = (name.clone(), *protocol, *used, addr.to_string());
-        if let Some(said) = self.said.get_mut(&key) {
-            said.count += 1;
-        } else if self.said.len() < NAMED_MAX {
+        if let Some(known) = self.lines.get_mut(&key) {
+            known.count += 1;
+        } else if self.lines.len() < NAMED_MAX {
             errln!("warning: {finding}");
-            self.said.insert(key, Said { line: finding.to_string(), count: 1 });
+            self.lines.insert(key, Said { line: finding.to_string(), count: 1 });
         } else {
             self.unnamed += 1;
         }
@@ -136,7 +136,7 @@ impl Bypass {
             errln!(
                 "warning: {sum} {sockets} of the program {were} opened in the kernel instead of greenwave's stack:"
             );
-            for Said { line, count } in self.said.values() {
+            for Said { line, count } in self.lines.values() {
                 let times = if *count > 1 { format!(", {count}×") } else { String::new() };
                 errln!("  {line}{times}");
             }

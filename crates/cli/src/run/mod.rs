@@ -108,7 +108,7 @@ impl Args {
     /// As [`run`].
     pub fn check(&self, has: &dyn Fn(&str) -> bool) -> Result<(), Error> {
         self.lib.iter().try_for_each(|lib| Library::find(Some(lib)).map(drop))?;
-        self.guard.joined(&self.joined, &ReportCounter::default())?;
+        self.guard.guard_with_reports(&self.joined, &ReportCounter::default())?;
         self.link.check(has)?;
         self.link.classifiers()?;
         self.ui.check()?;
@@ -136,13 +136,13 @@ pub fn run(args: &Args, arguments: &Arguments) -> Result<ExitCode, Error> {
     let _ = host::signals::hangup();
     let program = elf_check::find(&args.program[0])?;
     let lib = Library::find(args.lib.as_deref())?;
-    let heard = ReportCounter::default();
-    let guard = || args.guard.joined(&args.joined, &heard);
+    let reports = ReportCounter::default();
+    let guard = || args.guard.guard_with_reports(&args.joined, &reports);
     let guards = (0..args.shards).map(|_| guard()).collect::<Result<_, _>>()?;
     let (kind, addresses) = args.link.plan()?;
     let (classifiers, observed) = args.link.classifiers()?.unwrap_or_default();
     args.check_files()?;
-    let sandbox = args.sandbox.plan(Duty::Run { joined: !args.joined.is_empty() }, kind.kept());
+    let sandbox = args.sandbox.plan(Duty::Run { reads_reports: !args.joined.is_empty() }, kind.kept());
     // While this process has one thread.
     let bypass = Bypass::watch(lib.path(), args.sandbox.is_on());
     let ui = args.ui.open(live_view::head(&program, &args.link.device), args.control.is_on())?;
@@ -156,9 +156,9 @@ pub fn run(args: &Args, arguments: &Arguments) -> Result<ExitCode, Error> {
     check_queues(args, &devices)?;
     let stack = StackConfig { mtu, ..addresses.stack(mac.unwrap_or(made_up_mac()?), key) };
     let steering = args.flow_hash.steering(args.shards)?;
-    let seats = SocketAdapter::open(secret()?, steering)?;
+    let adapters = SocketAdapter::open(secret()?, steering)?;
     for (queue, device) in devices.iter_mut().enumerate() {
-        device.watch(seats[queue % seats.len()].readiness()?);
+        device.watch(adapters[queue % adapters.len()].readiness()?);
     }
     let interface = LinkMonitor::of(&kind);
     let mut stacks = Stacks {
@@ -175,8 +175,8 @@ pub fn run(args: &Args, arguments: &Arguments) -> Result<ExitCode, Error> {
         classifiers,
         observed,
         guards,
-        heard,
-        seats,
+        reports,
+        adapters,
         steering,
         meters: Vec::new(),
         held,

@@ -48,8 +48,8 @@ impl SocketAdapter {
     }
 
     /// Sets the stacks' addresses, for all of them.
-    pub(super) fn set_place(&self, place: Routes) {
-        self.window.set_place(place);
+    pub(super) fn set_routes(&self, routes: Routes) {
+        self.window.set_routes(routes);
     }
 
     /// The environment variable for programs.
@@ -127,7 +127,7 @@ impl AppSockets for SocketAdapter {
     }
 
     fn poll_other_stacks(&mut self, into: &mut Vec<AppEvent>) -> bool {
-        self.poll_events(into, |window, into| window.poll_left(into))
+        self.poll_events(into, |window, into| window.poll_posted(into))
     }
 
     fn sleep(&mut self) -> bool {
@@ -179,12 +179,13 @@ impl AppSockets for SocketAdapter {
         self.window.failed(conn, errno(why));
     }
 
-    fn ended(&mut self, conn: ConnId, why: CloseReason, whole: bool) {
-        self.window.ended(conn, ConnectionEnd { error: end_errno(why, whole), whole, released: false });
+    fn ended(&mut self, conn: ConnId, why: CloseReason, is_complete: bool) {
+        self.window
+            .ended(conn, ConnectionEnd { error: end_errno(why, is_complete), is_complete, released: false });
     }
 
     fn released(&mut self, conn: ConnId) {
-        self.window.ended(conn, ConnectionEnd { error: None, whole: true, released: true });
+        self.window.ended(conn, ConnectionEnd { error: None, is_complete: true, released: true });
     }
 
     fn answer(&mut self, call: u64, info: Option<&Info>, keep_alive: KeepAlive) {
@@ -205,8 +206,16 @@ impl AppSockets for SocketAdapter {
 
     fn next_datagram(&mut self, socket: u64, level: Priority, bytes: &mut [u8]) -> OutgoingDatagram {
         match self.window.next_datagram(socket, level.level(), bytes) {
-            shim::QueuedDatagram::Out { from, to, len, segment, class, whole, hops } => {
-                OutgoingDatagram::Out { from, to, len, segment, marks: TrafficClass::of(class), whole, hops }
+            shim::QueuedDatagram::Out { from, to, len, segment, class, dont_fragment, hops } => {
+                OutgoingDatagram::Out {
+                    from,
+                    to,
+                    len,
+                    segment,
+                    marks: TrafficClass::of(class),
+                    dont_fragment,
+                    hops,
+                }
             }
             shim::QueuedDatagram::Settled(what) => OutgoingDatagram::Settled(delivered(what)),
             shim::QueuedDatagram::Elsewhere => OutgoingDatagram::Elsewhere,
@@ -253,11 +262,11 @@ fn unreachable(why: Unreachable) -> Errno {
     }
 }
 
-/// Error of a connection that ended for the reason `why`; `whole`: after the peer had closed (Linux, `tcp_reset`).
-fn end_errno(why: CloseReason, whole: bool) -> Option<Errno> {
+/// Error of a connection that ended for the reason `why`; `is_complete`: after the peer had closed (Linux, `tcp_reset`).
+fn end_errno(why: CloseReason, is_complete: bool) -> Option<Errno> {
     Some(match why {
         CloseReason::Finished => return None,
-        CloseReason::Reset if whole => Errno::PIPE,
+        CloseReason::Reset if is_complete => Errno::PIPE,
         CloseReason::Reset => Errno::CONNRESET,
         CloseReason::TimedOut => Errno::TIMEDOUT,
         CloseReason::Unreachable(why) => unreachable(why),

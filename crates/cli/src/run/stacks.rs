@@ -63,9 +63,9 @@ pub(super) struct Stacks<'a> {
     /// One for each stack.
     pub(super) guards: Vec<Option<ShardGuard>>,
     /// Counts reports of the program's own queue.
-    pub(super) heard: ReportCounter,
+    pub(super) reports: ReportCounter,
     /// Likewise.
-    pub(super) seats: Vec<SocketAdapter>,
+    pub(super) adapters: Vec<SocketAdapter>,
     pub(super) steering: FlowSteering,
     /// Meters of the devices, where there are several.
     pub(super) meters: Vec<FrameMeter>,
@@ -115,9 +115,9 @@ impl Stacks<'_> {
         let args = self.args;
         let first = &mut servers[0].0;
         let lease = first.stack().lease().copied();
-        let place = self.addresses.place(&self.kind, found.every, lease.as_ref());
-        self.bypass.set_place(&place);
-        first.programs().set_place(place);
+        let routes = self.addresses.routes(&self.kind, found.every, lease.as_ref());
+        self.bypass.set_routes(&routes);
+        first.programs().set_routes(routes);
         let several = if args.shards > 1 { format!(", {} stacks", args.shards) } else { String::new() };
         let (program, served, device) = (self.program.display(), list(&found.served), &args.link.device);
         errln!("{program} on {served}, {device}{}{several}; ctrl-C ends", self.how);
@@ -142,10 +142,10 @@ impl Stacks<'_> {
             bypass: &mut self.bypass,
         };
         let status = serve(&mut servers, args, interrupted, watching, &mut programs)?;
-        self.bypass.look();
+        self.bypass.report_new();
         let full = summary(&mut servers, &self.meters, args.guard.is_on());
         self.bypass.summary(full);
-        if !args.joined.is_empty() && self.heard.looks() == 0 {
+        if !args.joined.is_empty() && self.reports.looks() == 0 {
             let files: Vec<_> = args.joined.iter().map(|file| file.display().to_string()).collect();
             errln!(
                 "note: no service reported its queue in {}; the guard used its own only",
@@ -164,14 +164,14 @@ impl Stacks<'_> {
     fn servers<D: Device>(&mut self, devices: Vec<D>) -> Vec<Server<D>> {
         let frames_max = self.held.map_or(FRAMES_MAX, |held| held.min(FRAMES_MAX));
         let slow = self.args.traces.limits(self.ui.is_some());
-        let seats = std::mem::take(&mut self.seats).into_iter();
-        let each = seats.zip(std::mem::take(&mut self.guards)).zip(devices);
-        let server = |(shard, ((seats, guard), device))| {
-            let place = (self.args.shards > 1).then_some(ShardIndex { steering: self.steering, shard });
-            let stack = StackConfig { place, ..self.stack.clone() };
+        let adapters = std::mem::take(&mut self.adapters).into_iter();
+        let each = adapters.zip(std::mem::take(&mut self.guards)).zip(devices);
+        let server = |(shard, ((adapter, guard), device))| {
+            let shard_index = (self.args.shards > 1).then_some(ShardIndex { steering: self.steering, shard });
+            let stack = StackConfig { shard_index, ..self.stack.clone() };
             let all = dispatch::Steering::all(1);
             let policy = Mode::Learned.policy(self.classifiers.clone(), &Params::new(1, 1), all);
-            let mut proxy = SocketProxy::new(stack, policy, frames_max, seats);
+            let mut proxy = SocketProxy::new(stack, policy, frames_max, adapter);
             proxy.set_slow(slow);
             proxy.set_protocols(self.classifiers.spoken.clone());
             proxy.set_guard(guard, self.args.until.into());
@@ -239,7 +239,7 @@ where
             }));
         }
         let status = wait(programs, &clock, || {
-            bypass.look();
+            bypass.report_new();
             watched.iter_mut().for_each(|watched| watched.poll(clock.now(), bypass));
             control.iter_mut().for_each(|control| control.poll(clock.now()));
             if let Some(outcome) = reload.poll(control.as_deref_mut()) {
@@ -325,9 +325,9 @@ fn summary<D: Device>(servers: &mut [Server<D>], meters: &[FrameMeter], is_guard
         udp_full += stack.udp_full;
         refused.iter_mut().zip(&stack.malformed).for_each(|(sum, count)| *sum += count);
     }
-    let [nobody, full, no_fd] = untaken;
+    let [no_listener, full, no_fd] = untaken;
     errln!(
-        "{} connections, {} reset; {} bytes in, {} out; refused: {nobody} no listener, {full} backlog full, {no_fd} out of descriptors",
+        "{} connections, {} reset; {} bytes in, {} out; refused: {no_listener} no listener, {full} backlog full, {no_fd} out of descriptors",
         c.offered,
         c.reset,
         c.bytes_in,

@@ -125,7 +125,7 @@ impl Config {
     pub fn load(path: &Path, mechanism: Option<&str>) -> Result<Self, Error> {
         let start = "greenwave sched example >tasks.toml, for a template";
         let all = include::read(path).map_err(|e| if path.exists() { e } else { e.advice(start) })?;
-        Self::of(&path.display().to_string(), &all.text, mechanism, |line| all.place(line))
+        Self::of(&path.display().to_string(), &all.text, mechanism, |line| all.location(line))
     }
 
     /// Parses `text`; `name` is its file.
@@ -134,16 +134,16 @@ impl Config {
         Self::of(name, text, None, |line| format!("{name}:{line}"))
     }
 
-    /// Parses `text`; `name` begins its errors, and `place` maps a line to its file.
+    /// Parses `text`; `name` begins its errors, and `location` maps a line to its file.
     fn of(
         name: &str,
         text: &str,
         mechanism: Option<&str>,
-        place: impl Fn(usize) -> String,
+        location: impl Fn(usize) -> String,
     ) -> Result<Self, Error> {
         let mut config: Self = toml::from_str(text).map_err(|e| {
             let line = e.span().map_or(1, |span| text[..span.start].matches('\n').count() + 1);
-            Error::new(format!("{}: {}", place(line), e.message().replace('\n', " "))).advice(RIGHT)
+            Error::new(format!("{}: {}", location(line), e.message().replace('\n', " "))).advice(RIGHT)
         })?;
         if let Some(mechanism) = mechanism {
             mechanism.clone_into(&mut config.mechanism);
@@ -375,7 +375,7 @@ impl Task {
     }
 
     /// Processes, where greenwave did not start them.
-    pub fn who(&self) -> Option<TaskSelector> {
+    pub fn selector(&self) -> Option<TaskSelector> {
         let by_group = || self.cgroup.as_ref().map(|path| TaskSelector::Group(group_path(path)));
         self.pid.map(TaskSelector::Process).or_else(by_group)
     }

@@ -119,14 +119,14 @@ impl ControlLoop<'_> {
             Change::Raised(trouble) => ("raised", trouble),
             Change::Cleared(trouble) => ("cleared", trouble),
         };
-        let (what, place) = status::parts(trouble, &self.config);
-        errln!("interference alarm {word}: {what} {place} (after {})", self.config.condition_after);
+        let (what, location) = status::parts(trouble, &self.config);
+        errln!("interference alarm {word}: {what} {location} (after {})", self.config.condition_after);
         let Some((program, words)) = self.config.hook.split_first() else { return };
         let mut hook = Command::new(program);
         hook.args(words)
             .env("GREENWAVE_CONDITION", word)
             .env("GREENWAVE_TROUBLE", what)
-            .env("GREENWAVE_WHERE", place);
+            .env("GREENWAVE_WHERE", location);
         hook.stdin(std::process::Stdio::null()).stdout(std::io::stderr());
         match hook.spawn() {
             // Its duration is unbounded, and no other thread waits for it.

@@ -168,7 +168,7 @@ fn share(config: &Config, args: &Args, reload: Reload<'_>, reads: Vec<PathBuf>) 
         plan;
     restore::unless_managed(&folder, &cores)?;
     for task in &config.tasks {
-        let free = task.who().map_or(Ok(()), |who| who.check_free());
+        let free = task.selector().map_or(Ok(()), |selector| selector.check_free());
         free.map_err(|e| Error::from(e.of_task(&task.name)))?;
     }
     // Before anything answers: a reader of the view may end the daemon.
@@ -239,8 +239,8 @@ fn start(
     journal: &mut Journal,
 ) -> Result<Vec<(String, TaskSetup)>, Error> {
     let setup = |(number, task): (usize, &config::Task)| {
-        let who = match (task.who(), &task.command) {
-            (Some(who), _) => who,
+        let selector = match (task.selector(), &task.command) {
+            (Some(selector), _) => selector,
             (None, command) => {
                 let id = programs.start(task, command.as_deref().unwrap_or_default())?;
                 journal.started(number, id).map_err(|e| Error::file(journal.path(), &e))?;
@@ -251,10 +251,10 @@ fn start(
             task.name.clone(),
             TaskSetup {
                 spec: task.spec(mechanism),
-                who,
+                selector,
                 tail: task.tail.clone(),
-                joined: task.joined.clone(),
-                pulse: task.pulse,
+                queue_reports: task.joined.clone(),
+                has_signal_page: task.pulse,
             },
         ))
     };

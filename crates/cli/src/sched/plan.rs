@@ -44,7 +44,7 @@ impl Plan {
         let period = policy.period().max(period);
         for task in &config.tasks {
             let of_task = |e: Error| e.begin(&format!("task {}: ", task.name));
-            let checked = task.who().map_or(Ok(()), |who| who.check(task.is_critical()));
+            let checked = task.selector().map_or(Ok(()), |selector| selector.check(task.is_critical()));
             checked.map_err(|e| Error::from(e.of_task(&task.name)))?;
             task.command.iter().try_for_each(|words| program(&words[0])).map_err(of_task)?;
             task.output.iter().try_for_each(|path| Error::unless_writable(path)).map_err(of_task)?;
@@ -62,17 +62,18 @@ impl Plan {
 /// # Errors
 /// The task or the pair, and advice.
 pub fn check_processes(config: &Config) -> Result<(), Error> {
-    let given: Vec<_> = config.tasks.iter().filter_map(|task| Some((&*task.name, task.who()?))).collect();
-    hostsched::check_all(given.iter().map(|(name, who)| (*name, who)), &Protected::here(None))?;
+    let given: Vec<_> =
+        config.tasks.iter().filter_map(|task| Some((&*task.name, task.selector()?))).collect();
+    hostsched::check_all(given.iter().map(|(name, selector)| (*name, selector)), &Protected::current(None))?;
     Ok(())
 }
 
 /// Checks that the program exists where execvp(3) looks for it.
 fn program(name: &str) -> Result<(), Error> {
-    let places = std::env::var_os("PATH").unwrap_or_default();
+    let path = std::env::var_os("PATH").unwrap_or_default();
     let found = match name.contains('/') {
         true => files::check_runnable(Path::new(name)),
-        false => std::env::split_paths(&places)
+        false => std::env::split_paths(&path)
             .map(|folder: PathBuf| files::check_runnable(&folder.join(name)))
             .find(Result::is_ok)
             .unwrap_or_else(|| Err(std::io::Error::from_raw_os_error(2))),

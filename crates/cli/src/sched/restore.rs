@@ -49,7 +49,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
             return Ok(ExitCode::SUCCESS);
         }
     }
-    let text = whole(path).map_err(|e| Error::file(path, &e))?;
+    let text = restore_log(path).map_err(|e| Error::file(path, &e))?;
     if !args.guard {
         outln!("{text}");
     }
@@ -57,7 +57,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
 }
 
 /// Undoes the log at `path`, ends the programs that its daemon started, and returns the report.
-fn whole(path: &Path) -> std::io::Result<String> {
+fn restore_log(path: &Path) -> std::io::Result<String> {
     let restored = undo_log::restore(path)?;
     // All tasks are resumed before any is asked to end.
     let ended = match undo_log::end_programs(path) {
@@ -81,7 +81,7 @@ pub fn leftovers(folder: &Path) -> Result<Vec<String>, Error> {
         if author.is_alive() {
             continue;
         }
-        match whole(&path) {
+        match restore_log(&path) {
             Ok(text) => lines.push(format!("greenwave {} has ended: {text}", author.process)),
             // Its guardian was faster.
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}

@@ -24,8 +24,9 @@ pub fn sensor(config: &Config, cores: &[CoreId]) -> Result<(Box<dyn Sensor>, Str
         );
         (Box::new(probe), why)
     };
-    let counters =
-        || Counters::here(cores).map(|counters| (Box::new(counters) as Box<dyn Sensor>, COUNTED.to_owned()));
+    let counters = || {
+        Counters::detect(cores).map(|counters| (Box::new(counters) as Box<dyn Sensor>, COUNTED.to_owned()))
+    };
     Ok(match config.sensor {
         SensorName::None => none("set in the configuration: memory bandwidth is not managed"),
         SensorName::Auto if !config.asks_for_bandwidth() => none("the policy does not use memory bandwidth"),

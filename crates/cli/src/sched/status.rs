@@ -286,8 +286,8 @@ fn figures(
     figures.extend(totals.map(|(name, total)| Figure::new(name, Labels::none(), total as f64)));
     figures.extend(slowdown.map(|times| Figure::new("greenwave_sched_dram_slowdown", Labels::none(), times)));
     figures.extend(conditions.iter().map(|trouble| {
-        let (what, place) = parts(*trouble, config);
-        let labels = Labels::none().with("trouble", what).with("where", place);
+        let (what, location) = parts(*trouble, config);
+        let labels = Labels::none().with("trouble", what).with("where", location);
         Figure::new("greenwave_sched_alarm", labels, 1.0)
     }));
     figures
@@ -300,8 +300,8 @@ fn class(task: &Task) -> &'static str {
 
 /// `queue memcached`, `bandwidth socket 0`.
 pub fn named(trouble: Contention, config: &Config) -> String {
-    let (what, place) = parts(trouble, config);
-    format!("{what} {place}")
+    let (what, location) = parts(trouble, config);
+    format!("{what} {location}")
 }
 
 /// The contention's kind and place.

@@ -173,14 +173,14 @@ fn say(stack: &Stack, wanted: &Addresses, now: Time, aside: bool) -> Result<(), 
     let say = |line: String| if aside { errln!("{line}") } else { outln!("{line}") };
     if let Some(lease) = stack.lease() {
         not_the_kernels(lease.addr.into(), "--addr with an unused address of the subnet")?;
-        let way = lease.router.map_or("no gateway".to_owned(), |router| format!("gateway {router}"));
+        let gateway = lease.router.map_or("no gateway".to_owned(), |router| format!("gateway {router}"));
         let span = match lease.until {
             Time::MAX => "without expiry".to_owned(),
             until => {
                 format!("for {} s", (until.since(now) + Span::from_millis(500)).as_nanos() / 1_000_000_000)
             }
         };
-        say(format!("{}/{} leased from {} {span}, {way}", lease.addr, lease.prefix, lease.server));
+        say(format!("{}/{} leased from {} {span}, {gateway}", lease.addr, lease.prefix, lease.server));
     }
     for addr in stack.addrs().filter(|addr| is_made(*addr, wanted)) {
         say(format!("{addr}/64 from a router advertisement"));

@@ -71,7 +71,7 @@ impl<'a> LiveState<'a> {
             of_resets(number, &snapshot.stack, &mut figures);
             let guard = sum.counters.guard.iter_mut().zip(&snapshot.stats.counters.guard);
             guard.for_each(|(sum, shed)| sum.add(shed));
-            self.left_out += whole(number, &mut snapshot.stats, &mut slow);
+            self.left_out += take_slow(number, &mut snapshot.stats, &mut slow);
             snapshot.clear();
         }
         self.left_out += slowest(&mut slow, self.slow.most);
@@ -110,9 +110,9 @@ impl<'a> LiveState<'a> {
             stats.merge_spans(total);
             if let Some(snapshot) = snapshot {
                 stats.merge_spans(&snapshot.stats);
-                left_out += whole(number, &mut snapshot.stats, &mut slow);
+                left_out += take_slow(number, &mut snapshot.stats, &mut slow);
             }
-            left_out += whole(number, stats, &mut slow);
+            left_out += take_slow(number, stats, &mut slow);
         }
         left_out += slowest(&mut slow, self.slow.most);
         if let Some(mut traces) = self.traces {
@@ -125,7 +125,7 @@ impl<'a> LiveState<'a> {
 }
 
 /// Moves the slow requests of shard `number` into `slow`; returns the number that it left out.
-fn whole(number: usize, stats: &mut Stats, slow: &mut Vec<(usize, Slow)>) -> u64 {
+fn take_slow(number: usize, stats: &mut Stats, slow: &mut Vec<(usize, Slow)>) -> u64 {
     slow.extend(stats.slow.take().into_iter().map(|slow| (number, slow)));
     stats.slow.left_out()
 }

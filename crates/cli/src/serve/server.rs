@@ -116,9 +116,9 @@ impl Server<'_> {
         let meters: Vec<_> = devices.iter().map(Steered::meter).collect();
         let mut served = Vec::new();
         for (shard, device) in (0..shards).zip(devices) {
-            let place = steer::ShardIndex { steering, shard };
+            let shard_index = steer::ShardIndex { steering, shard };
             let policy = self.policies.remove(0);
-            served.push((self.shard(policy, Some(place), &app)?, device));
+            served.push((self.shard(policy, Some(shard_index), &app)?, device));
         }
         let stats = self.until_interrupted(served)?;
         self.end(&stats, |number| outln!("\nshard {number}: {}", meters[number].read()));
@@ -140,11 +140,11 @@ impl Server<'_> {
     fn shard<D: Device, A: App>(
         &self,
         policy: ModeSettings,
-        place: Option<steer::ShardIndex>,
+        shard_index: Option<steer::ShardIndex>,
         app: &Arc<A>,
     ) -> Result<Shard<D, A>, Error> {
         let workers = usize::from(self.args.workers.max(1));
-        let stack = StackConfig { place, ..self.stack.clone() };
+        let stack = StackConfig { shard_index, ..self.stack.clone() };
         let mut config = Config::new(stack, policy, workers);
         config.guard = self.args.guard.guard()?;
         config.slow = self.args.traces.limits(self.ui.is_some());

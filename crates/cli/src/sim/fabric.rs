@@ -71,10 +71,10 @@ fn simulate(plan: &SimPlan, threads: usize) -> Vec<Outcome> {
     bar.set_message(format!("sim fabric, {}", plan.flows));
     let side_by_side = (parallel::cores() / threads).max(1);
     let outcomes = parallel::map(&plan.points, side_by_side, |PlannedRun { config, .. }| {
-        let mut told = 0;
+        let mut shown = 0;
         let outcome = fabric::run_on(config, threads, &mut |done| {
-            bar.inc(u64::from(done - told));
-            told = done;
+            bar.inc(u64::from(done - shown));
+            shown = done;
         });
         Ok::<_, std::convert::Infallible>(outcome)
     });

@@ -28,7 +28,7 @@ impl Flows<'_> {
     /// from 0.
     pub fn ids(&self) -> impl Iterator<Item = u64> + '_ {
         let id =
-            |place: usize| self.lines.and_then(|lines| lines.get(place)).copied().unwrap_or(place as u64);
+            |index: usize| self.lines.and_then(|lines| lines.get(index)).copied().unwrap_or(index as u64);
         (0..self.flows.len()).map(id)
     }
 }

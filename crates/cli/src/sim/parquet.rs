@@ -96,9 +96,7 @@ fn integers(
 /// The kernel's error, where it is one.
 fn io_error(error: ParquetError) -> io::Error {
     match error {
-        ParquetError::External(said) => {
-            said.downcast::<io::Error>().map_or_else(io::Error::other, |said| *said)
-        }
+        ParquetError::External(cause) => cause.downcast::<io::Error>().map_or_else(io::Error::other, |e| *e),
         other => io::Error::other(other),
     }
 }

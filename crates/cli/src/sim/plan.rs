@@ -248,11 +248,11 @@ fn refused(args: &Args, what: &str) -> Error {
         ("limit", "--duration 20ms"),
     ];
     // Expected values would match unrelated advice.
-    let said = what.split(", expected").next().unwrap_or(what);
-    let of_topology = said.contains("topology") || what.contains("in `topology");
+    let message = what.split(", expected").next().unwrap_or(what);
+    let of_topology = message.contains("topology") || what.contains("in `topology");
     let advice = match of_topology {
         true => Some(TOPOLOGY_ADVICE),
-        false => known.iter().find(|(word, _)| said.contains(word)).map(|(_, advice)| *advice),
+        false => known.iter().find(|(word, _)| message.contains(word)).map(|(_, advice)| *advice),
     };
     let is_file = BUILT_IN.iter().all(|(name, _)| *name != args.topology);
     let what = if of_topology && is_file { format!("{}: {what}", args.topology) } else { what.to_owned() };

@@ -103,7 +103,7 @@ impl<'a> Shown<'a> {
             for class in &self.classes {
                 let mut cells = vec![scheduler.clone(), class.clone()];
                 for (_, stat, spread) in columns {
-                    let unit = WORLD.stat(stat).map_or("", |place| WORLD.stats[place].unit);
+                    let unit = WORLD.stat(stat).map_or("", |index| WORLD.stats[index].unit);
                     cells.push(in_unit(unit, self.mean(scheduler, class, stat)));
                     if several && *spread {
                         let half = self.interval(scheduler, class, stat).unwrap_or(f64::NAN);
@@ -139,8 +139,8 @@ impl<'a> Shown<'a> {
             let stat = |stat| self.mean(scheduler, "all", stat);
             let mut cells = vec![scheduler.clone(), format!("{sent:.0}")];
             cells.extend([number(stat("dropped")), number(stat("marked")), number(stat("timeouts"))]);
-            for place in 0..LOCATIONS.len() {
-                let [p99, most] = waiting(outcomes, place);
+            for location in 0..LOCATIONS.len() {
+                let [p99, most] = waiting(outcomes, location);
                 let shown =
                     |packets: f64| if packets.is_nan() { "–".to_owned() } else { format!("{packets:.0}") };
                 cells.extend([shown(p99), shown(most)]);
@@ -207,9 +207,9 @@ impl<'a> Shown<'a> {
             let count = |of: fn(&sim::fabric::Counters) -> u64| {
                 mean(outcomes.iter().map(|outcome| of(&outcome.counters) as f64))
             };
-            let places = LOCATIONS.iter().enumerate().map(|(place, name)| {
-                let [p99, most] = waiting(outcomes, place);
-                let waited = mean(outcomes.iter().map(|outcome| outcome.occupancy.places[place].mean()));
+            let locations = LOCATIONS.iter().enumerate().map(|(location, name)| {
+                let [p99, most] = waiting(outcomes, location);
+                let waited = mean(outcomes.iter().map(|outcome| outcome.occupancy.queues[location].mean()));
                 json!({"place": name, "mean": waited, "p99": p99, "most": most})
             });
             json!({
@@ -217,7 +217,7 @@ impl<'a> Shown<'a> {
                 "sent": count(|c| c.sent), "delivered": count(|c| c.delivered),
                 "dropped": count(|c| c.dropped), "marked": count(|c| c.marked),
                 "hops": count(|c| c.hops), "left": count(|c| c.left),
-                "waiting_packets": places.collect::<Vec<_>>(),
+                "waiting_packets": locations.collect::<Vec<_>>(),
             })
         });
         let units: serde_json::Map<_, _> =
@@ -253,9 +253,9 @@ impl<'a> Shown<'a> {
         }
         let lines = first().map(|(name, outcome)| (name, slowdowns(outcome)));
         plots.push(Plot::line("Slowdown by size, mean", ("flow size, bytes", "slowdown"), true, lines));
-        for (place, name) in LOCATIONS.iter().enumerate() {
+        for (index, name) in LOCATIONS.iter().enumerate() {
             let lines: Vec<_> =
-                first().map(|(scheduler, outcome)| (scheduler, fullest(outcome, place))).collect();
+                first().map(|(scheduler, outcome)| (scheduler, fullest(outcome, index))).collect();
             if lines.iter().any(|(_, points)| !points.is_empty()) {
                 let title = format!("Packets at the fullest port {name}");
                 plots.push(Plot::line(title, ("ms", "packets"), false, lines));
@@ -288,22 +288,22 @@ impl<'a> Shown<'a> {
 }
 
 /// Packets queued at ports of a place: p99 over time, mean of the runs; and the maximum of all.
-fn waiting(outcomes: &[Outcome], place: usize) -> [f64; 2] {
-    let places = || outcomes.iter().map(|outcome| &outcome.occupancy.places[place]);
-    if places().all(|place| place.ports == 0) {
+fn waiting(outcomes: &[Outcome], index: usize) -> [f64; 2] {
+    let queues = || outcomes.iter().map(|outcome| &outcome.occupancy.queues[index]);
+    if queues().all(|queue| queue.ports == 0) {
         return [f64::NAN; 2];
     }
-    let most = places().map(|place| place.quantile(1.0)).max().unwrap_or_default();
-    [mean(places().map(|place| place.quantile(0.99) as f64)), most as f64]
+    let most = queues().map(|queue| queue.quantile(1.0)).max().unwrap_or_default();
+    [mean(queues().map(|queue| queue.quantile(0.99) as f64)), most as f64]
 }
 
 /// Points of a plot over time or sizes.
 const POINTS: usize = 100;
 
 /// Longest queue in packets at any port of a place, over time in ms.
-fn fullest(outcome: &Outcome, place: usize) -> Vec<(f64, f64)> {
+fn fullest(outcome: &Outcome, index: usize) -> Vec<(f64, f64)> {
     let occupancy = &outcome.occupancy;
-    let series = if occupancy.places[place].ports == 0 { &[][..] } else { &occupancy.places[place].series };
+    let series = if occupancy.queues[index].ports == 0 { &[][..] } else { &occupancy.queues[index].series };
     let step = series.len().div_ceil(POINTS).max(1);
     let at_ms = |n: usize| occupancy.interval.as_secs_f64() * 1e3 * (n * step) as f64;
     let most = |(n, chunk): (usize, &[(f64, usize)])| {

@@ -101,7 +101,7 @@ impl Screen {
 
     /// Draws the command's description and warnings.
     fn head(&self, frame: &mut Frame<'_>, area: Rect, now: Time) {
-        let (who, what) = match &self.shown {
+        let (program, what) = match &self.shown {
             Some(snapshot) => (tables::headline(snapshot), tables::rate(snapshot)),
             None => (format!("greenwave top {}", self.address), "waiting for the first snapshot".to_owned()),
         };
@@ -117,7 +117,7 @@ impl Screen {
             (None, Some(caution)) => Line::styled(caution, warn),
             (None, None) => Line::raw(what),
         };
-        let first = Line::styled(who, Style::new().add_modifier(Modifier::BOLD));
+        let first = Line::styled(program, Style::new().add_modifier(Modifier::BOLD));
         frame.render_widget(Paragraph::new(vec![first, second]), area);
     }
 }

@@ -144,12 +144,12 @@ impl Traces {
         let done = writer
             .join()
             .unwrap_or_else(|_| Done { why: Some("the writer panicked".to_owned()), ..Done::default() });
-        said(&path, &done, dropped, left_out)
+        summary(&path, &done, dropped, left_out)
     }
 }
 
 /// Summary `traces: 12 slow requests in FILE`, with the missing ones.
-fn said(path: &Path, done: &Done, dropped: u64, left_out: u64) -> String {
+fn summary(path: &Path, done: &Done, dropped: u64, left_out: u64) -> String {
     let Done { written, not_written, bytes, why } = done;
     let mut line = format!("traces: {written} slow requests in {}, {bytes} bytes", path.display());
     if *not_written > 0 {

@@ -40,9 +40,9 @@ impl Format {
     pub fn line(&mut self, shard: usize, slow: &Slow, epoch_ns: u64) -> String {
         let parent = slow.attributes.parent;
         let trace = hex(&parent.map_or_else(|| self.id(), |parent| parent.trace));
-        let whole = hex(&self.id::<8>());
+        let root_id = hex(&self.id::<8>());
         let begin_ns = epoch_ns + slow.begun.as_nanos();
-        let mut first = json!({ "traceId": trace, "spanId": whole });
+        let mut first = json!({ "traceId": trace, "spanId": root_id });
         if let Some(parent) = parent {
             first["parentSpanId"] = hex(&parent.span).into();
             first["flags"] = (REMOTE_PARENT | u32::from(parent.flags)).into();
@@ -63,7 +63,7 @@ impl Format {
         let mut at_ns = begin_ns;
         for (stage, span) in slow.passage() {
             let id = hex(&self.id::<8>());
-            let mut part = json!({ "traceId": trace, "spanId": id, "parentSpanId": whole });
+            let mut part = json!({ "traceId": trace, "spanId": id, "parentSpanId": root_id });
             part["name"] = stage.into();
             part["kind"] = INTERNAL.into();
             times(&mut part, at_ns, span);

@@ -95,11 +95,11 @@ fn ns(span: &Value, at: &str) -> u64 {
 fn a_line_is_one_trace_whose_stages_are_contiguous_and_complete() {
     let mut format = Format::new("greenwave serve", 7, 1);
     let spans = spans(&format.line(3, &slow(2), 1_700_000_000_000_000_000));
-    let (whole, stages) = spans.split_first().expect("spans");
-    assert_eq!((&whole["name"], &whole["kind"]), (&"GET".into(), &2.into()));
-    assert!(whole.get("parentSpanId").is_none() && whole.get("status").is_none());
-    assert_eq!(ns(whole, "startTimeUnixNano"), 1_700_000_000_000_001_000);
-    assert_eq!(ns(whole, "endTimeUnixNano"), 1_700_000_000_000_001_000 + 30_435);
+    let (root, stages) = spans.split_first().expect("spans");
+    assert_eq!((&root["name"], &root["kind"]), (&"GET".into(), &2.into()));
+    assert!(root.get("parentSpanId").is_none() && root.get("status").is_none());
+    assert_eq!(ns(root, "startTimeUnixNano"), 1_700_000_000_000_001_000);
+    assert_eq!(ns(root, "endTimeUnixNano"), 1_700_000_000_000_001_000 + 30_435);
     for (key, expected) in [
         ("url.path", "/pay"),
         ("greenwave.class", "2"),
@@ -107,16 +107,16 @@ fn a_line_is_one_trace_whose_stages_are_contiguous_and_complete() {
         ("greenwave.request.bytes", "70"),
         ("greenwave.response.bytes", "126"),
     ] {
-        assert_eq!(attribute(whole, key), expected);
+        assert_eq!(attribute(root, key), expected);
     }
     assert_eq!(stages.iter().map(|stage| stage["name"].as_str().unwrap()).collect::<Vec<_>>(), STAGE_NAMES);
-    let mut at = ns(whole, "startTimeUnixNano");
+    let mut at = ns(root, "startTimeUnixNano");
     for stage in stages {
-        assert_eq!((&stage["traceId"], &stage["parentSpanId"]), (&whole["traceId"], &whole["spanId"]));
+        assert_eq!((&stage["traceId"], &stage["parentSpanId"]), (&root["traceId"], &root["spanId"]));
         assert_eq!(ns(stage, "startTimeUnixNano"), at, "no gap");
         at = ns(stage, "endTimeUnixNano");
     }
-    assert_eq!(at, ns(whole, "endTimeUnixNano"));
+    assert_eq!(at, ns(root, "endTimeUnixNano"));
     assert_eq!(attribute(&stages[3], "greenwave.app_ns"), "390");
 }
 
@@ -125,11 +125,11 @@ fn a_line_is_one_trace_whose_stages_are_contiguous_and_complete() {
 fn a_call_is_a_clients_span_that_names_its_server_and_is_sent_before_it_is_served() {
     let side = Side::Called("10.77.0.9:8080".parse().unwrap());
     let spans = spans(&Format::new("greenwave serve", 7, 1).line(0, &Slow { side, ..slow(0) }, 0));
-    let (whole, stages) = spans.split_first().unwrap();
-    assert_eq!(whole["kind"], 3);
-    assert_eq!(["server.address", "server.port"].map(|key| attribute(whole, key)), ["10.77.0.9", "8080"]);
+    let (root, stages) = spans.split_first().unwrap();
+    assert_eq!(root["kind"], 3);
+    assert_eq!(["server.address", "server.port"].map(|key| attribute(root, key)), ["10.77.0.9", "8080"]);
     let ns = |span: &Value, at: &str| span[at].as_str().unwrap().parse::<u64>().unwrap();
-    let mut at = ns(whole, "startTimeUnixNano");
+    let mut at = ns(root, "startTimeUnixNano");
     for (stage, (name, length)) in
         stages.iter().zip([("transmit", 5), ("service", 400), ("nic", 10), ("tcp", 20), ("event", 30_000)])
     {
@@ -137,7 +137,7 @@ fn a_call_is_a_clients_span_that_names_its_server_and_is_sent_before_it_is_serve
         at += length;
         assert_eq!(ns(stage, "endTimeUnixNano"), at);
     }
-    assert_eq!(ns(whole, "endTimeUnixNano"), at);
+    assert_eq!(ns(root, "endTimeUnixNano"), at);
 }
 
 #[test]
@@ -189,21 +189,24 @@ fn ten_into(path: &Path, size_max: u64) -> String {
 #[test]
 fn a_file_takes_whole_lines_up_to_its_limit_and_the_rest_is_counted() {
     let path = std::env::temp_dir().join(format!("greenwave-traces-{}", std::process::id()));
-    let said = ten_into(&path, u64::MAX);
-    let whole = std::fs::read_to_string(&path).expect("it is there");
-    let limited = ten_into(&path, whole.len() as u64 - 1);
+    let summary = ten_into(&path, u64::MAX);
+    let text = std::fs::read_to_string(&path).expect("it is there");
+    let limited = ten_into(&path, text.len() as u64 - 1);
     let short = std::fs::read_to_string(&path).expect("it is there");
     std::fs::remove_file(&path).expect("it is ours");
     let left_out =
         "2 left out because more than the allowed number of slower requests came in the same second";
-    let place = path.display();
-    assert_eq!(said, format!("traces: 10 slow requests in {place}, {} bytes; {left_out}", whole.len()));
-    assert_eq!(whole.split_inclusive('\n').map(|line| spans(line).len()).sum::<usize>(), 60);
+    let shown_path = path.display();
+    assert_eq!(
+        summary,
+        format!("traces: 10 slow requests in {shown_path}, {} bytes; {left_out}", text.len())
+    );
+    assert_eq!(text.split_inclusive('\n').map(|line| spans(line).len()).sum::<usize>(), 60);
     assert_eq!(short.split_inclusive('\n').map(|line| spans(line).len()).sum::<usize>(), 54);
-    let why = format!("1 not written: the limit of {} bytes is reached", whole.len() - 1);
+    let why = format!("1 not written: the limit of {} bytes is reached", text.len() - 1);
     assert_eq!(
         limited,
-        format!("traces: 9 slow requests in {place}, {} bytes; {why}; {left_out}", short.len())
+        format!("traces: 9 slow requests in {shown_path}, {} bytes; {why}; {left_out}", short.len())
     );
 }
 
@@ -216,8 +219,11 @@ fn a_full_disk_loses_only_traces() {
         let _ = std::io::stderr().write_all(why.as_bytes());
         return;
     }
-    let said = ten_into(full, u64::MAX);
-    assert!(said.contains("0 slow requests in /dev/full, 0 bytes; 10 not written: No space left"), "{said}");
+    let summary = ten_into(full, u64::MAX);
+    assert!(
+        summary.contains("0 slow requests in /dev/full, 0 bytes; 10 not written: No space left"),
+        "{summary}"
+    );
 }
 
 #[test]
@@ -229,8 +235,11 @@ fn traces_that_overflow_the_queue_are_dropped_and_counted() {
         traces.write(Time::ZERO, vec![(0, slow(0)), (1, slow(0))]);
     }
     assert_eq!(batches.try_iter().count(), 1);
-    let said = traces.end(0);
-    assert_eq!(said, "traces: 0 slow requests in t, 0 bytes; 4 dropped because the writer could not keep up");
+    let summary = traces.end(0);
+    assert_eq!(
+        summary,
+        "traces: 0 slow requests in t, 0 bytes; 4 dropped because the writer could not keep up"
+    );
 }
 
 #[test]

@@ -43,9 +43,9 @@ impl Labels {
 /// Prometheus' notation; empty without labels.
 impl fmt::Display for Labels {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (place, (name, value)) in self.iter().enumerate() {
+        for (index, (name, value)) in self.iter().enumerate() {
             let value = value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
-            write!(f, "{}{name}=\"{value}\"", if place == 0 { '{' } else { ',' })?;
+            write!(f, "{}{name}=\"{value}\"", if index == 0 { '{' } else { ',' })?;
         }
         if self.0.is_empty() { Ok(()) } else { f.write_str("}") }
     }

@@ -287,13 +287,13 @@ pub fn is_counter(name: &str) -> bool {
 
 /// Upper bounds of buckets in nanoseconds: 1, 2.5 and 5 of each decade from 1 µs to 10 s.
 pub const BOUNDS_NS: [u64; 22] = {
-    let (mut bounds, mut unit, mut place) = ([0; 22], 1_000, 0);
-    while place < 21 {
-        bounds[place] = unit;
-        bounds[place + 1] = unit * 5 / 2;
-        bounds[place + 2] = unit * 5;
+    let (mut bounds, mut unit, mut slot) = ([0; 22], 1_000, 0);
+    while slot < 21 {
+        bounds[slot] = unit;
+        bounds[slot + 1] = unit * 5 / 2;
+        bounds[slot + 2] = unit * 5;
         unit *= 10;
-        place += 3;
+        slot += 3;
     }
     bounds[21] = unit;
     bounds
@@ -321,8 +321,8 @@ impl Buckets {
     /// Adds `recorded`, at the recorder's precision.
     pub fn add(&mut self, recorded: &Histogram) {
         for (span, times) in recorded.counts() {
-            let place = BOUNDS_NS.partition_point(|&bound| bound < span.as_nanos());
-            if let Some(count) = self.counts.get_mut(place) {
+            let bucket = BOUNDS_NS.partition_point(|&bound| bound < span.as_nanos());
+            if let Some(count) = self.counts.get_mut(bucket) {
                 *count += times;
             }
         }

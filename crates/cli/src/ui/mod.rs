@@ -58,7 +58,7 @@ impl Flags {
         }
         let clock = Monotonic::new();
         let handle = LiveHandle { live: Arc::new(Mutex::new(Live::new(head, clock.now()))), clock };
-        let server = self.ui.map(|place| self.listen(place, &handle)).transpose()?;
+        let server = self.ui.map(|addr| self.listen(addr, &handle)).transpose()?;
         Ok(Some(Ui { handle, server, last_update: Cell::new(None) }))
     }
 
@@ -67,25 +67,25 @@ impl Flags {
     /// # Errors
     /// A non-local address without explicit permission.
     pub fn check(&self) -> Result<(), Error> {
-        let Some(place) = self.ui else { return Ok(()) };
-        if !place.ip().is_loopback() && !self.ui_remote {
-            let what = format!("--ui {place}: reachable from other machines; 127.0.0.1 and ::1 are local");
-            let here = SocketAddr::new([127, 0, 0, 1].into(), place.port());
-            return Err(Error::new(what).advice(format!("--ui {here}, or --ui-remote to allow that")));
+        let Some(addr) = self.ui else { return Ok(()) };
+        if !addr.ip().is_loopback() && !self.ui_remote {
+            let what = format!("--ui {addr}: reachable from other machines; 127.0.0.1 and ::1 are local");
+            let loopback = SocketAddr::new([127, 0, 0, 1].into(), addr.port());
+            return Err(Error::new(what).advice(format!("--ui {loopback}, or --ui-remote to allow that")));
         }
         Ok(())
     }
 
-    fn listen(&self, place: SocketAddr, handle: &LiveHandle) -> Result<UiServer, Error> {
+    fn listen(&self, addr: SocketAddr, handle: &LiveHandle) -> Result<UiServer, Error> {
         self.check()?;
         let site = Site { live: handle.live.clone(), clock: handle.clock, any_name: self.ui_remote };
-        let server = UiServer::start(place, site).map_err(|e| match e.kind() {
-            ErrorKind::AddrInUse => Error::new(format!("--ui {place}: the address is already in use"))
-                .advice(format!("another port; greenwave top {place} shows whether it is greenwave")),
-            _ => Error::new(format!("--ui {place}: {}", plain(&e.to_string()))).advice("--ui 127.0.0.1:9900"),
+        let server = UiServer::start(addr, site).map_err(|e| match e.kind() {
+            ErrorKind::AddrInUse => Error::new(format!("--ui {addr}: the address is already in use"))
+                .advice(format!("another port; greenwave top {addr} shows whether it is greenwave")),
+            _ => Error::new(format!("--ui {addr}: {}", plain(&e.to_string()))).advice("--ui 127.0.0.1:9900"),
         })?;
-        let place = server.place();
-        errln!("shown at http://{place}/ and by greenwave top {place}");
+        let local_addr = server.addr();
+        errln!("shown at http://{local_addr}/ and by greenwave top {local_addr}");
         Ok(server)
     }
 }

@@ -14,9 +14,9 @@ pub const WINDOWS_S: [u64; 4] = [1, 10, 30, 60];
 
 /// The page of `snapshot`, requested over `window_s` seconds.
 pub fn html(snapshot: &Snapshot, window_s: u64) -> String {
-    let links = WINDOWS_S.iter().enumerate().map(|(place, &length)| {
+    let links = WINDOWS_S.iter().enumerate().map(|(index, &length)| {
         let current = if length == window_s { " aria-current=\"true\"" } else { "" };
-        let key = place + 1;
+        let key = index + 1;
         format!("<a href=\"/?window={length}\" data-window title=\"key {key}\"{current}>{length} s</a>\n")
     });
     let title = escape(&format!("greenwave {}", snapshot.command));
@@ -53,15 +53,15 @@ fn throughput(snapshot: &Snapshot) -> String {
     let most = history.iter().map(|point| point.rate.max(point.shed)).fold(0.0, f64::max).max(1e-9);
     let seconds = (last.at_s - first.at_s).max(1e-9);
     let line = |class: &str, of: &dyn Fn(usize) -> f64| {
-        let places = history.iter().enumerate().map(|(place, point)| {
+        let coordinates = history.iter().enumerate().map(|(index, point)| {
             let x = (point.at_s - first.at_s) / seconds * WIDTH;
-            format!("{x:.1},{:.1} ", HEIGHT - 1.0 - of(place) / most * (HEIGHT - 2.0))
+            format!("{x:.1},{:.1} ", HEIGHT - 1.0 - of(index) / most * (HEIGHT - 2.0))
         });
-        format!("<polyline class=\"{class}\" points=\"{}\"/>\n", places.collect::<String>().trim_end())
+        format!("<polyline class=\"{class}\" points=\"{}\"/>\n", coordinates.collect::<String>().trim_end())
     };
-    let rate = line("rate", &|place| history[place].rate);
+    let rate = line("rate", &|index| history[index].rate);
     let is_shed = history.iter().any(|point| point.shed > 0.0);
-    let shed = if is_shed { line("shed", &|place| history[place].shed) } else { String::new() };
+    let shed = if is_shed { line("shed", &|index| history[index].shed) } else { String::new() };
     let words = format!(
         "peak {}/s in the last {seconds:.0} s{}",
         number(most),
@@ -132,14 +132,14 @@ fn cores(snapshot: &Snapshot) -> String {
         }
         rows += "</svg></div>\n";
     }
-    let keys: String = names.iter().enumerate().map(|(place, name)| key(class_of(place), name)).collect();
+    let keys: String = names.iter().enumerate().map(|(index, name)| key(class_of(index), name)).collect();
     let lost = match snapshot.moves_lost {
         0 => String::new(),
         lost => format!("; {lost} earlier moves not shown"),
     };
-    let nobody = key("none", "no task");
+    let no_task = key("none", "no task");
     format!(
-        "<h2>Core assignment, last {window_s:.0} s</h2>\n{rows}<p class=\"soft\">{keys}{nobody}{lost}</p>\n"
+        "<h2>Core assignment, last {window_s:.0} s</h2>\n{rows}<p class=\"soft\">{keys}{no_task}{lost}</p>\n"
     )
 }
 
@@ -154,15 +154,15 @@ fn colour<'a>(names: &mut Vec<&'a str>, holder: &'a str) -> &'static str {
     if ["free", "shared"].contains(&holder) {
         return "none";
     }
-    let place = names.iter().position(|name| *name == holder).unwrap_or_else(|| {
+    let index = names.iter().position(|name| *name == holder).unwrap_or_else(|| {
         names.push(holder);
         names.len() - 1
     });
-    class_of(place)
+    class_of(index)
 }
 
-const fn class_of(place: usize) -> &'static str {
-    ["c0", "c1", "c2", "c3", "c4", "c5"][place % 6]
+const fn class_of(index: usize) -> &'static str {
+    ["c0", "c1", "c2", "c3", "c4", "c5"][index % 6]
 }
 
 //~ views: the page is self-contained and escapes names; slow or invalid clients block no other

@@ -53,7 +53,7 @@ pub struct Site {
 
 /// A server; ended on drop.
 pub struct UiServer {
-    place: SocketAddr,
+    addr: SocketAddr,
     confine: mpsc::UnboundedSender<Confine>,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -69,14 +69,14 @@ struct Confine {
 }
 
 impl UiServer {
-    /// Serves `site` at `place`.
+    /// Serves `site` at `addr`.
     ///
     /// # Errors
     /// The address cannot be listened on; no thread.
-    pub fn start(place: SocketAddr, site: Site) -> io::Result<Self> {
-        let listener = TcpListener::bind(place)?;
+    pub fn start(addr: SocketAddr, site: Site) -> io::Result<Self> {
+        let listener = TcpListener::bind(addr)?;
         listener.set_nonblocking(true)?;
-        let place = listener.local_addr()?;
+        let addr = listener.local_addr()?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let listener = {
             let _inside = runtime.enter();
@@ -98,7 +98,7 @@ impl UiServer {
             });
         };
         let thread = std::thread::Builder::new().name("greenwave-ui".to_owned()).spawn(serve)?;
-        Ok(Self { place, confine, stop: Some(stop), thread: Some(thread) })
+        Ok(Self { addr, confine, stop: Some(stop), thread: Some(thread) })
     }
 
     /// Drops the thread's unneeded privileges; returns when that is done.
@@ -106,15 +106,15 @@ impl UiServer {
     /// # Errors
     /// Those of `give_up`.
     pub fn confine(&self, give_up: DropPrivileges) -> Result<(), SandboxError> {
-        let (outcome, heard) = std::sync::mpsc::channel();
+        let (outcome, result) = std::sync::mpsc::channel();
         // An ended thread has no privileges.
         let _ = self.confine.send(Confine { give_up, outcome });
-        heard.recv().unwrap_or(Ok(()))
+        result.recv().unwrap_or(Ok(()))
     }
 
     /// The listening address.
-    pub fn place(&self) -> SocketAddr {
-        self.place
+    pub fn addr(&self) -> SocketAddr {
+        self.addr
     }
 }
 
@@ -128,13 +128,13 @@ impl Drop for UiServer {
 
 async fn accept(listener: tokio::net::TcpListener, site: Arc<Site>) {
     let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-    while let Ok(place) = room.clone().acquire_owned().await {
+    while let Ok(permit) = room.clone().acquire_owned().await {
         match listener.accept().await {
             Ok((stream, _)) => {
                 let site = site.clone();
                 tokio::spawn(async move {
                     serve(stream, site).await;
-                    drop(place);
+                    drop(permit);
                 });
             }
             Err(_) => tokio::time::sleep(BREATH).await,

@@ -171,9 +171,9 @@ fn shed(snapshot: &Snapshot) -> Option<Table> {
         }
     }
     let header = [&["device", "class", "seen", "per s", "shed/s"][..], &reasons].concat();
-    table(2, &header, snapshot.figures(CAME), |came| {
+    table(2, &header, snapshot.figures(CAME), |arrivals| {
         let is_its = |figure: &&Figure| {
-            ["device", "class"].iter().all(|name| figure.labels.get(name) == came.labels.get(name))
+            ["device", "class"].iter().all(|name| figure.labels.get(name) == arrivals.labels.get(name))
         };
         let shed: Vec<&Figure> = snapshot.figures(SHED).filter(is_its).collect();
         let per_s: f64 = shed.iter().filter_map(|figure| figure.per_s).sum();
@@ -181,8 +181,9 @@ fn shed(snapshot: &Snapshot) -> Option<Table> {
             let of = shed.iter().filter(|figure| figure.labels.get("reason") == Some(*reason));
             count(of.map(|figure| figure.value).sum())
         };
-        let words = [label(&came.labels, "device"), label(&came.labels, "class"), count(came.value)];
-        let rates = [number(came.per_s.unwrap_or(0.0)), number(per_s)];
+        let words =
+            [label(&arrivals.labels, "device"), label(&arrivals.labels, "class"), count(arrivals.value)];
+        let rates = [number(arrivals.per_s.unwrap_or(0.0)), number(per_s)];
         words.into_iter().chain(rates).chain(reasons.iter().map(total)).collect()
     })
 }

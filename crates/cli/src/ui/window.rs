@@ -155,12 +155,12 @@ impl Live {
     }
 
     fn sum(&mut self, name: &'static str, labels: &Labels) -> &mut Buckets {
-        let place = self.sums.iter().position(|sum| sum.name == name && sum.labels == *labels);
-        let place = place.unwrap_or_else(|| {
+        let index = self.sums.iter().position(|sum| sum.name == name && sum.labels == *labels);
+        let index = index.unwrap_or_else(|| {
             self.sums.push(Buckets::new(name, labels.clone()));
             self.sums.len() - 1
         });
-        &mut self.sums[place]
+        &mut self.sums[index]
     }
 
     /// All figures and sums, for [`metrics::text`].
@@ -180,14 +180,14 @@ impl Live {
         let at = last.map_or(self.began, |last| last.at);
         // The report before the window has the counters at its beginning.
         let before = self.moments.len().checked_sub(window + 1);
-        let begin = before.map_or(self.began, |place| self.moments[place].at);
-        let recent = || self.moments.range(before.map_or(0, |place| place + 1)..);
+        let begin = before.map_or(self.began, |index| self.moments[index].at);
+        let recent = || self.moments.range(before.map_or(0, |index| index + 1)..);
         let span_s = at.since(begin).as_secs_f64();
         let per_s = |count: f64| if span_s > 0.0 { count / span_s } else { 0.0 };
         let mut figures = last.map_or(Vec::new(), |last| last.figures.clone());
         for figure in &mut figures {
             if metrics::is_counter(&figure.name) {
-                let then = before.map_or(0.0, |place| self.moments[place].value(figure));
+                let then = before.map_or(0.0, |index| self.moments[index].value(figure));
                 figure.per_s = Some(per_s((figure.value - then).max(0.0)));
             }
         }

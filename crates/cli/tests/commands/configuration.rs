@@ -45,16 +45,16 @@ fn one_file_is_for_all_commands_and_the_command_line_goes_before_it() {
     assert!(says(&run(&["serve"])).starts_with("error: --app http needs --proto tcp"));
     // A worker beyond the ten that exist.
     for tcp in [&["--proto=tcp"][..], &["--proto", "tcp"]] {
-        let said = says(&run(&[&["serve", "--worker-affinity", "high=11"], tcp].concat()));
-        assert!(said.starts_with("error: ") && said.contains("11") && !said.contains("udp"), "{said}");
+        let error = says(&run(&[&["serve", "--worker-affinity", "high=11"], tcp].concat()));
+        assert!(error.starts_with("error: ") && error.contains("11") && !error.contains("udp"), "{error}");
     }
     let with_equals = format!("--config={}", file.path());
     assert!(says(&greenwave(&[&with_equals, "sched"])).starts_with("error: no/such/tasks.toml: "));
     assert!(says(&run(&["sched", "--config", "no/other.toml"])).starts_with("error: no/other.toml: "));
     assert_eq!(run(&["sched", "example"]).status.code(), Some(0), "another command has another section");
     // The short form of a flag is the same flag.
-    let said = says(&run(&["report", "-o", "no/other.html", file.path()]));
-    assert!(said.starts_with("error: ") && !said.contains("multiple times"), "{said}");
+    let error = says(&run(&["report", "-o", "no/other.html", file.path()]));
+    assert!(error.starts_with("error: ") && !error.contains("multiple times"), "{error}");
     let out = run(&["check", "no/such/file.toml"]);
     assert!(says(&out).starts_with("error: no/such/file.toml: "), "{}", says(&out));
 }
@@ -94,10 +94,10 @@ fn what_is_wrong_is_refused_with_its_line_before_anything_runs() {
     let check = |name: &str, text: &str, expected: &str| {
         let file = Scratch::new(&format!("all-{name}.toml"), text);
         for out in [greenwave(&["--config", file.path(), "serve"]), greenwave(&["check", file.path()])] {
-            let (said, begin) = (says(&out), format!("error: {}:{expected}", file.path()));
-            assert_eq!(out.status.code(), Some(2), "{said}");
-            assert!(said.starts_with(&begin), "{begin:?} does not begin {said:?}");
-            assert!(said.lines().count() == 2 && said.contains("\n  try: "), "{said}");
+            let (error, begin) = (says(&out), format!("error: {}:{expected}", file.path()));
+            assert_eq!(out.status.code(), Some(2), "{error}");
+            assert!(error.starts_with(&begin), "{begin:?} does not begin {error:?}");
+            assert!(error.lines().count() == 2 && error.contains("\n  try: "), "{error}");
         }
     };
     check("key", "[serve]\nport = 80\nprot = 8\n", "3: unknown key `prot` in [serve]; valid: device, addr, ");
@@ -243,30 +243,30 @@ fn check_refuses_what_a_start_refuses_with_the_same_words() {
 #[test]
 fn check_of_tasks_refuses_what_sched_refuses_with_the_same_words() {
     let task = "[[tasks]]\nname = \"a\"\nclass = \"LC\"\n";
-    let here = "command = [\"true\"]\n";
+    let command = "command = [\"true\"]\n";
     let cases = [
-        (format!("cores = \"x\"\n{task}{here}"), "x"),
-        (format!("cores = \"0-\"\n{task}{here}"), "cores \"0-\" are not numbers"),
-        (format!("cores = \"1000\"\n{task}{here}"), "is not among the allowed cores "),
-        (format!("policy = \"best\"\n{task}{here}"), "best"),
-        (format!("mechanism = \"best\"\n{task}{here}"), "mechanism \"best\" is none of"),
-        (format!("sensor = \"best\"\n{task}{here}"), "unknown variant"),
-        (format!("polcy = 1\n{task}{here}"), "unknown field `polcy`"),
-        (format!("period = \"9s\"\n{task}{here}"), "period 9.00 s is outside"),
-        (format!("hook = [\"no-such-hook\"]\n{task}{here}"), "hook no-such-hook: No such file"),
+        (format!("cores = \"x\"\n{task}{command}"), "x"),
+        (format!("cores = \"0-\"\n{task}{command}"), "cores \"0-\" are not numbers"),
+        (format!("cores = \"1000\"\n{task}{command}"), "is not among the allowed cores "),
+        (format!("policy = \"best\"\n{task}{command}"), "best"),
+        (format!("mechanism = \"best\"\n{task}{command}"), "mechanism \"best\" is none of"),
+        (format!("sensor = \"best\"\n{task}{command}"), "unknown variant"),
+        (format!("polcy = 1\n{task}{command}"), "unknown field `polcy`"),
+        (format!("period = \"9s\"\n{task}{command}"), "period 9.00 s is outside"),
+        (format!("hook = [\"no-such-hook\"]\n{task}{command}"), "hook no-such-hook: No such file"),
         (
-            format!("metrics = \"/no/such/folder/a.prom\"\n{task}{here}"),
+            format!("metrics = \"/no/such/folder/a.prom\"\n{task}{command}"),
             "/no/such/folder/a.prom: No such file",
         ),
         (format!("{task}command = [\"no-such-program\"]\n"), "task a: no-such-program: No such file"),
         (format!("{task}command = [\"/etc/passwd\"]\n"), "task a: /etc/passwd: Permission denied"),
         (
-            format!("{task}{here}output = \"/no/such/folder/log\"\n"),
+            format!("{task}{command}output = \"/no/such/folder/log\"\n"),
             "task a: /no/such/folder/log: No such file",
         ),
         (format!("{task}pid = 2147483647\n"), "no process 2147483647"),
         (format!("{task}cgroup = \"/no/such\"\n"), "/no/such"),
-        (format!("{task}{here}guaranteed = 5000\n"), "5000 cores are guaranteed"),
+        (format!("{task}{command}guaranteed = 5000\n"), "5000 cores are guaranteed"),
         ("policy = \"caladan\"\ntasks = []\n".to_owned(), "no task is given"),
     ];
     let journals = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("journals-alike");
@@ -289,7 +289,7 @@ fn check_of_tasks_refuses_what_sched_refuses_with_the_same_words() {
             [greenwave(&start), greenwave(&["check", file.path()]), greenwave(&["check", named.path()])];
         let words = outs.each_ref().map(says_of);
         assert!(words[0].contains(says), "{text}: {says:?} is not in {words:?}");
-        assert!(words.iter().all(|said| *said == words[0]), "{text}: {words:?}");
+        assert!(words.iter().all(|word| *word == words[0]), "{text}: {words:?}");
         assert!(outs.iter().all(|out| out.status.code() == Some(2)), "{text}: {words:?}");
     }
 }

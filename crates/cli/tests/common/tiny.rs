@@ -34,9 +34,9 @@ impl Tiny {
     /// Checks that it is refused with an error that contains `says`, with `from` changed to `to`.
     pub fn is_refused(&self, from: &str, to: &str, says: &str) {
         let out = self.run(from, to);
-        let said = String::from_utf8_lossy(&out.stderr);
-        assert_eq!(out.status.code(), Some(2), "{said}");
-        assert!(said.contains(says), "{says:?} is not in {said:?}");
+        let stderr = String::from_utf8_lossy(&out.stderr);
+        assert_eq!(out.status.code(), Some(2), "{stderr}");
+        assert!(stderr.contains(says), "{says:?} is not in {stderr:?}");
     }
 
     /// Interrupts it, with `from` changed to `to`, once it has created `traces` folders and control
@@ -58,10 +58,10 @@ impl Tiny {
         let family = host::proc::family(id);
         kill_process(Pid::from_raw(id as i32).expect("a process"), Signal::INT).expect("it is there");
         let out = child.wait_with_output().expect("a child is waited for");
-        let said = String::from_utf8_lossy(&out.stderr);
-        assert!(begun.len() >= traces, "{begun:?}: {said}");
-        assert!(said.contains("interrupted"), "{said}");
-        assert_eq!((out.status.code(), &out.stdout[..]), (Some(130), &[][..]), "{said}");
+        let stderr = String::from_utf8_lossy(&out.stderr);
+        assert!(begun.len() >= traces, "{begun:?}: {stderr}");
+        assert!(stderr.contains("interrupted"), "{stderr}");
+        assert_eq!((out.status.code(), &out.stdout[..]), (Some(130), &[][..]), "{stderr}");
         assert_eq!(left_of(id), [] as [PathBuf; 0]);
         family
     }
@@ -79,9 +79,9 @@ fn left_of(id: u32) -> Vec<PathBuf> {
 
 /// The result in `out`; checks that its claims hold.
 pub fn found(out: &Output) -> Value {
-    let said = String::from_utf8_lossy(&out.stderr);
-    let json: Value = serde_json::from_slice(&out.stdout).unwrap_or_else(|e| panic!("{e}\n{said}"));
-    assert_eq!(out.status.code(), Some(0), "{said}\n{json}");
+    let stderr = String::from_utf8_lossy(&out.stderr);
+    let json: Value = serde_json::from_slice(&out.stdout).unwrap_or_else(|e| panic!("{e}\n{stderr}"));
+    assert_eq!(out.status.code(), Some(0), "{stderr}\n{json}");
     json
 }
 

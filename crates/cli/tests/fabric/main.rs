@@ -44,18 +44,18 @@ fn fabric(namespace: &Namespace, args: &[&str]) -> Output {
 /// Runs a command that must succeed; returns its output.
 fn done(namespace: &Namespace, args: &[&str]) -> String {
     let out = fabric(namespace, args);
-    let said = String::from_utf8_lossy(&out.stderr);
-    assert!(out.status.success(), "{args:?}: {said}");
+    let stderr = String::from_utf8_lossy(&out.stderr);
+    assert!(out.status.success(), "{args:?}: {stderr}");
     String::from_utf8_lossy(&out.stdout).into_owned()
 }
 
 /// Checks that a command is refused with `says` and advice.
 fn refused(namespace: &Namespace, args: &[&str], says: &str) {
     let out = fabric(namespace, args);
-    let said = String::from_utf8_lossy(&out.stderr);
-    assert_eq!(out.status.code(), Some(2), "{args:?}: {said}");
-    assert!(said.starts_with("error: ") && said.contains(says), "{says:?} is not in {said:?}");
-    assert!(said.lines().nth(1).is_some_and(|line| line.starts_with("  try: ")), "{said}");
+    let stderr = String::from_utf8_lossy(&out.stderr);
+    assert_eq!(out.status.code(), Some(2), "{args:?}: {stderr}");
+    assert!(stderr.starts_with("error: ") && stderr.contains(says), "{says:?} is not in {stderr:?}");
+    assert!(stderr.lines().nth(1).is_some_and(|line| line.starts_with("  try: ")), "{stderr}");
 }
 
 /// All traffic control of an interface, as `tc` shows it.
@@ -134,8 +134,8 @@ fn every_packet_is_counted_at_its_level_and_sent_dropped_or_waiting() {
     let Some(pair) = pair("every_packet_is_counted_at_its_level_and_sent_dropped_or_waiting") else { return };
     let policy =
         PolicyFile::new("levels", "thresholds = [100000, 400000]\nbuckets = 4\nqueue = 400\nidle = \"600s\"");
-    let said = done(&pair[0], &[&ATTACH[..], &["--policy", policy.path()]].concat());
-    assert!(said.contains("3 levels of"), "{said}");
+    let stdout = done(&pair[0], &[&ATTACH[..], &["--policy", policy.path()]].concat());
+    assert!(stdout.contains("3 levels of"), "{stdout}");
     let before = balance(&status(&pair[0]));
     transfer(&pair, 1_000_000, |_| ());
     // The last acknowledgements may still be in flight.
@@ -221,8 +221,8 @@ fn gso_max_size(namespace: &Namespace) -> u64 {
 fn the_size_of_packets_is_lowered_at_low_rates_and_restored() {
     let Some([a, _b]) = pair("the_size_of_packets_is_lowered_at_low_rates_and_restored") else { return };
     let before = gso_max_size(&a);
-    let said = done(&a, &["attach", "eth0", "--rate", "100mbit"]);
-    assert!(said.contains(&format!("gso_max_size {before} -> 12500 until detach")), "{said}");
+    let stdout = done(&a, &["attach", "eth0", "--rate", "100mbit"]);
+    assert!(stdout.contains(&format!("gso_max_size {before} -> 12500 until detach")), "{stdout}");
     assert_eq!(gso_max_size(&a), 12_500);
     assert_eq!(number(&status(&a)["turn_bytes"]), 14_062);
     done(&a, &["detach", "eth0"]);
@@ -371,16 +371,24 @@ fn killed_at_any_step_attach_and_detach_leave_what_detach_takes_away() {
     while killed(&ATTACH, calls[0] + 1) {
         calls[0] += 1;
         let out = fabric(&a, &["detach", "eth0"]);
-        let said = String::from_utf8_lossy(&out.stderr);
-        assert!(out.status.success() || said.contains("no greenwave policy"), "call {}: {said}", calls[0]);
-        assert_eq!(shown(&a), before, "attach killed at call {}: {said}", calls[0]);
+        let stderr = String::from_utf8_lossy(&out.stderr);
+        assert!(
+            out.status.success() || stderr.contains("no greenwave policy"),
+            "call {}: {stderr}",
+            calls[0]
+        );
+        assert_eq!(shown(&a), before, "attach killed at call {}: {stderr}", calls[0]);
     }
     while killed(&["detach", "eth0"], calls[1] + 1) {
         calls[1] += 1;
         let out = fabric(&a, &["detach", "eth0"]);
-        let said = String::from_utf8_lossy(&out.stderr);
-        assert!(out.status.success() || said.contains("no greenwave policy"), "call {}: {said}", calls[1]);
-        assert_eq!(shown(&a), before, "detach killed at call {}: {said}", calls[1]);
+        let stderr = String::from_utf8_lossy(&out.stderr);
+        assert!(
+            out.status.success() || stderr.contains("no greenwave policy"),
+            "call {}: {stderr}",
+            calls[1]
+        );
+        assert_eq!(shown(&a), before, "detach killed at call {}: {stderr}", calls[1]);
         done(&a, &ATTACH);
     }
     assert_eq!(shown(&a), before);
@@ -409,22 +417,22 @@ fn an_attach_that_fails_half_way_leaves_nothing() {
     );
     for good in [1, 2, 7, 100] {
         let out = tc.fabric(&a, &ATTACH, good);
-        let said = String::from_utf8_lossy(&out.stderr);
-        assert_eq!(out.status.code(), Some(2), "{said}");
-        assert!(said.starts_with("error: tc ") && said.contains("not found"), "tc's own words: {said}");
-        assert_eq!(shown(&a), before, "after {good} lines: {said}");
+        let stderr = String::from_utf8_lossy(&out.stderr);
+        assert_eq!(out.status.code(), Some(2), "{stderr}");
+        assert!(stderr.starts_with("error: tc ") && stderr.contains("not found"), "tc's own words: {stderr}");
+        assert_eq!(shown(&a), before, "after {good} lines: {stderr}");
     }
 }
 
 //~ egress: invalid policies and rates are refused with value and remedy
 #[test]
 fn what_cannot_be_attached_is_said_with_what_could() {
-    let here = |args: &[&str]| Command::new(GREENWAVE).arg("egress").args(args).output().unwrap();
+    let egress = |args: &[&str]| Command::new(GREENWAVE).arg("egress").args(args).output().unwrap();
     let check = |args: &[&str], says: &str| {
-        let out = here(args);
-        let said = String::from_utf8_lossy(&out.stderr);
-        assert_eq!(out.status.code(), Some(2), "{args:?}: {said}");
-        assert!(said.contains(says) && said.contains("\n  try: "), "{says:?} is not in {said:?}");
+        let out = egress(args);
+        let stderr = String::from_utf8_lossy(&out.stderr);
+        assert_eq!(out.status.code(), Some(2), "{args:?}: {stderr}");
+        assert!(stderr.contains(says) && stderr.contains("\n  try: "), "{says:?} is not in {stderr:?}");
     };
     check(
         &["attach", "no-such-device", "--rate", "1gbit"],
@@ -440,7 +448,7 @@ fn what_cannot_be_attached_is_said_with_what_could() {
     check(&["detach", "no-such-device"], "no-such-device");
     check(&["status", "no-such-device"], "no-such-device");
     for name in ["fish", "pias", "fifo"] {
-        let out = here(&["policy", name]);
+        let out = egress(&["policy", name]);
         let text = String::from_utf8_lossy(&out.stdout);
         assert!(out.status.success() && text.contains("thresholds = ["), "{name}: {text}");
     }

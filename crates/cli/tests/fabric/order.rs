@@ -155,8 +155,8 @@ fn mixed(seed: u64) -> Vec<Packet> {
         (0..).zip(WAITING).flat_map(|(flow, n)| std::iter::repeat_n(flow, n.into())).collect();
     let mut next = [OF_LEVEL[0]; WAITING.len()];
     std::iter::from_fn(|| {
-        let place = rng.below(left.len().max(1) as u64) as usize;
-        let flow = (place < left.len()).then(|| left.swap_remove(place))?;
+        let index = rng.below(left.len().max(1) as u64) as usize;
+        let flow = (index < left.len()).then(|| left.swap_remove(index))?;
         next[usize::from(flow)] += 1;
         Some(Packet { flow, number: next[usize::from(flow)] - 1 })
     })

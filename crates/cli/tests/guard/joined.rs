@@ -24,7 +24,7 @@ struct Service {
     listener: TcpListener,
     path: PathBuf,
     waiting: Mutex<VecDeque<(Instant, TcpStream)>>,
-    told: Mutex<QueueReport>,
+    report: Mutex<QueueReport>,
     /// True while it reports and runs.
     tells: AtomicBool,
     runs: AtomicBool,
@@ -38,7 +38,7 @@ impl Service {
             listener,
             path,
             waiting: Mutex::default(),
-            told: Mutex::default(),
+            report: Mutex::default(),
             tells: AtomicBool::new(true),
             runs: AtomicBool::new(true),
         };
@@ -49,7 +49,7 @@ impl Service {
     fn run(&self) {
         while self.runs.load(Ordering::Relaxed) {
             while let Ok((stream, _)) = self.listener.accept() {
-                self.told.lock().unwrap().arrived += 1;
+                self.report.lock().unwrap().arrived += 1;
                 self.waiting.lock().unwrap().push_back((Instant::now(), stream));
             }
             if self.tells.load(Ordering::Relaxed) {
@@ -63,18 +63,18 @@ impl Service {
 
     fn tell(&self) {
         let waiting = self.waiting.lock().unwrap();
-        let delay = waiting.front().map_or(Duration::ZERO, |(came, _)| came.elapsed());
-        let mut told = self.told.lock().unwrap();
-        told.sequence += 1;
-        told.waiting = waiting.len() as u64;
-        told.delay = Span::from_nanos(delay.as_nanos() as u64);
-        std::fs::write(&self.path, told.line()).unwrap();
+        let delay = waiting.front().map_or(Duration::ZERO, |(since, _)| since.elapsed());
+        let mut report = self.report.lock().unwrap();
+        report.sequence += 1;
+        report.waiting = waiting.len() as u64;
+        report.delay = Span::from_nanos(delay.as_nanos() as u64);
+        std::fs::write(&self.path, report.line()).unwrap();
     }
 
     /// Answers all queued connections by closing them.
     fn serve(&self) {
         let served = std::mem::take(&mut *self.waiting.lock().unwrap());
-        self.told.lock().unwrap().served += served.len() as u64;
+        self.report.lock().unwrap().served += served.len() as u64;
     }
 }
 
@@ -104,7 +104,7 @@ fn a_service_that_queues_by_itself_is_guarded_by_what_it_tells_while_it_tells() 
     std::thread::scope(|scope| {
         scope.spawn(|| service.run());
         let _ends = Ends(&service);
-        let came = rig.overload();
+        let overload = rig.overload();
         let status = rig.until("its queue is long, and not the kernel's", |status| {
             number(&status["requests"]["delay_ns"]) > 500_000_000 && number(&status["waiting"]) == 0
         });
@@ -120,7 +120,7 @@ fn a_service_that_queues_by_itself_is_guarded_by_what_it_tells_while_it_tells() 
         let more: Vec<_> = (0..8).map(|_| rig.connect().expect("admitted")).collect();
         service.tells.store(true, Ordering::Relaxed);
         rig.until("it is heard again", |status| status["limit"]["kind"] == "rate");
-        drop((came, again, more));
+        drop((overload, again, more));
     });
     signal(&controller, Signal::INT);
     ended(controller);

@@ -18,15 +18,15 @@ fn a_target_is_read_again_and_the_guard_stays() {
         format!("[guard.attach]\nport = [{port}]\ntarget-delay = \"{target}\"\nperiod = \"1ms\"\n")
     };
     let file = Scratch::new("guard-reload.toml", &text(80, "20ms"));
-    let said = Scratch::new("guard-reload.log", "");
+    let log = Scratch::new("guard-reload.log", "");
     let mut command = rig.server.command(GREENWAVE);
     command.args(["--config", file.path(), "guard", "attach", "eth0", "--control", "guard-eth0"]);
-    command.stdout(Stdio::piped()).stderr(File::create(said.path()).unwrap());
+    command.stdout(Stdio::piped()).stderr(File::create(log.path()).unwrap());
     let controller = rig.server.spawn(&mut command).unwrap();
     let says = |words: &str| {
         let end = Instant::now() + LIMIT;
         loop {
-            let text = std::fs::read_to_string(said.path()).unwrap();
+            let text = std::fs::read_to_string(log.path()).unwrap();
             if let Some(line) = text.lines().find(|line| line.contains(words)) {
                 return line.to_owned();
             }
@@ -72,6 +72,6 @@ fn a_target_is_read_again_and_the_guard_stays() {
     let words = printed.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(words.contains(" command guard, queue-delay before port 80 on eth0 "), "{printed}");
     assert_eq!(control("end"), (Some(0), "stopping\n".to_owned(), String::new()));
-    assert!(!std::fs::read_to_string(said.path()).unwrap().contains("sandbox"), "nothing was refused");
+    assert!(!std::fs::read_to_string(log.path()).unwrap().contains("sandbox"), "nothing was refused");
     assert!(ended(controller).contains("1 connections seen"));
 }

@@ -22,9 +22,9 @@ fn a_controller_keeps_what_it_looks_with_and_no_more() {
         let process = number(&rig.status()["process"]);
         assert_eq!(process, u64::from(controller.id()), "it is known");
         signal(&controller, Signal::INT);
-        let mut said = String::new();
-        controller.stderr.take().unwrap().read_to_string(&mut said).unwrap();
-        assert!(!said.contains("sandbox"), "there is nothing to say: {said}");
+        let mut stderr = String::new();
+        controller.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+        assert!(!stderr.contains("sandbox"), "there is nothing to say: {stderr}");
         assert!(ended(controller).contains(": detached; "));
         let link = rig.server.run("ip", &["link", "show", "dev", "eth0"]).unwrap();
         assert!(!link.contains("xdp"), "{link}");

@@ -172,14 +172,14 @@ fn systemd_understands_the_units_and_finds_little_exposed() {
         {
             let mut analyze = Command::new("systemd-analyze");
             let out = analyze.args(more).arg(&unit).output().expect("systemd-analyze starts");
-            let said = String::from_utf8_lossy(&[out.stdout, out.stderr].concat()).into_owned();
-            if said.contains("unrecognized option") {
+            let output = String::from_utf8_lossy(&[out.stdout, out.stderr].concat()).into_owned();
+            if output.contains("unrecognized option") {
                 skipped("systemd_understands_the_units_…", "its systemd-analyze is older than 250");
                 continue;
             }
-            assert!(out.status.success(), "{}: {more:?}: {said}", unit.display());
+            assert!(out.status.success(), "{}: {more:?}: {output}", unit.display());
             // systemd warns of unknown keys, and succeeds.
-            assert!(!said.contains("Unknown"), "{}: {said}", unit.display());
+            assert!(!output.contains("Unknown"), "{}: {output}", unit.display());
         }
     }
     let _ = std::fs::remove_dir_all(folder);

@@ -14,9 +14,9 @@ const GROUPS: [&str; 6] = ["bench", "exp", "egress", "explain", "guard", "sim"];
 
 impl Help {
     /// Checks the arguments of a `greenwave` command against its help; returns the number of flags.
-    /// `place` is their location.
+    /// `location` is their location.
     #[track_caller]
-    pub fn check(&mut self, words: &[&str], place: &str) -> usize {
+    pub fn check(&mut self, words: &[&str], location: &str) -> usize {
         // The file for all commands precedes the command.
         let words = match words {
             ["--config", _, rest @ ..] => rest,
@@ -31,12 +31,15 @@ impl Help {
         let help = self.0.entry(command.clone()).or_insert_with(|| {
             let mut help = Command::new(env!("CARGO_BIN_EXE_greenwave"));
             let out = help.args(command.split(' ')).arg("--help").output().expect("greenwave starts");
-            assert!(out.status.success(), "{place}: greenwave {command} is no command");
+            assert!(out.status.success(), "{location}: greenwave {command} is no command");
             String::from_utf8_lossy(&out.stdout).into_owned()
         });
         for flag in &flags {
             let flag = flag.split('=').next().unwrap_or(flag);
-            assert!(help.split_whitespace().any(|word| word == flag), "{place}: greenwave {command} {flag}");
+            assert!(
+                help.split_whitespace().any(|word| word == flag),
+                "{location}: greenwave {command} {flag}"
+            );
         }
         flags.len()
     }

@@ -14,7 +14,7 @@ use std::process::Command;
 
 use netlab::NetLab;
 use page::Block;
-use session::Place;
+use session::Session;
 
 /// The root of the checkout.
 fn root() -> PathBuf {
@@ -99,8 +99,8 @@ fn run(name: &str, text: &str) -> Result<(), String> {
         _ => true,
     };
     let blocks: Vec<Block> = Block::all(text).into_iter().filter(can_run).collect();
-    let place = Place::new(&name.replace(['/', '.'], "-"));
-    place.run(&blocks).map_err(|why| format!("docs/guide/{name}, {why}"))
+    let session = Session::new(&name.replace(['/', '.'], "-"));
+    session.run(&blocks).map_err(|why| format!("docs/guide/{name}, {why}"))
 }
 
 #[test]

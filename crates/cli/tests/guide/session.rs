@@ -16,12 +16,12 @@ use super::page::{Block, Step, missing};
 const LIMIT_S: u32 = 120;
 
 /// Environment of a session.
-pub struct Place {
+pub struct Session {
     folder: PathBuf,
     namespace: Option<Namespace>,
 }
 
-impl Place {
+impl Session {
     /// A folder called `name`, and a namespace if this process can create one.
     pub fn new(name: &str) -> Self {
         let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("guide").join(name);
@@ -79,16 +79,16 @@ impl Place {
         let failed = std::fs::read_to_string(self.folder.join("out/failed")).unwrap_or_default();
         if let Some((number, why)) = failed.split_once(' ') {
             let step: &Step = &steps[number.parse::<usize>().expect("a number")];
-            return Err(self.told(number, step, why.trim_end()));
+            return Err(self.failure_message(number, step, why.trim_end()));
         }
         if !out.status.success() {
-            let said = [out.stdout, out.stderr].concat();
-            return Err(format!("the session ended by {}: {}", out.status, String::from_utf8_lossy(&said)));
+            let output = [out.stdout, out.stderr].concat();
+            return Err(format!("the session ended by {}: {}", out.status, String::from_utf8_lossy(&output)));
         }
         for (number, step) in steps.iter().enumerate() {
             let number = number.to_string();
             if let Some(line) = missing(&step.prints, &self.printed(&number)) {
-                return Err(self.told(&number, step, &format!("does not print {line:?} there")));
+                return Err(self.failure_message(&number, step, &format!("does not print {line:?} there")));
             }
         }
         let _ = std::fs::remove_dir_all(&self.folder);
@@ -100,7 +100,7 @@ impl Place {
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    fn told(&self, number: &str, step: &Step, why: &str) -> String {
+    fn failure_message(&self, number: &str, step: &Step, why: &str) -> String {
         format!("line {}: `{}` {why}; it printed:\n{}", step.line, step.command, self.printed(number))
     }
 

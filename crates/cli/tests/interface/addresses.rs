@@ -24,7 +24,7 @@ fn both_families_are_served_over_one_interface_and_the_host_answers_in_both() {
     for device in DEVICES {
         let server = Server::start(&cable.ours, device, &given, &[]);
         let expected = format!("listening on {OURS}:80 and [{OURS6}]:80, {device}");
-        assert!(server.said.starts_with(&expected), "{}", server.said);
+        assert!(server.line.starts_with(&expected), "{}", server.line);
         for addr in both() {
             cable.clients.enter(|| ping(addr));
             cable.echoes_at(addr, 300_000);
@@ -78,24 +78,24 @@ fn a_policy_labels_datagrams() {
     let _ = std::fs::remove_file(&policy);
 }
 
-/// dnsmasq on `device` in `place`: leases 10.7.0.50 to 10.7.0.99 and, on request, advertises the
+/// dnsmasq on `device` in `netns`: leases 10.7.0.50 to 10.7.0.99 and, on request, advertises the
 /// prefix of fd07::/64.
-fn dnsmasq(place: &Namespace, device: &str) -> Child {
-    place.sysctl("net.ipv6.conf.all.forwarding", "1").unwrap();
-    let mut command = place.command("dnsmasq");
+fn dnsmasq(netns: &Namespace, device: &str) -> Child {
+    netns.sysctl("net.ipv6.conf.all.forwarding", "1").unwrap();
+    let mut command = netns.command("dnsmasq");
     let interface = format!("--interface={device}");
     let leases = "--dhcp-leasefile=/dev/null";
     let range = "--dhcp-range=10.7.0.50,10.7.0.99,255.255.255.0,1h";
     let wait = ["--conf-file=/dev/null", "--keep-in-foreground", "--port=0", "--bind-interfaces", leases];
     command.args(wait).args([&interface, range, "--dhcp-range=fd07::,ra-only", "--enable-ra", "--no-ping"]);
-    place.spawn(command.stdout(Stdio::null()).stderr(Stdio::null())).unwrap()
+    netns.spawn(command.stdout(Stdio::null()).stderr(Stdio::null())).unwrap()
 }
 
 /// Waits until the kernel has an address of a `sort` on a device with `prefix`.
-fn has_address(place: &Namespace, sort: &[&str], prefix: &str) {
+fn has_address(netns: &Namespace, sort: &[&str], prefix: &str) {
     let show = [&["-6", "address", "show", "dev"], sort].concat();
     let end = Instant::now() + Duration::from_secs(30);
-    while !place.run("ip", &show).is_ok_and(|found| found.contains(prefix)) {
+    while !netns.run("ip", &show).is_ok_and(|found| found.contains(prefix)) {
         assert!(Instant::now() < end, "{sort:?}: the kernel has no address with {prefix}");
     }
 }
@@ -126,7 +126,7 @@ fn a_lent_and_an_advertised_address_are_found_used_and_not_taken_from_the_host()
         let server = Server::start(&cable.ours, device, "dhcp,slaac", &["--shards", shards]);
         assert!(server.found.contains(" leased from 10.7.0.9 for 3"), "{}", server.found);
         let found = ["10.7.0.", "fd07:"].map(|net| address_in(&server.found, net));
-        assert!(found.iter().all(|addr| server.said.contains(&addr.to_string())), "{}", server.said);
+        assert!(found.iter().all(|addr| server.line.contains(&addr.to_string())), "{}", server.line);
         for addr in found {
             cable.clients.enter(|| ping(addr));
             cable.echoes_at(addr, 100_000);
@@ -150,17 +150,17 @@ fn a_tap_device_finds_addresses_from_the_kernels_end() {
     if !std::path::Path::new("/dev/net/tun").exists() {
         return skipped(test, "this kernel offers no TAP devices");
     }
-    let place = &cable.clients;
-    place.run("ip", &["link", "del", "eth0"]).unwrap();
+    let clients = &cable.clients;
+    clients.run("ip", &["link", "del", "eth0"]).unwrap();
     let ends = ["--host-addr", "10.7.0.9/24,fd07::9/64"];
-    let mut server = Server::starting(place, "tap:gw1", "dhcp,slaac", &ends);
-    has_address(place, &["gw1"], "fd07::9");
-    let _lends = dnsmasq(place, "gw1");
+    let mut server = Server::starting(clients, "tap:gw1", "dhcp,slaac", &ends);
+    has_address(clients, &["gw1"], "fd07::9");
+    let _lends = dnsmasq(clients, "gw1");
     server.listens();
     for net in ["10.7.0.", "fd07:"] {
         cable.echoes_at(address_in(&server.found, net), 1_000_000);
     }
-    assert!(server.said.contains("kernel side is 10.7.0.9 and fd07::9"), "{}", server.said);
+    assert!(server.line.contains("kernel side is 10.7.0.9 and fd07::9"), "{}", server.line);
     server.stop(Signal::INT);
 }
 

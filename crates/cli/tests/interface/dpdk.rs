@@ -31,9 +31,9 @@ fn a_port_of_dpdk_is_served_and_nothing_stays_of_it() {
     ] {
         let server = cable.serve(device, more);
         assert!(
-            server.said.contains(expected) && server.said.contains("DPDK owns the port"),
+            server.line.contains(expected) && server.line.contains("DPDK owns the port"),
             "{}",
-            server.said
+            server.line
         );
         cable.echoes(1_000_000);
         cable.host_answers();
@@ -49,11 +49,11 @@ fn dpdk_that_cannot_start_is_one_line_with_advice() {
     let test = "dpdk_that_cannot_start_is_one_line_with_advice";
     let Some(cable) = cable_for_dpdk(test) else { return };
     let check = |device: &str, what: &str, advice: &str| {
-        let said = cable.refusal(&format!("dpdk:{device}"), &[]);
-        let lines: Vec<&str> = said.lines().collect();
-        let [first, second] = lines[..] else { panic!("{device}: two lines, not {said}") };
-        assert!(first.starts_with("error: ") && first.contains(what), "{device}: {said}");
-        assert!(second.starts_with("  try: ") && second.contains(advice), "{device}: {said}");
+        let error = cable.refusal(&format!("dpdk:{device}"), &[]);
+        let lines: Vec<&str> = error.lines().collect();
+        let [first, second] = lines[..] else { panic!("{device}: two lines, not {error}") };
+        assert!(first.starts_with("error: ") && first.contains(what), "{device}: {error}");
+        assert!(second.starts_with("  try: ") && second.contains(advice), "{device}: {error}");
     };
     check("net_nosuch0,no-huge", "DPDK has no driver for \"net_nosuch0\"", "net_af_packet0,iface=NAME");
     check("net_af_packet0,iface=gw9,no-huge", "refuses to attach: ioctl failed (SIOCGIFINDEX)", "nics");
@@ -73,9 +73,9 @@ fn dpdk_that_cannot_start_is_one_line_with_advice() {
     let mut command = cable.ours.command("prlimit");
     command.args(["--as=4000000000", GREENWAVE, "serve", "--addr", "10.7.0.2/24"]);
     let out = command.args(["--device", "dpdk:net_tap0,no-huge=60000"]).output().unwrap();
-    let said = String::from_utf8(out.stderr).unwrap();
-    assert!(said.starts_with("error: DPDK does not start: ") && said.contains("\n  try: "), "{said}");
-    assert_eq!(said.lines().count(), 2, "{said}");
+    let stderr = String::from_utf8(out.stderr).unwrap();
+    assert!(stderr.starts_with("error: DPDK does not start: ") && stderr.contains("\n  try: "), "{stderr}");
+    assert_eq!(stderr.lines().count(), 2, "{stderr}");
 }
 
 //~ devices: DPDK (a feature) serves virtual devices with several queues and checksums

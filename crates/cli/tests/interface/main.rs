@@ -50,7 +50,7 @@ impl Cable {
 
     fn serve(&self, device: &str, more: &[&str]) -> Server {
         let server = Server::start(&self.ours, device, &format!("{OURS}/24"), more);
-        assert!(server.said.starts_with(&format!("listening on {OURS}:80, {device}")), "{}", server.said);
+        assert!(server.line.starts_with(&format!("listening on {OURS}:80, {device}")), "{}", server.line);
         server
     }
 
@@ -89,12 +89,12 @@ impl Cable {
 
     /// Checks that it is refused with these words in one line of error and one of advice.
     fn refuses(&self, device: &str, more: &[&str], expected: [&str; 2]) {
-        let said = self.refusal(device, more);
+        let error = self.refusal(device, more);
         // A machine that forwards gets a note about it, too.
-        let lines: Vec<&str> = said.lines().filter(|line| !line.starts_with("note: ")).collect();
-        let [what, advice] = lines[..] else { panic!("{device}: two lines, not {said}") };
-        assert!(what.starts_with("error: ") && what.contains(expected[0]), "{device}: {said}");
-        assert!(advice.starts_with("  try: ") && advice.contains(expected[1]), "{device}: {said}");
+        let lines: Vec<&str> = error.lines().filter(|line| !line.starts_with("note: ")).collect();
+        let [what, advice] = lines[..] else { panic!("{device}: two lines, not {error}") };
+        assert!(what.starts_with("error: ") && what.contains(expected[0]), "{device}: {error}");
+        assert!(advice.starts_with("  try: ") && advice.contains(expected[1]), "{device}: {error}");
     }
 }
 
@@ -105,30 +105,30 @@ struct Server {
     /// The addresses it found.
     found: String,
     /// The line that says where it listens.
-    said: String,
+    line: String,
 }
 
 impl Server {
-    /// `greenwave serve` in `place`, once it listens.
-    fn start(place: &Namespace, device: &str, addr: &str, more: &[&str]) -> Self {
-        let mut server = Self::starting(place, device, addr, more);
+    /// `greenwave serve` in `netns`, once it listens.
+    fn start(netns: &Namespace, device: &str, addr: &str, more: &[&str]) -> Self {
+        let mut server = Self::starting(netns, device, addr, more);
         server.listens();
         server
     }
 
-    fn starting(place: &Namespace, device: &str, addr: &str, more: &[&str]) -> Self {
-        let mut command = place.command(GREENWAVE);
+    fn starting(netns: &Namespace, device: &str, addr: &str, more: &[&str]) -> Self {
+        let mut command = netns.command(GREENWAVE);
         command.args(["serve", "--app", "echo", "--device", device, "--addr", addr]);
-        let mut child = place.spawn(command.args(more).stdout(Stdio::piped())).unwrap();
+        let mut child = netns.spawn(command.args(more).stdout(Stdio::piped())).unwrap();
         let stdout = BufReader::new(child.stdout.take().expect("stdout is a pipe"));
-        Self { child, stdout, found: String::new(), said: String::new() }
+        Self { child, stdout, found: String::new(), line: String::new() }
     }
 
     /// Waits until it listens.
     fn listens(&mut self) {
-        while !self.said.starts_with("listening on ") {
-            self.found.push_str(&std::mem::take(&mut self.said));
-            let got = self.stdout.read_line(&mut self.said).expect("the server's stdout is text");
+        while !self.line.starts_with("listening on ") {
+            self.found.push_str(&std::mem::take(&mut self.line));
+            let got = self.stdout.read_line(&mut self.line).expect("the server's stdout is text");
             assert!(got > 0, "it ended before it listened: {}", self.found);
         }
     }
@@ -164,7 +164,7 @@ fn an_interface_is_shared_with_the_kernel_and_given_back() {
     ];
     for (device, expected) in kinds {
         let server = cable.serve(device, &[]);
-        assert!(server.said.contains(expected), "{}", server.said);
+        assert!(server.line.contains(expected), "{}", server.line);
         assert_eq!(cable.has_program(), device.starts_with("xdp"));
         cable.echoes(1_000_000);
         cable.host_answers();
@@ -205,10 +205,10 @@ fn a_bad_path_and_a_capture_go_around_any_device_and_the_capture_plays() {
         let played = cable.serve(&format!("pcap:{path},fast"), &[]).wait();
         assert!(played.contains("0 connections, 0 requests"), "clients do not answer us: {played}");
     }
-    let said = cable.refusal(&format!("pcap:{path}"), &["--addr", "10.9.9.9/24"]);
+    let error = cable.refusal(&format!("pcap:{path}"), &["--addr", "10.9.9.9/24"]);
     assert!(
-        said.contains("no frame has the destination 10.9.9.9") && said.contains("try: --addr 10.7.0."),
-        "{said}"
+        error.contains("no frame has the destination 10.9.9.9") && error.contains("try: --addr 10.7.0."),
+        "{error}"
     );
     let _ = std::fs::remove_file(&capture);
 }
@@ -252,8 +252,11 @@ fn without_permission_the_capabilities_are_named() {
         command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(&copy);
         let out =
             command.args(["serve", "--device", device, "--addr", "10.7.0.2/24"]).current_dir("/").output();
-        let said = String::from_utf8(out.expect("setpriv starts").stderr).unwrap();
-        assert!(said.starts_with("error: gw0: no permission for ") && said.contains(capabilities), "{said}");
+        let stderr = String::from_utf8(out.expect("setpriv starts").stderr).unwrap();
+        assert!(
+            stderr.starts_with("error: gw0: no permission for ") && stderr.contains(capabilities),
+            "{stderr}"
+        );
     }
     let _ = std::fs::remove_file(&copy);
 }

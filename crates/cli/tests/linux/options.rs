@@ -54,18 +54,18 @@ fn streams_are_whole_whatever_the_kernels_congestion_control() {
     let test = "streams_are_whole_whatever_the_kernels_congestion_control";
     for algorithm in ["reno", "cubic", "bbr"] {
         let Some(mut world) = bad(test) else { return };
-        let (there, here) = (noise(2 << 20, 1), noise(1000, 2));
-        world.ours.accepts = Stream { outbox: here.clone(), finishes: true, ..Stream::default() };
+        let (request, reply) = (noise(2 << 20, 1), noise(1000, 2));
+        world.ours.accepts = Stream { outbox: reply.clone(), finishes: true, ..Stream::default() };
         let received = world.meet(
             || {
                 let stream = dial();
                 rustix::net::sockopt::set_tcp_congestion(&stream, algorithm)?;
-                converse(&stream, &there)
+                converse(&stream, &request)
             },
             |ours| ours.streams.values().any(|s| s.peer_closed),
         );
-        same(algorithm, &received.expect("the kernel has this algorithm"), &here);
-        same(algorithm, &world.ours.only().inbox, &there);
+        same(algorithm, &received.expect("the kernel has this algorithm"), &reply);
+        same(algorithm, &world.ours.only().inbox, &request);
     }
 }
 
@@ -75,18 +75,18 @@ fn both_agree_on_congestion_notification() {
     let test = "both_agree_on_congestion_notification";
     let Some(mut world) = World::with(test, |config| config.ecn = Ecn::Classic) else { return };
     world.kernel.sysctl("net.ipv4.tcp_ecn", "1").expect("the kernel has this parameter");
-    let (there, here) = (noise(2 << 20, 1), noise(2 << 20, 2));
-    world.ours.accepts = Stream { outbox: here.clone(), finishes: true, ..Stream::default() };
+    let (request, reply) = (noise(2 << 20, 1), noise(2 << 20, 2));
+    world.ours.accepts = Stream { outbox: reply.clone(), finishes: true, ..Stream::default() };
     // A peer that sets ECT(0) has negotiated ECN; the firewall counts such packets.
     for chain in ["INPUT", "OUTPUT"] {
         if world.kernel.run("iptables", &["-w", "-A", chain, "-m", "ecn", "--ecn-ip-ect", "2"]).is_err() {
             return skipped(test, "iptables cannot count marked packets here");
         }
     }
-    let talk = || converse(&dial(), &there);
+    let talk = || converse(&dial(), &request);
     let received = world.meet(talk, |ours| ours.streams.values().any(|s| s.peer_closed));
-    same("what the kernel received", &received.expect("the kernel's socket works"), &here);
-    same("what we received", &world.ours.only().inbox, &there);
+    same("what the kernel received", &received.expect("the kernel's socket works"), &reply);
+    same("what we received", &world.ours.only().inbox, &request);
     for chain in ["INPUT", "OUTPUT"] {
         let table = world.kernel.run("iptables", &["-w", "-nvxL", chain]).expect("it was there before");
         let packets = table.lines().nth(2).and_then(|row| row.split_whitespace().next());
@@ -102,10 +102,10 @@ fn streams_are_whole_over_ipv6() {
     let ours = Ipv6 { addrs: vec![(host(2), 64)], slaac: false, probes: 0, ..Ipv6::default() };
     let Some(mut world) = World::with(test, |config| config.ipv6 = Some(ours)) else { return };
     world.kernel.address("gw0", host(1).into(), 64).expect("the address is free");
-    let (there, here) = (noise(8 << 20, 1), noise(8 << 20, 2));
-    world.ours.accepts = Stream { outbox: here.clone(), finishes: true, ..Stream::default() };
-    let talk = || converse(&dial_to((host(2), PORT).into()), &there);
+    let (request, reply) = (noise(8 << 20, 1), noise(8 << 20, 2));
+    world.ours.accepts = Stream { outbox: reply.clone(), finishes: true, ..Stream::default() };
+    let talk = || converse(&dial_to((host(2), PORT).into()), &request);
     let received = world.meet(talk, |ours| ours.streams.values().any(|s| s.peer_closed));
-    same("what the kernel received", &received.expect("the kernel's socket works"), &here);
-    same("what we received", &world.ours.only().inbox, &there);
+    same("what the kernel received", &received.expect("the kernel's socket works"), &reply);
+    same("what we received", &world.ours.only().inbox, &request);
 }

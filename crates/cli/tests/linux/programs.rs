@@ -22,12 +22,12 @@ use crate::world::{KERNEL, OURS, World, lab, noise, same, skipped};
 /// Our IPv6 address in these tests.
 const OURS6: &str = "fd77::2";
 
-/// `greenwave serve` on a TAP device in `place`, once it listens.
-fn serve(place: &Namespace, app: &str, more: &[&str]) -> Child {
-    let mut command = place.command(env!("CARGO_BIN_EXE_greenwave"));
+/// `greenwave serve` on a TAP device in `netns`, once it listens.
+fn serve(netns: &Namespace, app: &str, more: &[&str]) -> Child {
+    let mut command = netns.command(env!("CARGO_BIN_EXE_greenwave"));
     let addr = format!("{OURS}/24,{OURS6}/64");
     command.args(["serve", "--device", "tap:gw0", "--addr", &addr, "--app", app]).args(more);
-    let mut server = place.spawn(command.stdout(Stdio::piped()).stderr(Stdio::null())).expect("it starts");
+    let mut server = netns.spawn(command.stdout(Stdio::piped()).stderr(Stdio::null())).expect("it starts");
     let mut line = String::new();
     let stdout = server.stdout.take().expect("stdout is a pipe");
     BufReader::new(stdout).read_line(&mut line).expect("stdout is text");
@@ -35,9 +35,9 @@ fn serve(place: &Namespace, app: &str, more: &[&str]) -> Child {
     server
 }
 
-/// The output of `program` in `place` with `input` on stdin; it must succeed.
-fn output(place: &Namespace, program: &str, args: &[&str], input: &[u8]) -> Vec<u8> {
-    let mut command = place.command(program);
+/// The output of `program` in `netns` with `input` on stdin; it must succeed.
+fn output(netns: &Namespace, program: &str, args: &[&str], input: &[u8]) -> Vec<u8> {
+    let mut command = netns.command(program);
     command.args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("the program is there");
     let mut stdin = child.stdin.take().expect("stdin is a pipe");
@@ -60,13 +60,13 @@ fn with_programs(test: &str, programs: &[&str]) -> Option<Namespace> {
 
 #[test]
 fn curl_gets_and_posts_and_wrk_sees_no_errors() {
-    let Some(place) = with_programs("curl_gets_and_posts_and_wrk_sees_no_errors", &["curl", "wrk"]) else {
+    let Some(netns) = with_programs("curl_gets_and_posts_and_wrk_sees_no_errors", &["curl", "wrk"]) else {
         return;
     };
-    let _server = serve(&place, "http", &[]);
+    let _server = serve(&netns, "http", &[]);
     let curl = |args: &[&str], input: &[u8]| {
         output(
-            &place,
+            &netns,
             "curl",
             &[&["--silent", "--show-error", "--fail", "--max-time", "30"], args].concat(),
             input,
@@ -80,7 +80,7 @@ fn curl_gets_and_posts_and_wrk_sees_no_errors() {
     let post = ["--data-binary", "@-", "--header", "Expect:", &url];
     same("what was posted", &curl(&post, &body), &body);
     let wrk = ["--threads", "1", "--connections", "100", "--duration", "1s", "--timeout", "30s", &url];
-    let text = output(&place, "wrk", &wrk, b"");
+    let text = output(&netns, "wrk", &wrk, b"");
     let text = String::from_utf8_lossy(&text);
     assert!(text.contains("requests in"), "{text}");
     assert!(!text.contains("Socket errors") && !text.contains("Non-2xx"), "{text}");
@@ -88,18 +88,18 @@ fn curl_gets_and_posts_and_wrk_sees_no_errors() {
 
 #[test]
 fn what_nc_sends_comes_back_to_it() {
-    let Some(place) = with_programs("what_nc_sends_comes_back_to_it", &["nc"]) else { return };
-    let server = serve(&place, "echo", &[]);
+    let Some(netns) = with_programs("what_nc_sends_comes_back_to_it", &["nc"]) else { return };
+    let server = serve(&netns, "echo", &[]);
     let sent = noise(4 << 20, 4);
     // -N: close our half at the end of the input.
-    same("the echo", &output(&place, "nc", &["-N", &OURS.to_string(), "80"], &sent), &sent);
-    same("the echo by IPv6", &output(&place, "nc", &["-6", "-N", OURS6, "80"], &sent), &sent);
+    same("the echo", &output(&netns, "nc", &["-N", &OURS.to_string(), "80"], &sent), &sent);
+    same("the echo by IPv6", &output(&netns, "nc", &["-6", "-N", OURS6, "80"], &sent), &sent);
     drop(server);
-    let _server = serve(&place, "echo", &["--proto", "udp"]);
+    let _server = serve(&netns, "echo", &["--proto", "udp"]);
     for (family, addr) in [("-4", OURS.to_string()), ("-6", OURS6.to_owned())] {
         // -W: end after one received datagram.
         let args = [family, "-u", "-W", "1", &addr, "80"];
-        same("a datagram", &output(&place, "nc", &args, &sent[..1000]), &sent[..1000]);
+        same("a datagram", &output(&netns, "nc", &args, &sent[..1000]), &sent[..1000]);
     }
 }
 
@@ -158,39 +158,39 @@ fn iperf3_runs_both_ways_through_a_relay() {
     if !is_installed("iperf3") {
         return skipped(test, "iperf3 is not there");
     }
-    let Some((mut host, place)) = World::bare(test, Kind::Tap, Rates::NONE, |_| {}) else { return };
+    let Some((mut host, netns)) = World::bare(test, Kind::Tap, Rates::NONE, |_| {}) else { return };
     host.listen(PORT);
-    let mut server = place.command("iperf3");
+    let mut server = netns.command("iperf3");
     server.args(["--server", "--forceflush", "--bind", &KERNEL.to_string()]).stdout(Stdio::piped());
-    let mut server = place.spawn(&mut server).expect("it is there");
+    let mut server = netns.spawn(&mut server).expect("it is there");
     let stdout = BufReader::new(server.stdout.take().expect("stdout is a pipe"));
     // A thread that waits for a line cannot drive the relay.
-    let (say, said) = mpsc::channel();
-    std::thread::spawn(move || stdout.lines().map_while(Result::ok).try_for_each(|line| say.send(line)));
+    let (sender, lines) = mpsc::channel();
+    std::thread::spawn(move || stdout.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
     let mut relay = Relay {
         target: SocketAddr::new(KERNEL.into(), 5201),
         other: BTreeMap::new(),
         ended: BTreeMap::new(),
     };
-    for way in [&[][..], &["--reverse"], &["--parallel", "4"]] {
+    for options in [&[][..], &["--reverse"], &["--parallel", "4"]] {
         let (ours, port) = (OURS.to_string(), PORT.to_string());
         let args = ["--client", &ours, "--port", &port, "--time", "1", "--json"];
-        let args = [&args, way].concat();
-        wait_until_it_listens(&mut host, &mut relay, &said);
-        let report = run(&mut host, &mut relay, &place, &args);
+        let args = [&args, options].concat();
+        wait_until_it_listens(&mut host, &mut relay, &lines);
+        let report = run(&mut host, &mut relay, &netns, &args);
         let end = &report["end"];
         // Bytes that both ends report; they stop counting at slightly different times.
         let received = end["sum_received"]["bytes"].as_u64().unwrap_or_default();
-        assert!(report["error"].is_null() && received > 1 << 16, "{way:?}: {report}");
+        assert!(report["error"].is_null() && received > 1 << 16, "{options:?}: {report}");
     }
 }
 
 /// Drives the relay until `iperf3 --server` listens. It listens again for each client once the end
 /// of the one before has come through the relay; until then it refuses others.
-fn wait_until_it_listens(host: &mut Host, relay: &mut Relay, said: &Receiver<String>) {
+fn wait_until_it_listens(host: &mut Host, relay: &mut Relay, lines: &Receiver<String>) {
     let start = Instant::now();
     loop {
-        match said.try_recv() {
+        match lines.try_recv() {
             Ok(line) if line.contains("listening") => return,
             Ok(_) => {}
             Err(TryRecvError::Empty) => host.turn(|stack, now, event| relay.on_event(stack, now, event)),
@@ -200,10 +200,10 @@ fn wait_until_it_listens(host: &mut Host, relay: &mut Relay, said: &Receiver<Str
     }
 }
 
-/// Runs `iperf3` in `place` while the relay works.
-fn run(host: &mut Host, relay: &mut Relay, place: &Namespace, args: &[&str]) -> serde_json::Value {
+/// Runs `iperf3` in `netns` while the relay works.
+fn run(host: &mut Host, relay: &mut Relay, netns: &Namespace, args: &[&str]) -> serde_json::Value {
     std::thread::scope(|scope| {
-        let client = scope.spawn(|| output(place, "iperf3", args, b""));
+        let client = scope.spawn(|| output(netns, "iperf3", args, b""));
         while !client.is_finished() {
             host.turn(|stack, now, event| relay.on_event(stack, now, event));
         }

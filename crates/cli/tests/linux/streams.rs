@@ -14,20 +14,20 @@ const MB: usize = 1 << 20;
 /// opens it.
 #[track_caller]
 pub fn both_ways(world: &mut World, length: usize, ours_dials: bool) {
-    let (there, here) = (noise(length, 1), noise(length, 2));
-    let stream = Stream { outbox: here.clone(), finishes: true, ..Stream::default() };
+    let (request, reply) = (noise(length, 1), noise(length, 2));
+    let stream = Stream { outbox: reply.clone(), finishes: true, ..Stream::default() };
     world.ours.streams.clear();
     let received = if ours_dials {
         let listener = world.kernel.enter(listener);
         world.ours.connect(listener.local_addr().expect("it is bound"), stream);
-        let serve = || converse(&accept(&listener), &there);
+        let serve = || converse(&accept(&listener), &request);
         world.meet(serve, |ours| ours.only().peer_closed)
     } else {
         world.ours.accepts = stream;
-        world.meet(|| converse(&dial(), &there), |ours| ours.streams.values().any(|s| s.peer_closed))
+        world.meet(|| converse(&dial(), &request), |ours| ours.streams.values().any(|s| s.peer_closed))
     };
-    same("what the kernel received", &received.expect("the kernel's socket works"), &here);
-    same("what we received", &world.ours.only().inbox, &there);
+    same("what the kernel received", &received.expect("the kernel's socket works"), &reply);
+    same("what we received", &world.ours.only().inbox, &request);
 }
 
 #[test]

@@ -18,8 +18,8 @@ const STILL: Span = Span::from_millis(200);
 #[test]
 fn we_wait_while_the_kernels_reader_sleeps() {
     let Some(mut world) = World::tap("we_wait_while_the_kernels_reader_sleeps") else { return };
-    let here = noise(LENGTH, 2);
-    world.ours.accepts = Stream { outbox: here.clone(), finishes: true, ..Stream::default() };
+    let reply = noise(LENGTH, 2);
+    world.ours.accepts = Stream { outbox: reply.clone(), finishes: true, ..Stream::default() };
     let (wake, woken) = mpsc::channel();
     let read = move || {
         let mut stream = dial();
@@ -41,7 +41,7 @@ fn we_wait_while_the_kernels_reader_sleeps() {
         ours.streams.values().any(|s| s.closed)
     });
     assert!(stopped_at.is_some_and(|at| at < LENGTH), "{stopped_at:?}: the window closed on the way");
-    same("what the kernel received", &received.expect("the stream ends"), &here);
+    same("what the kernel received", &received.expect("the stream ends"), &reply);
 }
 
 #[test]

@@ -98,13 +98,13 @@ impl Server {
     /// Output until a line contains `words`.
     #[track_caller]
     fn says(&mut self, words: &str) -> String {
-        let mut said = String::new();
-        while !said.contains(words) {
-            let before = said.len();
-            self.stderr.read_line(&mut said).expect("UTF-8 output");
-            assert!(said.len() > before, "it has ended without a word of {words:?}: {said}");
+        let mut output = String::new();
+        while !output.contains(words) {
+            let before = output.len();
+            self.stderr.read_line(&mut output).expect("UTF-8 output");
+            assert!(output.len() > before, "it has ended without a word of {words:?}: {output}");
         }
-        said
+        output
     }
 
     /// Sends ctrl-C; returns its exit status and last output.
@@ -128,17 +128,17 @@ fn a_listener_in_the_kernel_is_said_when_it_is_found_and_at_the_end() {
         };
         let mut server = world.start("packet:gw0", 8080, &[], &command.each_ref().map(String::as_str));
         let line = format!(") listens on 0.0.0.0:8080 by the kernel's TCP: {}\n", way.why);
-        let said = server.says(&line);
+        let output = server.says(&line);
         assert!(
-            said.lines().last().is_some_and(|last| last.starts_with("warning: ")),
-            "{}: {said}",
+            output.lines().last().is_some_and(|last| last.starts_with("warning: ")),
+            "{}: {output}",
             way.name
         );
-        let (code, said) = server.interrupted();
-        assert_eq!(code, Some(1), "{}: {said}", way.name);
+        let (code, output) = server.interrupted();
+        assert_eq!(code, Some(1), "{}: {output}", way.name);
         let head =
             "warning: 1 socket of the program was opened in the kernel instead of greenwave's stack:\n  ";
-        assert!(said.contains(head) && said.contains(&line), "{}: {said}", way.name);
+        assert!(output.contains(head) && output.contains(&line), "{}: {output}", way.name);
     }
 }
 
@@ -192,9 +192,9 @@ fn sockets_that_are_meant_to_be_the_kernels_are_none() {
     // Figures come after a second, with ten checks in it.
     world.until("it has figures", || world.json().to_string().contains("greenwave_kernel_sockets_watched"));
     world.until("it takes connections", || world.clients.enter(|| TcpStream::connect(server.to).is_ok()));
-    let (code, said) = server.ended();
-    assert_eq!(code, Some(0), "{said}");
-    assert!(!said.contains("warning") && !said.contains("the kernel's"), "{said}");
+    let (code, output) = server.ended();
+    assert_eq!(code, Some(0), "{output}");
+    assert!(!output.contains("warning") && !output.contains("the kernel's"), "{output}");
 }
 
 #[test]
@@ -249,11 +249,11 @@ fn a_process_that_may_not_be_looked_into_is_said() {
     command.arg(format!("{OURS}/24")).arg("--lib").arg(library()).arg("--");
     command.args(["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", "sleep", "50"]);
     let mut server = world.spawn(&mut command, "packet:gw0", 8080);
-    let said = server.says("cannot be inspected (permission denied): its kernel sockets are not detected");
-    assert!(said.lines().last().is_some_and(|line| line.starts_with("note: sleep (process ")), "{said}");
-    let (code, said) = server.interrupted();
-    assert_eq!(code, Some(0), "{said}");
-    assert!(said.contains("note: 1 process could not be inspected\n"), "{said}");
+    let output = server.says("cannot be inspected (permission denied): its kernel sockets are not detected");
+    assert!(output.lines().last().is_some_and(|line| line.starts_with("note: sleep (process ")), "{output}");
+    let (code, output) = server.interrupted();
+    assert_eq!(code, Some(0), "{output}");
+    assert!(output.contains("note: 1 process could not be inspected\n"), "{output}");
 }
 
 //~ run: io_uring carries bytes of connections and accepts none
@@ -277,12 +277,12 @@ fn io_uring_carries_the_bytes_of_connections_and_accepts_none() {
         stream.read_exact(&mut back).unwrap();
         assert_eq!(&back, b"by a ring");
     }
-    let (code, said) = server.ended();
-    assert_eq!(code, Some(0), "{said}");
+    let (code, output) = server.ended();
+    assert_eq!(code, Some(0), "{output}");
     // The kernel could not accept from such a socket, and the program gets an error.
     let mut server = world.start("packet:gw0", 8080, &[], &[program, "mixed", "accept", OURS, "8080"]);
-    let (code, said) = server.ended();
-    assert_eq!(code, Some(3), "{said}");
+    let (code, output) = server.ended();
+    assert_eq!(code, Some(3), "{output}");
 }
 
 //~ run: io_uring carries bytes of connections and accepts none
@@ -299,8 +299,8 @@ fn connections_left_waiting_by_a_program_with_a_ring_are_reported_with_the_ring(
     // The watching process checks ten times in the first second, and once in each later one.
     let seen = Instant::now();
     world.until("it has been looked at", || seen.elapsed() > Duration::from_secs(3));
-    let (code, said) = server.interrupted();
-    assert!(waiting.len() < 2000 && code == Some(0), "{said}");
+    let (code, output) = server.interrupted();
+    assert!(waiting.len() < 2000 && code == Some(0), "{output}");
     let note = ") uses io_uring; greenwave's connections cannot be accepted through io_uring\n";
-    assert!(said.contains("note: bypass (process ") && said.contains(note), "{said}");
+    assert!(output.contains("note: bypass (process ") && output.contains(note), "{output}");
 }

@@ -20,6 +20,6 @@ fn a_thread_that_waits_for_a_socket_of_ours_can_be_cancelled() {
         stream = world.clients.enter(|| TcpStream::connect(server.to)).ok();
         stream.is_some()
     });
-    let (code, said) = server.ended();
-    assert_eq!(code, Some(0), "{said}");
+    let (code, output) = server.ended();
+    assert_eq!(code, Some(0), "{output}");
 }

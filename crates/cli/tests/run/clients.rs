@@ -30,9 +30,9 @@ fn python_connects_in_every_way() {
     let Some(world) = World::new("python_connects_in_every_way", "python3") else { return };
     echo(&world);
     let script = world.python("clients.py", include_str!("clients.py"));
-    let (printed, said) = world.client("packet:gw0", &["python3", &script, OURS, PEER]);
-    assert!(printed.ends_with("all\n"), "{printed}\n{said}");
-    assert!(said.contains(" outgoing connections, "), "{said}");
+    let (printed, stderr) = world.client("packet:gw0", &["python3", &script, OURS, PEER]);
+    assert!(printed.ends_with("all\n"), "{printed}\n{stderr}");
+    assert!(stderr.contains(" outgoing connections, "), "{stderr}");
 }
 
 //~ programs: `getifaddrs` lists the stack's addresses first
@@ -40,9 +40,9 @@ fn python_connects_in_every_way() {
 fn a_program_finds_the_stacks_addresses() {
     let Some(world) = World::new("a_program_finds_the_stacks_addresses", "python3") else { return };
     let script = world.write("interfaces.py", include_str!("interfaces.py"));
-    let (printed, said) = world.client("packet:gw0", &["python3", &script]);
+    let (printed, stderr) = world.client("packet:gw0", &["python3", &script]);
     let found: Vec<&str> = printed.lines().collect();
-    assert_eq!(found.first(), Some(&"gw0 10.7.0.2 255.255.255.0 10.7.0.255"), "{printed}{said}");
+    assert_eq!(found.first(), Some(&"gw0 10.7.0.2 255.255.255.0 10.7.0.255"), "{printed}{stderr}");
     assert!(found.contains(&"lo 127.0.0.1 255.0.0.0"), "and the kernel's: {printed}");
 }
 
@@ -61,9 +61,9 @@ fn curl_and_iperf3_are_clients() {
     let got = world.folder.join("got");
     let url = format!("http://{to}/big");
     let curl = ["curl", "--silent", "--show-error", "--fail", "--max-time", "30", "--output"];
-    let (_, said) = world.client("packet:gw0", &[&curl[..], &[got.to_str().unwrap(), &url]].concat());
-    assert!(std::fs::read(&got).unwrap() == noise(BIG), "3 MB arrive as they are; {said}");
-    assert!(said.contains("\n1 outgoing connections, 0 failed"), "{said}");
+    let (_, stderr) = world.client("packet:gw0", &[&curl[..], &[got.to_str().unwrap(), &url]].concat());
+    assert!(std::fs::read(&got).unwrap() == noise(BIG), "3 MB arrive as they are; {stderr}");
+    assert!(stderr.contains("\n1 outgoing connections, 0 failed"), "{stderr}");
     if !netlab::is_installed("iperf3") {
         return skipped("curl_and_iperf3_are_clients", "its part with iperf3: it is not there");
     }
@@ -74,6 +74,6 @@ fn curl_and_iperf3_are_clients() {
         listening.is_ok_and(|text| !text.trim().is_empty())
     };
     world.until("iperf3 listens", listens);
-    let (printed, said) = world.client("packet:gw0", &["iperf3", "-c", PEER, "-n", "4M"]);
-    assert!(printed.contains("iperf Done"), "{to}: {printed}{said}");
+    let (printed, stderr) = world.client("packet:gw0", &["iperf3", "-c", PEER, "-n", "4M"]);
+    assert!(printed.contains("iperf Done"), "{to}: {printed}{stderr}");
 }

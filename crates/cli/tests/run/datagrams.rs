@@ -54,8 +54,8 @@ pub(super) fn echo(world: &World, addr: &str) {
         let mut bytes = [0; 65_536];
         loop {
             // Errors of closed ports are reported here, too.
-            if let Ok((len, who)) = socket.recv_from(&mut bytes) {
-                let _ = socket.send_to(&bytes[..len], who);
+            if let Ok((len, sender)) = socket.recv_from(&mut bytes) {
+                let _ = socket.send_to(&bytes[..len], sender);
             }
         }
     });
@@ -85,8 +85,8 @@ fn a_socket_on_all_addresses_is_reached_by_the_kernels_and_reaches_beyond_the_de
     let Some(world) = World::new(test, "python3") else { return };
     let beyond = world.ours.enter(|| UdpSocket::bind("127.0.0.1:7007").unwrap());
     std::thread::spawn(move || {
-        while let Ok((_, who)) = beyond.recv_from(&mut [0; 100]) {
-            let _ = beyond.send_to(b"I am", who);
+        while let Ok((_, sender)) = beyond.recv_from(&mut [0; 100]) {
+            let _ = beyond.send_to(b"I am", sender);
         }
     });
     let server = world.start("packet:gw0", 7005, &[], &["python3", "-c", ON_ALL_ADDRESSES]);
@@ -95,8 +95,8 @@ fn a_socket_on_all_addresses_is_reached_by_the_kernels_and_reaches_beyond_the_de
     assert_eq!(world.answer_in((&world.ours, "127.0.0.1"), local, b"hello"), b"hello");
     assert_eq!(world.answer(to, b"beyond"), b"I am");
     assert_eq!(world.answer_in((&world.ours, "127.0.0.1"), local, b"beyond"), b"I am");
-    let said = server.stop();
-    assert!(!said.lines().any(|line| line.starts_with("refused: ")), "{said}");
+    let output = server.stop();
+    assert!(!output.lines().any(|line| line.starts_with("refused: ")), "{output}");
 }
 
 #[test]
@@ -113,9 +113,9 @@ fn python_answers_datagrams() {
     for port in [7001, 7002] {
         assert_eq!(world.answer(SocketAddr::new(OURS.parse().unwrap(), port), b"over"), b"over");
     }
-    let (code, said) = server.ended();
-    assert_eq!(code, Some(0), "{said}");
-    assert!(said.contains(" datagrams in, ") && said.contains("0 no receiver, 0 no route"), "{said}");
+    let (code, output) = server.ended();
+    assert_eq!(code, Some(0), "{output}");
+    assert!(output.contains(" datagrams in, ") && output.contains("0 no receiver, 0 no route"), "{output}");
 }
 
 //~ datagrams: every call on datagram sockets works: connected or not, peeked, truncated, polled, copied, inherited
@@ -124,8 +124,8 @@ fn python_uses_datagrams_in_every_way() {
     let Some(world) = World::new("python_uses_datagrams_in_every_way", "python3") else { return };
     echo(&world, PEER);
     let script = world.python("datagrams.py", include_str!("datagrams.py"));
-    let (printed, said) = world.client("packet:gw0", &["python3", &script, OURS, PEER]);
-    assert!(printed.ends_with("all\n"), "{printed}\n{said}");
+    let (printed, stderr) = world.client("packet:gw0", &["python3", &script, OURS, PEER]);
+    assert!(printed.ends_with("all\n"), "{printed}\n{stderr}");
 }
 
 //~ datagrams: datagrams work over IPv6
@@ -152,8 +152,8 @@ fn memcached_answers_datagrams() {
     for number in 2..200 {
         assert_eq!(world.answer(server.to, &frame(number, "get k\r\n")), frame(number, expected));
     }
-    let said = server.stop();
-    assert!(said.contains(" datagrams in, "), "{said}");
+    let output = server.stop();
+    assert!(output.contains(" datagrams in, "), "{output}");
 }
 
 /// It binds all addresses, and drops datagrams without their interface's index.
@@ -167,8 +167,8 @@ fn dnsmasq_answers_questions() {
     let ask = b"\x12\x34\x01\0\0\x01\0\0\0\0\0\0\x01x\x04test\0\0\x01\0\x01";
     let answer = world.answer(server.to, ask);
     assert!(answer.starts_with(b"\x12\x34") && answer.ends_with(&[0, 4, 192, 0, 2, 1]), "{answer:?}");
-    let said = server.stop();
-    assert!(said.contains(" datagrams in, "), "{said}");
+    let output = server.stop();
+    assert!(output.contains(" datagrams in, "), "{output}");
 }
 
 #[test]
@@ -184,20 +184,20 @@ fn iperf3_measures_datagrams_at_either_end() {
         out.status.success()
     });
     assert!(printed.contains("iperf Done"), "{printed}");
-    let (code, said) = server.ended();
-    assert_eq!(code, Some(0), "{said}");
-    let count = |said: &str, before: &str| -> u64 {
-        let (head, _) = said.split_once(before).unwrap_or_else(|| panic!("{before:?}: {said}"));
-        head.split([' ', '\n']).next_back().and_then(|word| word.parse().ok()).expect(said)
+    let (code, output) = server.ended();
+    assert_eq!(code, Some(0), "{output}");
+    let count = |summary: &str, before: &str| -> u64 {
+        let (head, _) = summary.split_once(before).unwrap_or_else(|| panic!("{before:?}: {summary}"));
+        head.split([' ', '\n']).next_back().and_then(|word| word.parse().ok()).expect(summary)
     };
     // 2 MiB in pieces of 1400 bytes; a busy machine may lose some.
-    assert!(count(&said, " datagrams in, ") > 1000, "{said}");
+    assert!(count(&output, " datagrams in, ") > 1000, "{output}");
     let _iperf = world.clients.spawn(world.clients.command("iperf3").args(["-s", "-1"])).unwrap();
     world.until("iperf3 listens", || {
         let listening = world.clients.run("ss", &["-Htln", "sport = :5201"]);
         listening.is_ok_and(|text| !text.trim().is_empty())
     });
-    let (printed, said) = world.client("packet:gw0", &[&["iperf3"][..], &measure, &[PEER]].concat());
-    assert!(printed.contains("iperf Done"), "{printed}{said}");
-    assert!(count(&said, " out; dropped") > 1000, "{said}");
+    let (printed, stderr) = world.client("packet:gw0", &[&["iperf3"][..], &measure, &[PEER]].concat());
+    assert!(printed.contains("iperf Done"), "{printed}{stderr}");
+    assert!(count(&stderr, " out; dropped") > 1000, "{stderr}");
 }

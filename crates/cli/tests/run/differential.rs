@@ -169,8 +169,8 @@ fn programs_see_what_the_kernel_would_show_them() {
     world.clients.run("ip", &["route", "add", "blackhole", "fd00:8::/32"]).unwrap();
     let _peers = peers(&world);
     let runs = runs(&world);
-    let whole = std::env::var("GREENWAVE_DIFFERENTIAL").is_ok_and(|what| what == "whole");
-    let devices: &[&Device] = if whole { &[&PACKET, &XDP, &TAP] } else { &[&PACKET] };
+    let is_full = std::env::var("GREENWAVE_DIFFERENTIAL").is_ok_and(|what| what == "whole");
+    let devices: &[&Device] = if is_full { &[&PACKET, &XDP, &TAP] } else { &[&PACKET] };
     let rows = rows();
     let mut explained = vec![false; rows.len()];
     let mut unexplained = Vec::new();
@@ -190,14 +190,14 @@ fn programs_see_what_the_kernel_would_show_them() {
             assert!(!kernel.is_empty(), "{name} prints results");
             assert!(ours.keys().eq(kernel.keys()), "{name}: the same cases");
             let mut unknown = Vec::new();
-            for (case, theirs) in kernel.iter().filter(|(case, theirs)| ours[*case] != **theirs) {
+            for (case, expected) in kernel.iter().filter(|(case, expected)| ours[*case] != **expected) {
                 let is = |row: &Row| {
                     row.programs.contains(&name.as_str())
                         && row.cases.iter().any(|cases| matches(cases, case))
                 };
                 match rows.iter().position(is) {
                     Some(row) => explained[row] = true,
-                    None => unknown.push((case, theirs)),
+                    None => unknown.push((case, expected)),
                 }
             }
             if !unknown.is_empty() {
@@ -206,9 +206,9 @@ fn programs_see_what_the_kernel_would_show_them() {
                 let ours = on(&world, device, script, *family);
                 unknown.retain(|(case, _)| kernel.get(*case) != ours.get(*case));
             }
-            unexplained.extend(unknown.iter().map(|(case, theirs)| {
+            unexplained.extend(unknown.iter().map(|(case, expected)| {
                 let ours = &ours[*case];
-                format!("{name} {case} on {}\n  kernel {theirs}\n  run    {ours}", device.name)
+                format!("{name} {case} on {}\n  kernel {expected}\n  run    {ours}", device.name)
             }));
         }
     }
@@ -256,12 +256,12 @@ fn packets_have_the_hop_limit_of_their_socket() {
             let mut seen = BufReader::new(child.stdout.take().expect("a pipe"));
             let mut ready = String::new();
             seen.read_line(&mut ready).unwrap();
-            let told = run();
+            let result = run();
             let mut all = String::new();
             seen.read_to_string(&mut all).unwrap();
-            (told, all)
+            (result, all)
         };
-        let (told, expected) = seen(kernel, &|| {
+        let (result, expected) = seen(kernel, &|| {
             let mut command = world.ours.command("timeout");
             let out = command.args(["60", "python3", &program, kernel, there]).output().unwrap();
             assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
@@ -271,7 +271,7 @@ fn packets_have_the_hop_limit_of_their_socket() {
         let prefix = if there == PEER { 24 } else { 64 };
         let at = format!("{addr}/{prefix}");
         let run = || world.client_at(&at, "packet:gw0", &["python3", &program, addr, there]).0;
-        assert_eq!(seen(addr, &run), (told, expected));
+        assert_eq!(seen(addr, &run), (result, expected));
     }
 }
 
@@ -282,9 +282,9 @@ fn options_that_were_set_before_and_have_no_effect_are_counted() {
     let Some(world) = World::new(test, "python3") else { return };
     clients::echo(&world);
     let script = world.python("before.py", include_str!("differential/before.py"));
-    let (printed, said) = world.client("packet:gw0", &["python3", &script, OURS, PEER]);
+    let (printed, stderr) = world.client("packet:gw0", &["python3", &script, OURS, PEER]);
     let (options, rest): (Vec<_>, Vec<_>) = printed.lines().partition(|line| line.starts_with("level "));
-    assert_eq!(rest, ["on lo: 99", "on gw0: b'x'"], "{said}");
+    assert_eq!(rest, ["on lo: 99", "on gw0: b'x'"], "{stderr}");
     for option in ["level 1 option 36", "level 6 option 2", "level 6 option 9", "level 0 option 11"] {
         assert!(options.contains(&option), "{option} is not in\n{printed}");
     }
@@ -292,9 +292,9 @@ fn options_that_were_set_before_and_have_no_effect_are_counted() {
     // connect.
     let counted = |option: &str| {
         let line =
-            said.lines().find_map(|line| line.strip_prefix(&format!("refused: setsockopt {option}, ")));
+            stderr.lines().find_map(|line| line.strip_prefix(&format!("refused: setsockopt {option}, ")));
         line.and_then(|times| times.trim_end_matches('×').parse::<u32>().ok()).unwrap_or(0)
     };
     let uncounted: Vec<_> = options.iter().filter(|option| counted(option) < 3).collect();
-    assert!(uncounted.is_empty(), "{uncounted:?}\n{said}");
+    assert!(uncounted.is_empty(), "{uncounted:?}\n{stderr}");
 }

@@ -25,8 +25,8 @@ fn a_program_that_is_killed_ends_its_connections_and_the_run() {
     let [program] = server.descendants()[..] else { panic!("lighttpd is one process") };
     kill_process(program, Signal::KILL).unwrap();
     assert!(kept.iter_mut().all(ends), "the peers hear of it");
-    let (code, said) = server.ended();
-    assert_eq!(code, Some(128 + 9), "{said}");
+    let (code, output) = server.ended();
+    assert_eq!(code, Some(128 + 9), "{output}");
 }
 
 //~ faults: a removed interface ends `serve` and `run` with a line and exit 2
@@ -42,10 +42,10 @@ fn an_interface_that_is_taken_away_ends_the_program_and_the_run() {
         let [program] = server.descendants()[..] else { panic!("lighttpd is one process") };
         let (_, name) = device.split_once(':').unwrap();
         world.ours.run("ip", &["link", "delete", name]).unwrap();
-        let (code, said) = server.ended();
-        assert_eq!(code, Some(2), "{said}");
+        let (code, output) = server.ended();
+        assert_eq!(code, Some(2), "{output}");
         let line = format!("error: {device}: interface lost: ");
-        assert!(said.contains(&line) && said.contains("\n  try: greenwave run again"), "{said}");
+        assert!(output.contains(&line) && output.contains("\n  try: greenwave run again"), "{output}");
         assert!(is_gone(program), "it was asked to end");
     }
 }
@@ -153,7 +153,7 @@ fn a_run_gives_up_what_it_does_not_need_and_its_program_nothing() {
     let says = "error: reload reads --policy and --config, and neither was given; the previous settings stay in force\n";
     assert!(code == Some(2) && refusal.starts_with(says), "{refusal}");
     assert_eq!(world.control("end"), (Some(0), "stopping\n".to_owned()));
-    let (code, said) = server.ended();
-    assert_eq!(code, Some(0), "{said}");
-    assert!(!said.contains("sandbox"), "there is nothing to say: {said}");
+    let (code, output) = server.ended();
+    assert_eq!(code, Some(0), "{output}");
+    assert!(!output.contains("sandbox"), "there is nothing to say: {output}");
 }

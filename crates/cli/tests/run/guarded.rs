@@ -16,8 +16,8 @@ fn new_clients_are_shed_while_a_program_leaves_others_unread() {
     let test = "new_clients_are_shed_while_a_program_leaves_others_unread";
     let Some(world) = World::new(test, "lighttpd") else { return };
     let mut config = String::new();
-    let nobody = format!("{}/queue", world.folder());
-    let options = [&GUARD[..], &["--queue-report", &nobody]].concat();
+    let missing_report = format!("{}/queue", world.folder());
+    let options = [&GUARD[..], &["--queue-report", &missing_report]].concat();
     let server = world.start("packet:gw0", 80, &options, &lighttpd(&world, &mut config));
     let connect = || world.clients.enter(|| TcpStream::connect_timeout(&server.to, LIMIT));
     world.until("it takes connections", || connect().is_ok());
@@ -46,13 +46,13 @@ fn new_clients_are_shed_while_a_program_leaves_others_unread() {
     }
     assert!(ask(&mut open, "/small").ends_with("hello\n"));
     world.until("others come in again", || connect().is_ok());
-    let said = server.stop();
+    let output = server.stop();
     // Without a policy there is one class: seen, shed by rate, admitted.
     let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
-    let row = said.lines().map(words).find(|row| row.len() == 6 && row[0] == "0");
-    let row = row.unwrap_or_else(|| panic!("{said}"));
-    assert!(row[2].parse::<u64>().unwrap() > 0, "{said}");
-    assert!(said.contains(&format!("no service reported its queue in {nobody}")), "{said}");
+    let row = output.lines().map(words).find(|row| row.len() == 6 && row[0] == "0");
+    let row = row.unwrap_or_else(|| panic!("{output}"));
+    assert!(row[2].parse::<u64>().unwrap() > 0, "{output}");
+    assert!(output.contains(&format!("no service reported its queue in {missing_report}")), "{output}");
 }
 
 //~ guard: `run --queue-report` sheds new clients by a program's own queue and keeps connected ones
@@ -67,22 +67,22 @@ fn new_clients_are_shed_while_a_program_tells_of_a_long_queue() {
     world.until("it takes connections", || connect().is_ok());
     let mut open = world.connect(&server);
     // One of two connections is served, and the service's own queue has waited far too long.
-    let mut told = QueueReport { waiting: 900, delay: Span::from_millis(300), ..QueueReport::default() };
+    let mut report = QueueReport { waiting: 900, delay: Span::from_millis(300), ..QueueReport::default() };
     world.until("a connection is shed", || {
-        told = QueueReport {
-            sequence: told.sequence + 1,
-            arrived: told.arrived + 2,
-            served: told.served + 1,
-            ..told
+        report = QueueReport {
+            sequence: report.sequence + 1,
+            arrived: report.arrived + 2,
+            served: report.served + 1,
+            ..report
         };
-        std::fs::write(&queue, told.line()).unwrap();
+        std::fs::write(&queue, report.line()).unwrap();
         connect().is_err_and(|e| e.kind() == ErrorKind::ConnectionRefused)
     });
     assert!(ask(&mut open, "/small").ends_with("hello\n"), "open connections are never touched");
     // It reports nothing new.
     world.until("others come in again", || (0..20).all(|_| connect().is_ok()));
-    let said = server.stop();
-    assert!(!said.contains("no service reported"), "{said}");
+    let output = server.stop();
+    assert!(!output.contains("no service reported"), "{output}");
 }
 
 /// Threads that accept every connection at once, and answer when the file exists.
@@ -118,8 +118,9 @@ fn new_clients_are_shed_while_threads_have_answered_none() {
     };
     std::fs::write(&go, "").unwrap();
     world.until("it answers", || {
-        let mut said = String::new();
-        ask().is_ok_and(|mut stream| stream.read_to_string(&mut said).is_ok()) && said.ends_with("hello\n")
+        let mut answer = String::new();
+        ask().is_ok_and(|mut stream| stream.read_to_string(&mut answer).is_ok())
+            && answer.ends_with("hello\n")
     });
     std::fs::remove_file(&go).unwrap();
     let mut kept = Vec::new();
@@ -132,10 +133,10 @@ fn new_clients_are_shed_while_threads_have_answered_none() {
     });
     std::fs::write(&go, "").unwrap();
     for stream in &mut kept {
-        let mut said = String::new();
+        let mut answer = String::new();
         stream.set_read_timeout(Some(LIMIT)).unwrap();
-        stream.read_to_string(&mut said).unwrap();
-        assert!(said.ends_with("hello\n"), "{said}");
+        stream.read_to_string(&mut answer).unwrap();
+        assert!(answer.ends_with("hello\n"), "{answer}");
     }
     world.until("others come in again", || ask().is_ok());
     server.stop();

@@ -33,11 +33,12 @@ fn exported(bytes: &[u8]) -> BTreeSet<String> {
 fn the_guide_lists_the_calls_that_the_library_takes() {
     let guide = include_str!("../../../../docs/guide/unmodified-programs.md");
     let rows = guide.lines().filter_map(|line| line.strip_prefix("| `")?.split_once("` | mapped"));
-    let told: BTreeSet<String> = rows.flat_map(|(calls, _)| calls.split("`, `")).map(str::to_owned).collect();
+    let documented: BTreeSet<String> =
+        rows.flat_map(|(calls, _)| calls.split("`, `")).map(str::to_owned).collect();
     let exported = exported(&std::fs::read(library()).unwrap());
     let (api, taken): (BTreeSet<_>, _) =
         exported.into_iter().partition(|name| name.starts_with("greenwave_"));
-    assert_eq!(told, taken);
+    assert_eq!(documented, taken);
     let header = include_str!("../../../capi/include/greenwave.h");
     assert!(api.len() >= 8 && api.iter().all(|name| header.contains(&format!(" {name}("))), "{api:?}");
 }

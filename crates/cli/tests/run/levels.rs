@@ -63,8 +63,8 @@ fn a_server_in_c_has_rules_of_its_own_and_takes_the_most_urgent_first() {
     let second = say(&mut streams[0], "urgent, and the same connection");
     assert!(second.contains("priority 0 lines 2 received 43"), "{second}");
     for stream in &mut streams[1..] {
-        let said = say(stream, "hello");
-        assert!(said.contains("priority 6 lines 1"), "each has bytes of its own: {said}");
+        let answer = say(stream, "hello");
+        assert!(answer.contains("priority 6 lines 1"), "each has bytes of its own: {answer}");
     }
     // All of these are queued when it polls again.
     let program = server.descendants()[0];
@@ -77,9 +77,9 @@ fn a_server_in_c_has_rules_of_its_own_and_takes_the_most_urgent_first() {
     world.until("all has come", || all_has_come(&world));
     kill_process(program, Signal::CONT).unwrap();
     let turn = |stream: &mut TcpStream| -> u32 {
-        let said = hear(stream);
-        let turn = said.strip_prefix("turn ").and_then(|rest| rest.split(' ').next()?.parse().ok());
-        turn.unwrap_or_else(|| panic!("{said}"))
+        let answer = hear(stream);
+        let turn = answer.strip_prefix("turn ").and_then(|rest| rest.split(' ').next()?.parse().ok());
+        turn.unwrap_or_else(|| panic!("{answer}"))
     };
     let turns: Vec<u32> = streams.iter_mut().map(turn).collect();
     assert!(turns[..3].iter().all(|other| turns[3] < *other), "{turns:?}");
@@ -98,8 +98,8 @@ fn the_same_server_serves_on_the_kernels_tcp() {
         stream = world.clients.enter(|| TcpStream::connect(to).ok());
         stream.is_some()
     });
-    let said = say(stream.as_mut().expect("it is connected"), "urgent");
-    assert!(said.contains("priority -1 lines 1 received 0 rtt unknown"), "{said}");
+    let answer = say(stream.as_mut().expect("it is connected"), "urgent");
+    assert!(answer.contains("priority -1 lines 1 received 0 rtt unknown"), "{answer}");
     kill_process(Pid::from_child(&child), Signal::KILL).unwrap();
     let _ = child.wait();
 }
@@ -180,6 +180,6 @@ fn a_program_waits_for_what_is_urgent_and_reads_what_the_stack_knows() {
     tell(&mut streams[0], "urgent");
     assert_eq!(hear(&mut streams[0]), "done\n");
     drop(streams);
-    let (code, said) = server.ended();
-    assert_eq!(code, Some(0), "{said}");
+    let (code, output) = server.ended();
+    assert_eq!(code, Some(0), "{output}");
 }

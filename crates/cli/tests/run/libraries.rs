@@ -101,14 +101,14 @@ fn what_is_not_the_library_is_refused_before_the_program_starts() {
     refuses(&folder.file("text.so", "no library"), "it is not an ELF file, not libgreenwave.so");
     refuses(&folder.file("empty.so", ""), "it is not an ELF file, not libgreenwave.so");
     refuses(Path::new(GREENWAVE), "it is a program, not libgreenwave.so");
-    let whole = std::fs::read(library()).unwrap();
+    let bytes = std::fs::read(library()).unwrap();
     // The file has its headers and note, and nothing else.
-    let cut = folder.file("cut.so", &whole[..4096]);
+    let cut = folder.file("cut.so", &bytes[..4096]);
     let mut command = Command::new(GREENWAVE);
     command.args(["run", "--device", "tap:gwr9", "--addr", "10.7.0.2/24", "--lib"]).arg(&cut);
     let out = command.args(["--", "true"]).output().unwrap();
-    let said = String::from_utf8_lossy(&out.stderr);
-    assert!(out.status.code() == Some(2) && said.contains("cut.so is not loaded: "), "{said}");
+    let stderr = String::from_utf8_lossy(&out.stderr);
+    assert!(out.status.code() == Some(2) && stderr.contains("cut.so is not loaded: "), "{stderr}");
     match folder.compiled("own.so", "int one(void) { return 1; }\n", &["-shared", "-fPIC"]) {
         Some(own) => refuses(&own, another),
         None => skipped(test, "libraries made here: gcc is not there"),
@@ -170,8 +170,8 @@ fn a_library_that_others_than_root_could_change_is_refused_by_root() {
         of_folder(0, mode);
         let mut doctor = Command::new(GREENWAVE);
         let out = doctor.args(["doctor", "run"]).env("GREENWAVE_LIB", &file).output().unwrap();
-        let said = String::from_utf8_lossy(&out.stdout);
-        assert!(said.contains(&format!("{}, from this build", file.display())), "{mode:o}: {said}");
+        let stdout = String::from_utf8_lossy(&out.stdout);
+        assert!(stdout.contains(&format!("{}, from this build", file.display())), "{mode:o}: {stdout}");
     }
 }
 

@@ -135,12 +135,12 @@ impl World {
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = self.ours.spawn(command).unwrap();
         let mut stderr = BufReader::new(child.stderr.take().expect("stderr is a pipe"));
-        let mut said = String::new();
-        stderr.read_line(&mut said).unwrap();
+        let mut line = String::new();
+        stderr.read_line(&mut line).unwrap();
         let on = format!(" on {OURS}, {device}");
-        if !said.contains(&on) {
-            stderr.read_to_string(&mut said).unwrap();
-            panic!("{said}");
+        if !line.contains(&on) {
+            stderr.read_to_string(&mut line).unwrap();
+            panic!("{line}");
         }
         Server { child, stderr, to: SocketAddr::new(OURS.parse().unwrap(), port) }
     }
@@ -176,9 +176,9 @@ impl World {
             .output()
             .unwrap();
         let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-        let (printed, said) = (text(out.stdout), text(out.stderr));
-        assert!(out.status.success(), "{program:?}: {}: {printed}\n{said}", out.status);
-        (printed, said)
+        let (printed, stderr) = (text(out.stdout), text(out.stderr));
+        assert!(out.status.success(), "{program:?}: {}: {printed}\n{stderr}", out.status);
+        (printed, stderr)
     }
 
     /// Sends a command to the daemon called `web`; returns the exit status and output.
@@ -291,17 +291,17 @@ impl Server {
     /// Sends ctrl-C; returns the last output.
     fn stop(mut self) -> String {
         kill_process(self.pid(), Signal::INT).expect("it runs");
-        let (code, said) = self.ended();
-        assert_eq!(code, Some(0), "{said}");
-        said
+        let (code, output) = self.ended();
+        assert_eq!(code, Some(0), "{output}");
+        output
     }
 
     /// Exit status and last output.
     fn ended(&mut self) -> (Option<i32>, String) {
         let status = self.child.wait().expect("it ends");
-        let mut said = String::new();
-        self.stderr.read_to_string(&mut said).expect("UTF-8 output");
-        (status.code(), said)
+        let mut output = String::new();
+        self.stderr.read_to_string(&mut output).expect("UTF-8 output");
+        (status.code(), output)
     }
 
     /// The program's processes, and their children.
@@ -321,11 +321,11 @@ impl Drop for Server {
     /// A failing test shows the server's output so far.
     fn drop(&mut self) {
         if std::thread::panicking() {
-            let mut said = Vec::new();
+            let mut output = Vec::new();
             // Other holders of the pipe are not waited for.
             let _ = rustix::io::ioctl_fionbio(self.stderr.get_ref(), true);
-            let _ = self.stderr.read_to_end(&mut said);
-            eprintln!("greenwave run has said: {}", String::from_utf8_lossy(&said));
+            let _ = self.stderr.read_to_end(&mut output);
+            eprintln!("greenwave run has said: {}", String::from_utf8_lossy(&output));
         }
     }
 }

@@ -47,10 +47,10 @@ fn read_by_clients(world: &World, server: &mut Server, at_once: usize) -> (Vec<S
             texts
         };
         let clients: Vec<_> = (0..at_once).map(|_| scope.spawn(client)).collect();
-        let (code, said) = server.ended();
+        let (code, output) = server.ended();
         over.store(true, Ordering::Relaxed);
-        assert_eq!(code, Some(0), "{said}");
-        (clients.into_iter().flat_map(|client| client.join().unwrap()).collect(), said)
+        assert_eq!(code, Some(0), "{output}");
+        (clients.into_iter().flat_map(|client| client.join().unwrap()).collect(), output)
     })
 }
 
@@ -61,13 +61,14 @@ fn what_is_written_to_a_number_goes_to_the_file_that_has_it_now() {
     let Some(world) = World::new(test, "cc") else { return };
     let program = compiled(&world, "reused", include_str!("reused.c"));
     let mut server = world.start("packet:gw0", PORT, &[], &[&program, OURS, &PORT.to_string()]);
-    let (texts, said) = read_by_clients(&world, &mut server, 4);
+    let (texts, output) = read_by_clients(&world, &mut server, 4);
     let count = |wanted: &str| texts.iter().filter(|text| *text == wanted).count();
     let (hellos, others, strays) = (count("hello\nbye\n"), count("other\n"), count("other\nstray..\n"));
     let odd: Vec<_> = texts.iter().filter(|text| !text.is_empty()).collect();
     assert_eq!(hellos + others + strays, odd.len(), "{:?}", odd.iter().take(20).collect::<Vec<_>>());
-    let told = said.lines().find_map(|line| line.strip_prefix("strays to connections: ")).expect(&said);
-    assert_eq!((hellos, strays.to_string()), (9 * 6 * 10, told.to_owned()), "{others} others");
+    let printed =
+        output.lines().find_map(|line| line.strip_prefix("strays to connections: ")).expect(&output);
+    assert_eq!((hellos, strays.to_string()), (9 * 6 * 10, printed.to_owned()), "{others} others");
     assert!(strays >= 9 * 9, "{strays}: all but pwrite");
 }
 
@@ -90,8 +91,8 @@ fn a_call_with_a_wrong_pointer_says_what_the_kernel_says() {
         // It may end by a reset, because much is left unread.
         let _ = stream.read_to_end(&mut all);
     });
-    let (code, said) = server.ended();
-    assert_eq!(code, Some(0), "{said}");
+    let (code, output) = server.ended();
+    assert_eq!(code, Some(0), "{output}");
     reads.join().unwrap();
 }
 
@@ -106,8 +107,8 @@ fn a_program_with_little_memory_has_it_for_itself() {
         let mut server = world.start("packet:gw0", PORT, &[], &["python3", &script, OURS, how]);
         let at_once = if how == "descriptors" { 4 } else { 40 };
         let (texts, _) = read_by_clients(&world, &mut server, at_once);
-        let whole = texts.iter().filter(|text| **text == lines).count();
-        assert_eq!(whole, 2 * at_once, "{how}: {} connections", texts.len());
+        let complete = texts.iter().filter(|text| **text == lines).count();
+        assert_eq!(complete, 2 * at_once, "{how}: {} connections", texts.len());
     }
 }
 
@@ -134,7 +135,7 @@ fn vsftpd_lets_clients_log_in() {
     let server = world.run("packet:gw0", 21, &["vsftpd", &config]);
     let mut client = Command::new("python3");
     client.args(["-c", FTP, OURS]);
-    let said = world.clients.enter(|| client.output()).unwrap();
-    assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
+    let out = world.clients.enter(|| client.output()).unwrap();
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
     server.stop();
 }

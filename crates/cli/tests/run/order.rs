@@ -127,10 +127,10 @@ fn epoll_returns_the_most_urgent_datagrams_first() {
         });
         let stream = stream.expect("it listens");
         stream.set_read_timeout(Some(LIMIT)).unwrap();
-        let mut said = BufReader::new(&stream);
+        let mut reader = BufReader::new(&stream);
         let mut line = || {
             let mut line = String::new();
-            said.read_line(&mut line).unwrap();
+            reader.read_line(&mut line).unwrap();
             line
         };
         let socket = world.clients.enter(|| std::net::UdpSocket::bind("10.7.0.9:0")).unwrap();
@@ -163,7 +163,7 @@ fn a_connection_is_as_urgent_as_its_first_packets() {
     let server = world.start("packet:gw0", 80, &["--policy", &policy], &["python3", &program]);
     world.until("it listens", || world.clients.enter(|| TcpStream::connect(server.to)).is_ok());
     // Type of service of packets of levels 0, 6 and 7.
-    for (dscp, goes) in [(0, 0), (10, 10), (46, 32), (0, 0), (10, 10)] {
+    for (dscp, expected) in [(0, 0), (10, 10), (46, 32), (0, 0), (10, 10)] {
         let stream = world.clients.enter(|| {
             use rustix::net::{AddressFamily, SocketType, connect, socket, sockopt::set_ip_tos};
             let socket = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
@@ -173,7 +173,7 @@ fn a_connection_is_as_urgent_as_its_first_packets() {
         });
         let mut line = String::new();
         BufReader::new(stream).read_line(&mut line).unwrap();
-        assert_eq!(line, format!("{}\n", goes << 2), "for packets of DSCP {dscp}");
+        assert_eq!(line, format!("{}\n", expected << 2), "for packets of DSCP {dscp}");
     }
     server.stop();
 }

@@ -8,11 +8,11 @@ use super::*;
 #[track_caller]
 pub(super) fn check(command: &mut Command, expected: &str) {
     let out = command.output().expect("greenwave starts");
-    let said = String::from_utf8_lossy(&out.stderr);
-    let lines: Vec<&str> = said.lines().collect();
-    assert_eq!(out.status.code(), Some(2), "{said}");
-    assert!(lines[0].starts_with("error: ") && lines[0].contains(expected), "{said}");
-    assert!(lines.len() == 2 && lines[1].starts_with("  try: "), "{said}");
+    let stderr = String::from_utf8_lossy(&out.stderr);
+    let lines: Vec<&str> = stderr.lines().collect();
+    assert_eq!(out.status.code(), Some(2), "{stderr}");
+    assert!(lines[0].starts_with("error: ") && lines[0].contains(expected), "{stderr}");
+    assert!(lines.len() == 2 && lines[1].starts_with("  try: "), "{stderr}");
 }
 
 //~ run: a missing program, library, policy or device gives one line and exit 2
@@ -53,13 +53,14 @@ fn a_library_of_another_build_is_refused_and_ends_a_program_that_has_it() {
     check(Command::new(GREENWAVE).args(args), &format!("libgreenwave-other.so: {OTHER_BUILD}"));
     let doctor =
         Command::new(GREENWAVE).args(["doctor", "run"]).env("GREENWAVE_LIB", other).output().unwrap();
-    let said = String::from_utf8_lossy(&doctor.stdout);
-    assert!(doctor.status.code() == Some(1) && said.contains(OTHER_BUILD), "{said}");
+    let stdout = String::from_utf8_lossy(&doctor.stdout);
+    assert!(doctor.status.code() == Some(1) && stdout.contains(OTHER_BUILD), "{stdout}");
     let _ = std::fs::remove_file(&file);
-    let theirs = format!("00000000:{}:other", "0".repeat(32));
-    let program = Command::new("true").env("LD_PRELOAD", library()).env(VARIABLE, theirs).output().unwrap();
-    let said = String::from_utf8_lossy(&program.stderr);
-    assert_eq!((program.status.code(), &*said), (Some(2), &*format!("error: {OTHER_BUILD}\n")));
+    let foreign_variable = format!("00000000:{}:other", "0".repeat(32));
+    let program =
+        Command::new("true").env("LD_PRELOAD", library()).env(VARIABLE, foreign_variable).output().unwrap();
+    let stderr = String::from_utf8_lossy(&program.stderr);
+    assert_eq!((program.status.code(), &*stderr), (Some(2), &*format!("error: {OTHER_BUILD}\n")));
 }
 
 //~ cli: `doctor` reports for each mechanism whether it works, the reason if not, and a remedy
@@ -67,11 +68,11 @@ fn a_library_of_another_build_is_refused_and_ends_a_program_that_has_it() {
 fn the_doctor_tries_the_library_on_a_program() {
     let doctor =
         Command::new(GREENWAVE).args(["doctor", "run"]).env("GREENWAVE_LIB", library()).output().unwrap();
-    let said = String::from_utf8_lossy(&doctor.stdout);
+    let stdout = String::from_utf8_lossy(&doctor.stdout);
     let loaded = format!("{}, from this build", library().canonicalize().unwrap().display());
-    assert!(said.contains(&loaded), "{said}");
+    assert!(stdout.contains(&loaded), "{stdout}");
     for mechanism in ["preload", "channel", "device", "programs", "connections", "namespaces"] {
         let is_it = |line: &str| line.split_whitespace().take(2).eq(["run", mechanism]);
-        assert!(said.lines().any(is_it), "{mechanism}: {said}");
+        assert!(stdout.lines().any(is_it), "{mechanism}: {stdout}");
     }
 }

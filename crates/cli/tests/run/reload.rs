@@ -31,10 +31,10 @@ fn a_policy_is_read_again_and_connections_stay() {
     request(&mut stream, "/small");
 
     let is_refused = |says: &str| {
-        let (code, said) = world.control("reload");
-        let line = said.lines().next().unwrap_or_default();
-        assert!(code == Some(2) && line.starts_with(&format!("error: {says}")), "{said}");
-        assert!(line.ends_with("; the previous settings stay in force"), "{said}");
+        let (code, output) = world.control("reload");
+        let line = output.lines().next().unwrap_or_default();
+        assert!(code == Some(2) && line.starts_with(&format!("error: {says}")), "{output}");
+        assert!(line.ends_with("; the previous settings stay in force"), "{output}");
     };
     run_on("tap:gw1");
     is_refused(&format!("{all}:2: device changed from packet:gw0 to tap:gw1, which needs a restart"));
@@ -42,8 +42,8 @@ fn a_policy_is_read_again_and_connections_stay() {
     world.write("policy.toml", "default = 5\npriority = 0\n");
     is_refused(&format!("{policy}:2: "));
     stream.set_nonblocking(true).unwrap();
-    let came = stream.read(&mut [0]).map_err(|e| e.kind());
-    assert_eq!(came, Err(ErrorKind::WouldBlock), "the rules of before hold");
+    let end = stream.read(&mut [0]).map_err(|e| e.kind());
+    assert_eq!(end, Err(ErrorKind::WouldBlock), "the rules of before hold");
     stream.set_nonblocking(false).unwrap();
 
     world.write("policy.toml", "default = 5\n");
@@ -53,6 +53,6 @@ fn a_policy_is_read_again_and_connections_stay() {
     let done = format!("reloaded: policy {policy}\n");
     assert_eq!(world.control("reload"), (Some(0), done.clone()));
     assert!(ask(&mut stream, "/small").ends_with("hello\n"));
-    let said = server.stop();
-    assert_eq!(said.matches(&done).count(), 2, "{said}");
+    let output = server.stop();
+    assert_eq!(output.matches(&done).count(), 2, "{output}");
 }

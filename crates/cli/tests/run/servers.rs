@@ -33,9 +33,9 @@ fn lighttpd_serves() {
         let server = world.run(device, 80, &lighttpd(&world, &mut config));
         world.files_arrive(&server);
         world.connections_are_kept(&server);
-        let said = server.stop();
-        assert!(said.contains(" connections, 0 reset"), "{said}");
-        assert!(!said.contains("refused: 1 no listener"), "{said}");
+        let output = server.stop();
+        assert!(output.contains(" connections, 0 reset"), "{output}");
+        assert!(!output.contains("refused: 1 no listener"), "{output}");
     }
 }
 
@@ -62,9 +62,9 @@ fn redis_serves() {
     let value = noise(1_000_000).iter().map(|byte| b'a' + byte % 26).collect::<Vec<u8>>();
     write!(stream, "*3\r\n$3\r\nSET\r\n$1\r\nk\r\n${}\r\n", value.len()).unwrap();
     stream.write_all(&[&value[..], b"\r\n"].concat()).unwrap();
-    let mut said = [0; 5];
-    stream.read_exact(&mut said).unwrap();
-    assert_eq!(&said, b"+OK\r\n");
+    let mut answer = [0; 5];
+    stream.read_exact(&mut answer).unwrap();
+    assert_eq!(&answer, b"+OK\r\n");
     let others: Vec<TcpStream> = (0..50).map(|_| world.connect(&server)).collect();
     for mut other in others {
         other.write_all(b"*2\r\n$3\r\nGET\r\n$1\r\nk\r\n").unwrap();
@@ -115,18 +115,18 @@ fn a_server_on_all_addresses_is_reached_by_the_kernels_too() {
         assert!(is_served(local), "{local} of {bind}");
         assert_eq!(world.get(&server, "/small"), b"hello\n", "ours, too");
         assert!(is_served("10.7.0.1:80"), "any of them");
-        let said = server.stop();
-        assert!(!said.lines().any(|line| line.starts_with("refused: ")), "{said}");
+        let output = server.stop();
+        assert!(!output.lines().any(|line| line.starts_with("refused: ")), "{output}");
         assert!(get(local).is_none(), "it is gone with the server");
     }
     let _other = world.ours.enter(|| TcpListener::bind("127.0.0.1:80")).unwrap();
     let program = ["python3", "-m", "http.server", "80", "--directory", &folder];
     let server = world.run("packet:gw0", 80, &program);
     assert_eq!(world.get(&server, "/small"), b"hello\n", "ours is served");
-    let said = server.stop();
+    let output = server.stop();
     assert!(
-        said.contains("refused: port 80 of the kernel's addresses: Address already in use, 1×"),
-        "{said}"
+        output.contains("refused: port 80 of the kernel's addresses: Address already in use, 1×"),
+        "{output}"
     );
 }
 
@@ -143,9 +143,9 @@ fn memcached_serves_many_connections_with_threads() {
     let value = noise(100_000);
     write!(first, "set k 0 0 {}\r\n", value.len()).unwrap();
     first.write_all(&[&value[..], b"\r\n"].concat()).unwrap();
-    let mut said = [0; 8];
-    first.read_exact(&mut said).unwrap();
-    assert_eq!(&said, b"STORED\r\n");
+    let mut answer = [0; 8];
+    first.read_exact(&mut answer).unwrap();
+    assert_eq!(&answer, b"STORED\r\n");
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
     let many = limit.current.map_or(MANY, |most| MANY.min(most as usize - 100));
     let mut others: Vec<TcpStream> = (0..many).map(|_| world.connect(&server)).collect();
@@ -214,8 +214,8 @@ fn listeners_pass_on_their_options_and_wait_for_descriptors() {
     });
     let mut stream = stream.expect("it is connected");
     stream.write_all(b"hi").unwrap();
-    let mut said = [0; 8];
-    let end = [stream.read(&mut said), stream.read(&mut said)];
+    let mut answer = [0; 8];
+    let end = [stream.read(&mut answer), stream.read(&mut answer)];
     assert!(matches!(end, [Ok(2), Err(_)] | [Err(_), _]), "a linger time of zero resets: {end:?}");
     server.to.set_port(7002);
     let mut kept = Vec::new();
@@ -227,10 +227,10 @@ fn listeners_pass_on_their_options_and_wait_for_descriptors() {
     kept.push(world.connect(&server));
     kept.last_mut().unwrap().write_all(b"last").unwrap();
     for (n, stream) in kept.iter_mut().enumerate() {
-        let mut said = [0; 5];
+        let mut answer = [0; 5];
         stream.set_nonblocking(false).unwrap();
-        stream.read_exact(&mut said).unwrap_or_else(|e| panic!("connection {n} is served, not {e}"));
-        assert_eq!(&said, b"hello");
+        stream.read_exact(&mut answer).unwrap_or_else(|e| panic!("connection {n} is served, not {e}"));
+        assert_eq!(&answer, b"hello");
     }
     server.to.set_port(7003);
     world.until("it listens", || world.clients.enter(|| TcpStream::connect(server.to).is_ok()));
@@ -245,8 +245,8 @@ fn listeners_pass_on_their_options_and_wait_for_descriptors() {
     }
     streams.truncate(1);
     streams[0].write_all(b"over\n").unwrap();
-    let (code, said) = server.ended();
-    assert_eq!(code, Some(0), "{said}");
+    let (code, output) = server.ended();
+    assert_eq!(code, Some(0), "{output}");
 }
 
 //~ programs: TCP_FASTOPEN of a listener delivers the request with the SYN
@@ -259,12 +259,12 @@ fn a_request_comes_with_the_syn_where_the_server_has_asked_for_that() {
         let server = world.run("packet:gw0", 80, &["python3", &script, OURS, when]);
         let mut client = Command::new("python3");
         client.args([&script, OURS]);
-        let said = world.clients.enter(|| client.output()).unwrap();
-        let said = String::from_utf8(said.stdout).unwrap() + &String::from_utf8(said.stderr).unwrap();
+        let out = world.clients.enter(|| client.output()).unwrap();
+        let printed = String::from_utf8(out.stdout).unwrap() + &String::from_utf8(out.stderr).unwrap();
         // The first connection gets a cookie.
-        assert_eq!(said, "hello, it came later\nhello, it came with the SYN\n", "{when}");
-        let said = server.stop();
-        assert!(!said.lines().any(|line| line.starts_with("refused: ")), "{when}: {said}");
+        assert_eq!(printed, "hello, it came later\nhello, it came with the SYN\n", "{when}");
+        let output = server.stop();
+        assert!(!output.lines().any(|line| line.starts_with("refused: ")), "{when}: {output}");
     }
 }
 

@@ -11,10 +11,10 @@ const TWO: [&str; 2] = ["--shards", "2"];
 const DEVICE: &str = "packet:gw0,queues=2";
 
 /// Connections of stack `number`, by the summary.
-fn connections(said: &str, number: usize) -> u64 {
-    let line = said.lines().find_map(|line| line.strip_prefix(&format!("stack {number}: ")));
+fn connections(output: &str, number: usize) -> u64 {
+    let line = output.lines().find_map(|line| line.strip_prefix(&format!("stack {number}: ")));
     let count = line.and_then(|line| line.split(' ').next()?.parse().ok());
-    count.unwrap_or_else(|| panic!("no line about stack {number}: {said}"))
+    count.unwrap_or_else(|| panic!("no line about stack {number}: {output}"))
 }
 
 #[test]
@@ -31,10 +31,10 @@ fn stacks_serve_one_program_together() {
             world.connections_are_kept(&server);
         }
         world.files_arrive(&server);
-        let said = server.stop();
-        let [first, second] = [connections(&said, 0), connections(&said, 1)];
-        assert!(first > 0 && second > 0, "each has some: {said}");
-        assert!(said.contains(&format!("{} connections, ", first + second)), "{said}");
+        let output = server.stop();
+        let [first, second] = [connections(&output, 0), connections(&output, 1)];
+        assert!(first > 0 && second > 0, "each has some: {output}");
+        assert!(output.contains(&format!("{} connections, ", first + second)), "{output}");
     }
 }
 
@@ -82,9 +82,9 @@ fn python_connects_in_every_way_by_two_stacks() {
     let Some(world) = World::new("python_connects_in_every_way_by_two_stacks", "python3") else { return };
     echo(&world);
     let script = world.python("clients.py", include_str!("clients.py"));
-    let (printed, said) = world.client_with(&TWO, DEVICE, &["python3", &script, OURS, PEER]);
-    assert!(printed.ends_with("all\n"), "{printed}\n{said}");
-    assert!(connections(&said, 0) > 0 && connections(&said, 1) > 0, "{said}");
+    let (printed, stderr) = world.client_with(&TWO, DEVICE, &["python3", &script, OURS, PEER]);
+    assert!(printed.ends_with("all\n"), "{printed}\n{stderr}");
+    assert!(connections(&stderr, 0) > 0 && connections(&stderr, 1) > 0, "{stderr}");
 }
 
 #[test]
@@ -94,8 +94,8 @@ fn python_uses_datagrams_in_every_way_by_two_stacks() {
     };
     datagrams::echo(&world, PEER);
     let script = world.python("datagrams.py", include_str!("datagrams.py"));
-    let (printed, said) = world.client_with(&TWO, DEVICE, &["python3", &script, OURS, PEER]);
-    assert!(printed.ends_with("all\n"), "{printed}\n{said}");
+    let (printed, stderr) = world.client_with(&TWO, DEVICE, &["python3", &script, OURS, PEER]);
+    assert!(printed.ends_with("all\n"), "{printed}\n{stderr}");
 }
 
 //~ run: stacks without a queue each are refused
@@ -108,9 +108,9 @@ fn stacks_without_a_queue_each_or_with_one_capture_are_refused() {
         let mut command = world.ours.command(GREENWAVE);
         command.args(["run", "--device", device, "--addr", &addr, "--shards", "3"]).args(more);
         let out = command.arg("--lib").arg(library()).args(["--", "true"]).output().unwrap();
-        let said = String::from_utf8_lossy(&out.stderr).into_owned();
-        assert_eq!(out.status.code(), Some(2), "{said}");
-        assert_eq!(said, format!("error: {what}\n  try: {advice}\n"));
+        let stderr = String::from_utf8_lossy(&out.stderr).into_owned();
+        assert_eq!(out.status.code(), Some(2), "{stderr}");
+        assert_eq!(stderr, format!("error: {what}\n  try: {advice}\n"));
     };
     for device in ["packet:gw0", "packet:gw0,queues=2"] {
         let queues = if device.contains('=') { 2 } else { 1 };

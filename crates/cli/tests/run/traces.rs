@@ -20,17 +20,17 @@ fn requests_of_an_unmodified_server_are_written_with_stages_that_add_up() {
     world.until("it takes connections", || world.clients.enter(|| TcpStream::connect(server.to).is_ok()));
     world.connections_are_kept(&server);
     assert_eq!(world.get(&server, "/small?card=secret"), b"hello\n");
-    let said = server.stop();
-    assert!(said.contains("traces: 3 slow requests in "), "{said}");
+    let output = server.stop();
+    assert!(output.contains("traces: 3 slow requests in "), "{output}");
 
     let text = std::fs::read_to_string(&file).unwrap();
     assert!(!text.contains("secret"), "{text}");
     for line in text.lines() {
         let spans = spans(line);
-        let (whole, stages) = spans.split_first().expect("spans");
-        assert_eq!(stages.iter().map(length).sum::<u64>(), length(whole), "{whole}");
-        assert!(whole["name"] == "GET" && whole.to_string().contains("\"/small\""), "{whole}");
-        assert!(length(&stages[3]) > 0, "a program takes its time: {whole}");
+        let (root, stages) = spans.split_first().expect("spans");
+        assert_eq!(stages.iter().map(length).sum::<u64>(), length(root), "{root}");
+        assert!(root["name"] == "GET" && root.to_string().contains("\"/small\""), "{root}");
+        assert!(length(&stages[3]) > 0, "a program takes its time: {root}");
     }
 }
 
@@ -54,22 +54,22 @@ fn requests_of_an_unmodified_client_are_written_as_its_own() {
     let file = format!("{}/calls.jsonl", world.folder());
     let url = format!("http://{PEER}:8080/pay?card=secret");
     let curl = ["curl", "--silent", "--show-error", "--fail", "--max-time", "30", &url];
-    let (printed, said) =
+    let (printed, stderr) =
         world.client_with(&["--traces", &file, "--slower-than", "1ns"], "packet:gw0", &curl);
     server.join().unwrap();
-    assert_eq!(printed, "yes", "{said}");
-    assert!(said.contains("traces: 1 slow requests in "), "{said}");
+    assert_eq!(printed, "yes", "{stderr}");
+    assert!(stderr.contains("traces: 1 slow requests in "), "{stderr}");
     let text = std::fs::read_to_string(&file).unwrap();
     let spans = spans(&text);
-    let (whole, stages) = spans.split_first().expect("spans");
-    assert_eq!((&whole["name"], &whole["kind"]), (&"GET".into(), &3.into()), "a client's");
-    let whole_text = whole.to_string();
-    assert!(whole_text.contains("\"/pay\"") && whole_text.contains(PEER), "{whole}");
+    let (root, stages) = spans.split_first().expect("spans");
+    assert_eq!((&root["name"], &root["kind"]), (&"GET".into(), &3.into()), "a client's");
+    let whole_text = root.to_string();
+    assert!(whole_text.contains("\"/pay\"") && whole_text.contains(PEER), "{root}");
     assert!(!text.contains("secret"), "{text}");
     let names: Vec<_> = stages.iter().map(|stage| stage["name"].as_str().unwrap()).collect();
     assert_eq!(names, ["transmit", "service", "nic", "tcp", "event"]);
-    assert_eq!(stages.iter().map(length).sum::<u64>(), length(whole), "{whole}");
-    assert!(length(&stages[1]) > 0, "the way there and back takes its time: {whole}");
+    assert_eq!(stages.iter().map(length).sum::<u64>(), length(root), "{root}");
+    assert!(length(&stages[1]) > 0, "the way there and back takes its time: {root}");
 }
 
 /// The spans of `line`, which belong to one request.

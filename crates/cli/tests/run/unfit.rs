@@ -91,10 +91,10 @@ pub(super) fn build(folder: &Path, (name, compiler, script, _): &Kind) -> Result
     let go = [("GO111MODULE", "off"), ("GOTOOLCHAIN", "local"), ("GOFLAGS", "")];
     let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("go-cache");
     let out = shell.envs(go).env("GOCACHE", cache).output().unwrap();
-    let said = String::from_utf8_lossy(&out.stderr);
+    let stderr = String::from_utf8_lossy(&out.stderr);
     match out.status.success() {
         true => Ok(program),
-        false => Err(format!("{script}: {}", said.lines().next().unwrap_or("it failed"))),
+        false => Err(format!("{script}: {}", stderr.lines().next().unwrap_or("it failed"))),
     }
 }
 

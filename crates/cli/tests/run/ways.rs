@@ -36,6 +36,6 @@ fn bytes_keep_their_order_whichever_way_they_take() {
     let wrong = numbers.iter().zip(&wanted).position(|(number, wanted)| number != wanted);
     assert_eq!((wrong, numbers.len()), (None, wanted.len()), "seed {SEED}");
     assert!(text.lines().all(|line| line.trim_end_matches('x').len() <= 8), "lines are whole, seed {SEED}");
-    let (code, said) = server.ended();
-    assert_eq!(code, Some(0), "{said}");
+    let (code, output) = server.ended();
+    assert_eq!(code, Some(0), "{output}");
 }

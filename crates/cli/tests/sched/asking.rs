@@ -14,14 +14,14 @@ fn a_late_service_has_a_core_until_it_recovers_or_stops_reporting() {
     let idle = Command::new("sleep").arg("1000").stdin(Stdio::null()).spawn();
     let (idle, spins) = (Program(idle.expect("sleep starts")), Program::spins());
     let one = cpulist::text(&host::affinity::cores().unwrap()[..1]);
-    let told = Scratch::new("asking-queue", "");
+    let queue_report = Scratch::new("asking-queue", "");
     let config = format!(
         "cores = \"{one}\"\nsensor = \"none\"\n\
          [[tasks]]\nname = \"lc\"\nclass = \"LC\"\npid = {}\n\
          joined = [{:?}, \"/nowhere/queue\"]\n\
          [[tasks]]\nname = \"be\"\nclass = \"BE\"\npid = {}\n",
         idle.0.id(),
-        told.path(),
+        queue_report.path(),
         spins.0.id()
     );
     let file = Scratch::new("asking.toml", &config);
@@ -44,7 +44,7 @@ fn a_late_service_has_a_core_until_it_recovers_or_stops_reporting() {
         if let Some(behind) = telling {
             turn += 1;
             std::fs::write(
-                told.path(),
+                queue_report.path(),
                 QueueReport { sequence: turn, late: behind, ..QueueReport::default() }.line(),
             )
             .unwrap();
@@ -62,8 +62,8 @@ fn a_late_service_has_a_core_until_it_recovers_or_stops_reporting() {
     kill_process(daemon.pid().unwrap(), Signal::INT).unwrap();
     // Keeps reading until it has ended.
     lines.by_ref().for_each(drop);
-    let mut said = String::new();
-    std::io::Read::read_to_string(&mut daemon.0.stderr.take().expect("it is piped"), &mut said).unwrap();
-    assert_eq!(said, "lc: no service reported its queue in /nowhere/queue, so it requested no core\n");
-    assert_eq!(daemon.0.wait().unwrap().code(), Some(0), "{said}");
+    let mut stderr = String::new();
+    std::io::Read::read_to_string(&mut daemon.0.stderr.take().expect("it is piped"), &mut stderr).unwrap();
+    assert_eq!(stderr, "lc: no service reported its queue in /nowhere/queue, so it requested no core\n");
+    assert_eq!(daemon.0.wait().unwrap().code(), Some(0), "{stderr}");
 }

@@ -118,12 +118,12 @@ fn however_a_daemon_ends_all_is_as_before_and_what_it_started_has_ended() {
     if !proc::may_schedule() {
         return skipped(test, "no CAP_SYS_NICE");
     }
-    for (way, is_in_order) in WAYS {
-        let name = format!("ends-{}", way.as_raw());
+    for (stop_method, is_in_order) in WAYS {
+        let name = format!("ends-{}", stop_method.as_raw());
         let Some(victims) = Victims::new(&name) else { return skipped(test, "no freezer") };
         let before = victims.state();
         // A program with a child, both marked by a unique argument of sleep.
-        let mark = format!("86400.{}{}", std::process::id(), way.as_raw());
+        let mark = format!("86400.{}{}", std::process::id(), stop_method.as_raw());
         let config = format!(
             "sensor = \"none\"\nmechanism = \"affinity\"\n\
              [[tasks]]\nname = \"own\"\nclass = \"BE\"\ncommand = [\"sh\", \"-c\", \"sleep {mark} & wait\"]\n\
@@ -145,11 +145,11 @@ fn however_a_daemon_ends_all_is_as_before_and_what_it_started_has_ended() {
         let daemon = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
         let mut daemon = Program(daemon.expect("greenwave starts"));
         until("all are taken over", || victims.are_taken() && marked(&mark) == 2);
-        kill_process(daemon.pid().unwrap(), way).unwrap();
+        kill_process(daemon.pid().unwrap(), stop_method).unwrap();
         let ended = daemon.0.wait().unwrap();
-        assert_eq!(ended.code(), is_in_order.then_some(0), "{way:?}");
-        until(&format!("all is put back after {way:?}"), || victims.state() == before);
-        until(&format!("its programs have ended after {way:?}"), || marked(&mark) == 0);
+        assert_eq!(ended.code(), is_in_order.then_some(0), "{stop_method:?}");
+        until(&format!("all is put back after {stop_method:?}"), || victims.state() == before);
+        until(&format!("its programs have ended after {stop_method:?}"), || marked(&mark) == 0);
         until("no journal is left", || std::fs::read_dir(&journals).is_ok_and(|folder| folder.count() == 0));
     }
 }
@@ -184,9 +184,9 @@ fn restore_reports_and_ends_programs_of_a_killed_daemon() {
     daemon.0.wait().unwrap();
     assert_eq!(marked(&mark), 2, "it heard nothing");
     let out = greenwave(&["sched", "restore", "--state-dir", &journals]);
-    let said = String::from_utf8_lossy(&out.stdout);
-    assert!(out.status.success() && said.contains("; ended the programs it had started: "), "{said}");
-    assert!(said.contains("sh (") && said.contains("sleep ("), "{said}");
+    let stdout = String::from_utf8_lossy(&out.stdout);
+    assert!(out.status.success() && stdout.contains("; ended the programs it had started: "), "{stdout}");
+    assert!(stdout.contains("sh (") && stdout.contains("sleep ("), "{stdout}");
     assert_eq!(marked(&mark), 0);
     let again = greenwave(&["sched", "restore", "--state-dir", &journals]);
     assert_eq!(String::from_utf8_lossy(&again.stdout), "nothing to restore\n");
@@ -208,8 +208,8 @@ fn a_zombie_daemon_has_ended() {
     // Unreaped, it keeps its process id.
     until("it is a zombie", || proc::is_zombie(daemon.0.id()));
     let out = greenwave(&["sched", "restore", "--state-dir", &journals("zombie")]);
-    let said = String::from_utf8_lossy(&out.stdout);
-    assert!(said.contains(" has ended: "), "{said}");
+    let stdout = String::from_utf8_lossy(&out.stdout);
+    assert!(stdout.contains(" has ended: "), "{stdout}");
     assert_eq!(program.scheduled(), before);
     drop(config);
     daemon.0.wait().unwrap();
@@ -255,9 +255,12 @@ fn a_folder_of_journals_that_another_user_prepared_is_refused() {
     let check = |says: &str| {
         for args in [&starts[..], &["sched", "restore"]] {
             let out = as_other(args, &[("TMPDIR", tmp)]);
-            let said = String::from_utf8_lossy(&out.stderr);
-            assert_eq!(out.status.code(), Some(2), "{said}");
-            assert!(said.contains(says) && said.contains("\n  try: ") && said.lines().count() == 2, "{said}");
+            let stderr = String::from_utf8_lossy(&out.stderr);
+            assert_eq!(out.status.code(), Some(2), "{stderr}");
+            assert!(
+                stderr.contains(says) && stderr.contains("\n  try: ") && stderr.lines().count() == 2,
+                "{stderr}"
+            );
             assert_eq!(std::fs::read_to_string(precious.path().join("file")).unwrap(), "precious");
             assert_eq!(std::fs::read_dir(precious.path()).unwrap().count(), 1);
         }

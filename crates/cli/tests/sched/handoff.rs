@@ -24,8 +24,8 @@ fn handing_a_core_over_is_measured_within_its_bounds() {
         return skipped("handing_a_core_over_is_measured_within_its_bounds", why);
     }
     let out = greenwave(&["bench", "sched", "--count", "10", "--duration-max", "100ms", "--json"]);
-    let said = String::from_utf8_lossy(&out.stderr);
-    assert!(matches!(out.status.code(), Some(0 | 1)), "{said}");
+    let stderr = String::from_utf8_lossy(&out.stderr);
+    assert!(matches!(out.status.code(), Some(0 | 1)), "{stderr}");
     let json: Value = serde_json::from_slice(&out.stdout).expect("--json prints JSON");
     schema::conforms(&json);
     assert_eq!(json["machine"], host::Machine::this().to_string(), "not the core of the benchmark alone");
@@ -79,9 +79,9 @@ fn a_measurement_that_is_interrupted_leaves_nothing() {
     let parts = proc::family(bench.0.id());
     assert!(parts.len() > 2, "it, and two that take part: {parts:?}");
     kill_process(bench.pid().expect("it runs"), Signal::INT).expect("it runs");
-    let mut said = String::new();
-    bench.0.stderr.take().expect("a pipe").read_to_string(&mut said).expect("text");
-    assert_eq!((bench.0.wait().expect("it ends").code(), said.trim()), (Some(130), "error: interrupted"));
+    let mut stderr = String::new();
+    bench.0.stderr.take().expect("a pipe").read_to_string(&mut stderr).expect("text");
+    assert_eq!((bench.0.wait().expect("it ends").code(), stderr.trim()), (Some(130), "error: interrupted"));
     assert_eq!(groups(), 0);
     let folder = std::env::temp_dir().join(format!("greenwave-bench-sched-{}", bench.0.id()));
     assert!(!folder.exists(), "{}", folder.display());

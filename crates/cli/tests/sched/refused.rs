@@ -39,8 +39,8 @@ fn tasks_that_contain_greenwave_or_each_other_are_refused() {
     let program = Program::spins();
     group.0.take(program.0.id()).unwrap();
     let check = |tasks: &[(&str, &str, String)], says: &str| {
-        let task = |(name, class, who): &(&str, &str, String)| {
-            format!("[[tasks]]\nname = \"{name}\"\nclass = \"{class}\"\n{who}\n")
+        let task = |(name, class, selector): &(&str, &str, String)| {
+            format!("[[tasks]]\nname = \"{name}\"\nclass = \"{class}\"\n{selector}\n")
         };
         let text: String = tasks.iter().map(task).collect();
         let file = Scratch::new("refused.toml", &format!("sensor = \"none\"\n{text}"));
@@ -49,10 +49,10 @@ fn tasks_that_contain_greenwave_or_each_other_are_refused() {
             [&["check", file.path()][..], &["sched", "--config", file.path(), "--state-dir", &journals]]
         {
             let out = greenwave(args);
-            let said = String::from_utf8_lossy(&out.stderr);
-            assert_eq!(out.status.code(), Some(2), "{said}");
-            assert!(said.contains(says), "{says:?} is not in {said:?}");
-            assert!(said.contains("\n  try: ") && said.lines().count() == 2, "{said}");
+            let stderr = String::from_utf8_lossy(&out.stderr);
+            assert_eq!(out.status.code(), Some(2), "{stderr}");
+            assert!(stderr.contains(says), "{says:?} is not in {stderr:?}");
+            assert!(stderr.contains("\n  try: ") && stderr.lines().count() == 2, "{stderr}");
         }
         assert_eq!(program.scheduled().0, SchedPolicy::OTHER);
     };
@@ -96,16 +96,16 @@ fn a_daemon_that_joins_its_own_group_goes_on_and_refuses_reloads() {
          [[tasks]]\nname = \"batch\"\nclass = \"BE\"\ncgroup = \"{}\"\n",
         group.path()
     );
-    let (file, said) = (Scratch::new("joins.toml", &text), Scratch::new("joins.log", ""));
-    let log = File::options().append(true).open(said.path()).unwrap();
+    let (file, log) = (Scratch::new("joins.toml", &text), Scratch::new("joins.log", ""));
+    let out = File::options().append(true).open(log.path()).unwrap();
     let args = ["sched", "--config", file.path(), "--state-dir", &journals("joins"), "--interval", "20ms"];
     let mut daemon = Command::new(GREENWAVE);
-    daemon.args(args).stdout(log.try_clone().unwrap()).stderr(log);
+    daemon.args(args).stdout(out.try_clone().unwrap()).stderr(out);
     let mut daemon = Program(daemon.spawn().expect("greenwave starts"));
     until("it is taken over", || program.scheduled().0 == SchedPolicy::IDLE);
     let guardian = proc::descendants(daemon.0.id());
     let says = |words: &str| {
-        until(words, || std::fs::read_to_string(said.path()).is_ok_and(|text| text.contains(words)));
+        until(words, || std::fs::read_to_string(log.path()).is_ok_and(|text| text.contains(words)));
     };
     let joins: Vec<u32> = guardian.into_iter().chain([daemon.0.id()]).collect();
     for &id in &joins {

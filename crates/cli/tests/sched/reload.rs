@@ -19,20 +19,20 @@ fn thresholds_are_read_again_and_the_rest_is_refused() {
     };
     let tasks = Scratch::new("reload-tasks.toml", &text("caladan", "86400s"));
     let all = Scratch::new("reload-all.toml", &format!("[sched]\nconfig = \"{}\"\n", tasks.path()));
-    let said = Scratch::new("reload.log", "");
-    let log = File::options().append(true).open(said.path()).unwrap();
+    let log = Scratch::new("reload.log", "");
+    let file = File::options().append(true).open(log.path()).unwrap();
     // Names are unique per network namespace, which this test shares.
     let name = format!("sched-reload-{}", std::process::id());
     let args = ["--config", all.path(), "sched", "--interval", "20ms", "--state-dir", &journals("reload")];
     let daemon = Command::new(GREENWAVE)
         .args(args)
         .args(["--control", &name])
-        .stdout(log.try_clone().unwrap())
-        .stderr(log)
+        .stdout(file.try_clone().unwrap())
+        .stderr(file)
         .spawn();
     let mut daemon = Program(daemon.expect("greenwave starts"));
     let line = |words: &str| {
-        let text = std::fs::read_to_string(said.path()).unwrap();
+        let text = std::fs::read_to_string(log.path()).unwrap();
         text.lines().find(|line| line.contains(words)).map(str::to_owned)
     };
     let says = |words: &str| until(words, || line(words).is_some());

@@ -74,8 +74,9 @@ impl Shared {
     /// Waits until one of the two is parked.
     fn parks(&self) {
         let is_parked = |lane: &WorkerSlot| {
-            let told = lane.read().is_some_and(|pulse| pulse.request.is_none() && pulse.runnable > 0);
-            is_asked(lane) && lane.park.is_done() && told
+            let waits_for_a_core =
+                lane.read().is_some_and(|signals| signals.request.is_none() && signals.runnable > 0);
+            is_asked(lane) && lane.park.is_done() && waits_for_a_core
         };
         until("a worker that is parked, with work", || self.lanes().iter().any(is_parked));
     }
@@ -93,7 +94,7 @@ impl Shared {
     }
 
     /// Values of LC in all status lines so far.
-    fn said(&self) -> Vec<Value> {
+    fn lc_samples(&self) -> Vec<Value> {
         let text = std::fs::read_to_string(self.log.path()).unwrap();
         // The last line may be incomplete.
         let lines = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
@@ -107,7 +108,7 @@ fn is_asked(lane: &WorkerSlot) -> bool {
 
 /// True if it begins a run after `at`.
 fn goes_on_after(lane: &WorkerSlot, at: Time) -> bool {
-    lane.read().is_some_and(|pulse| pulse.request.is_some_and(|since| since > at))
+    lane.read().is_some_and(|signals| signals.request.is_some_and(|since| since > at))
 }
 
 #[test]
@@ -118,11 +119,11 @@ fn workers_are_observed_parked_and_released_at_the_end() {
     let before = |shared: &Shared| (shared.lc.scheduled().1, shared.be.scheduled());
     let mut shared = Shared::begin("runtime");
     shared.parks();
-    let heard = |task: &Value| {
+    let has_parked_a_worker = |task: &Value| {
         let waited = task["longest_ns"].as_u64().is_some_and(|longest| longest > 10_000);
         task["workers"] == 2 && task["workers_parked"] == 1 && task["cores"] == 1 && waited
     };
-    until("a status that says so", || shared.said().iter().any(heard));
+    until("a status that says so", || shared.lc_samples().iter().any(has_parked_a_worker));
     kill_process(shared.daemon.pid().unwrap(), Signal::INT).unwrap();
     assert_eq!(shared.daemon.0.wait().unwrap().code(), Some(0));
     assert_eq!((shared.asked(), shared.page.page().is_leased(Monotonic::new().now())), (0, false));
@@ -160,7 +161,7 @@ fn workers_go_on_by_themselves_when_scheduler_and_guardian_are_killed() {
     let ended = Monotonic::new().now();
     until("both go on", || shared.lanes().iter().all(|lane| goes_on_after(lane, ended)));
     let out = greenwave(&["sched", "restore", "--state-dir", &journals(shared.test)]);
-    let said = String::from_utf8_lossy(&out.stdout);
-    assert!(said.contains("resumed the workers of 1 program\n"), "{said}");
+    let stdout = String::from_utf8_lossy(&out.stdout);
+    assert!(stdout.contains("resumed the workers of 1 program\n"), "{stdout}");
     assert_eq!(shared.asked(), 0);
 }

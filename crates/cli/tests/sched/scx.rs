@@ -53,9 +53,9 @@ fn scx_without_kernel_support_is_refused_with_advice() {
     let file = Scratch::new("scx-refused.toml", &task);
     let journals = journals("scx-refused");
     let out = greenwave(&["sched", "--config", file.path(), "--state-dir", &journals, "--mechanism", "scx"]);
-    let said = String::from_utf8_lossy(&out.stderr);
-    assert_eq!(out.status.code(), Some(2), "{said}");
-    assert!(said.starts_with(&format!("error: {e}\n  try: ")), "{said}");
+    let stderr = String::from_utf8_lossy(&out.stderr);
+    assert_eq!(out.status.code(), Some(2), "{stderr}");
+    assert!(stderr.starts_with(&format!("error: {e}\n  try: ")), "{stderr}");
     assert!(!Path::new(&journals).exists(), "nothing was begun");
 }
 
@@ -115,13 +115,13 @@ fn a_stalled_manager_loses_its_scheduler_and_reports_it() {
     goes_on(&program);
     kill_process(daemon.pid().unwrap(), Signal::CONT).unwrap();
     assert_eq!(daemon.0.wait().unwrap().code(), Some(2));
-    let mut said = String::new();
-    daemon.0.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    let mut stderr = String::new();
+    daemon.0.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
     assert!(
-        said.contains(
+        stderr.contains(
             "error: the kernel detached the scheduler; all tasks run under the default scheduler: "
         ),
-        "{said}"
+        "{stderr}"
     );
     assert_eq!(program.scheduled(), before);
 }

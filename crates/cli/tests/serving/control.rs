@@ -10,9 +10,9 @@ use rustix::thread::set_thread_res_uid;
 use super::threads::statuses;
 use super::*;
 
-/// Result of `greenwave control web` with `words` in `place`: exit status, stdout, stderr.
-fn control(place: &Namespace, words: &[&str]) -> (Option<i32>, String, String) {
-    let out = place.command(GREENWAVE).args(["control", "web"]).args(words).output().expect("it starts");
+/// Result of `greenwave control web` with `words` in `netns`: exit status, stdout, stderr.
+fn control(netns: &Namespace, words: &[&str]) -> (Option<i32>, String, String) {
+    let out = netns.command(GREENWAVE).args(["control", "web"]).args(words).output().expect("it starts");
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("text");
     (out.status.code(), text(out.stdout), text(out.stderr))
 }
@@ -20,7 +20,7 @@ fn control(place: &Namespace, words: &[&str]) -> (Option<i32>, String, String) {
 #[test]
 fn a_server_in_its_sandbox_says_what_it_is_reloads_with_its_outcome_and_ends() {
     let test = "a_server_in_its_sandbox_says_what_it_is_reloads_with_its_outcome_and_ends";
-    let Some(ours) = place(test) else { return };
+    let Some(ours) = netns_with_tap(test) else { return };
     let policy = std::path::PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("control-policy.toml");
     let policy_is =
         |text: &str| std::fs::write(&policy, text).expect("the folder for test files is writable");
@@ -31,8 +31,8 @@ fn a_server_in_its_sandbox_says_what_it_is_reloads_with_its_outcome_and_ends() {
     assert!(statuses(server.child.id(), ["Seccomp"]).iter().all(|[filtered]| filtered == "2"));
 
     let process = server.child.id();
-    let (code, printed, said) = control(&ours, &["status"]);
-    assert_eq!((code, said.as_str()), (Some(0), ""));
+    let (code, printed, stderr) = control(&ours, &["status"]);
+    assert_eq!((code, stderr.as_str()), (Some(0), ""));
     // Column gaps depend on the width, and a path may be long.
     let words = printed.split_whitespace().collect::<Vec<_>>().join(" ");
     for line in [
@@ -52,13 +52,13 @@ fn a_server_in_its_sandbox_says_what_it_is_reloads_with_its_outcome_and_ends() {
     let done = (Some(0), format!("reloaded: policy {path}\n"), String::new());
     assert_eq!(control(&ours, &["reload"]), done);
     policy_is("default = 6\npriority = 0\n");
-    let (code, printed, said) = control(&ours, &["reload"]);
-    assert_eq!((code, printed.as_str()), (Some(2), ""), "{said}");
-    let line = said.lines().next().unwrap_or_default();
+    let (code, printed, stderr) = control(&ours, &["reload"]);
+    assert_eq!((code, printed.as_str()), (Some(2), ""), "{stderr}");
+    let line = stderr.lines().next().unwrap_or_default();
     assert!(
         line.starts_with(&format!("error: {path}:2: "))
             && line.ends_with("; the previous settings stay in force"),
-        "{said}"
+        "{stderr}"
     );
     assert_eq!(get(&ours, 80, "/"), GREETING);
 
@@ -72,17 +72,17 @@ fn a_server_in_its_sandbox_says_what_it_is_reloads_with_its_outcome_and_ends() {
     refused(&elsewhere, &["control", "web", "stop"], "no daemon named web in this network namespace");
 
     assert_eq!(control(&ours, &["stop"]), (Some(0), "stopping\n".to_owned(), String::new()));
-    let (code, _, said) = server.ended();
-    assert_eq!(code, Some(0), "{said}");
-    assert!(said.contains("\nstopped by process ") && !said.contains("sandbox"), "{said}");
+    let (code, _, stderr) = server.ended();
+    assert_eq!(code, Some(0), "{stderr}");
+    assert!(stderr.contains("\nstopped by process ") && !stderr.contains("sandbox"), "{stderr}");
     let (code, ..) = control(&ours, &["status"]);
     assert_eq!(code, Some(2), "the name is free");
     let _ = std::fs::remove_file(&policy);
 }
 
-/// Answer of the server called web in `place` to a thread that runs as `user`.
-fn as_user(place: &Namespace, user: u32, line: &str) -> Value {
-    place.enter(|| {
+/// Answer of the server called web in `netns` to a thread that runs as `user`.
+fn as_user(netns: &Namespace, user: u32, line: &str) -> Value {
+    netns.enter(|| {
         let user = Uid::from_raw(user);
         set_thread_res_uid(user, user, user).expect("a thread that changed its user");
         let (stream, _) = host::control::ask("web", LIMIT).expect("it listens");
@@ -97,21 +97,24 @@ fn as_user(place: &Namespace, user: u32, line: &str) -> Value {
 //~ operations: only root and the daemon's users can control it
 #[test]
 fn only_root_and_a_servers_user_may_query_it() {
-    let Some(place) = place("only_root_and_a_servers_user_may_query_it") else { return };
-    let mut server = Server::start(&place, "tap:gw0", &["--user", "70001:70001", "--control", "web"]);
-    assert_eq!(as_user(&place, 70_001, "status\n")["status"]["user"], 70_001);
+    let Some(netns) = netns_with_tap("only_root_and_a_servers_user_may_query_it") else { return };
+    let mut server = Server::start(&netns, "tap:gw0", &["--user", "70001:70001", "--control", "web"]);
+    assert_eq!(as_user(&netns, 70_001, "status\n")["status"]["user"], 70_001);
     for line in ["status\n", "end\n", ""] {
-        let answer = as_user(&place, 70_002, line);
+        let answer = as_user(&netns, 70_002, line);
         assert_eq!(answer["done"], false, "{answer}");
         assert_eq!(
             answer["said"], "user 70002 may not control web; allowed: root and user 70001",
             "{line:?}"
         );
     }
-    let (code, _, said) = control(&place, &["reload"]);
-    assert_eq!(code, Some(2), "{said}");
-    assert!(said.starts_with("error: reload reads --policy and --config, and neither was given; "), "{said}");
-    assert_eq!(get(&place, 80, "/"), GREETING);
-    assert_eq!(as_user(&place, 70_001, "end\n")["done"], true);
+    let (code, _, stderr) = control(&netns, &["reload"]);
+    assert_eq!(code, Some(2), "{stderr}");
+    assert!(
+        stderr.starts_with("error: reload reads --policy and --config, and neither was given; "),
+        "{stderr}"
+    );
+    assert_eq!(get(&netns, 80, "/"), GREETING);
+    assert_eq!(as_user(&netns, 70_001, "end\n")["done"], true);
     assert_eq!(server.ended().0, Some(0));
 }

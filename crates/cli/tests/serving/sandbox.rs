@@ -37,14 +37,14 @@ impl Drop for Folder {
 /// Sends ctrl-C; returns its output.
 fn stop(mut server: Server) -> String {
     kill_process(Pid::from_child(&server.child), Signal::INT).expect("it runs");
-    let (code, printed, said) = server.ended();
-    assert_eq!(code, Some(0), "{printed}{said}");
-    said
+    let (code, printed, stderr) = server.ended();
+    assert_eq!(code, Some(0), "{printed}{stderr}");
+    stderr
 }
 
-/// The live view of a server in `place`.
-fn shown(place: &Namespace, at: SocketAddr) -> String {
-    place.enter(|| {
+/// The live view of a server in `netns`.
+fn shown(netns: &Namespace, at: SocketAddr) -> String {
+    netns.enter(|| {
         let mut stream = TcpStream::connect(at).expect("it listens");
         write!(stream, "GET /metrics HTTP/1.0\r\n\r\n").expect("it reads");
         let mut answer = String::new();
@@ -55,36 +55,36 @@ fn shown(place: &Namespace, at: SocketAddr) -> String {
 
 #[test]
 fn a_server_keeps_no_privileges_and_does_all_that_it_did() {
-    let Some(place) = place("a_server_keeps_no_privileges_and_does_all_that_it_did") else { return };
+    let Some(netns) = netns_with_tap("a_server_keeps_no_privileges_and_does_all_that_it_did") else { return };
     let folder = Folder::new("serves-confined");
     let (capture, traces) = (folder.file("capture"), folder.file("traces"));
     let threads = ["--shards", "2", "--workers", "1", "--pin", "--ui", "127.0.0.1:9900"];
     let files = ["--pcap", &capture, "--traces", &traces];
-    let server = Server::start(&place, "tap:gw0", &[&threads[..], &files].concat());
-    assert_eq!(get(&place, 80, "/"), GREETING);
+    let server = Server::start(&netns, "tap:gw0", &[&threads[..], &files].concat());
+    assert_eq!(get(&netns, 80, "/"), GREETING);
     let end = Instant::now() + LIMIT;
-    while !shown(&place, ([127, 0, 0, 1], 9900).into()).contains("greenwave_responses_total") {
+    while !shown(&netns, ([127, 0, 0, 1], 9900).into()).contains("greenwave_responses_total") {
         assert!(Instant::now() < end, "a response is not shown");
     }
     let keys = ["NoNewPrivs", "Seccomp", "CapEff", "CapPrm", "CapInh", "CapAmb"];
     let threads = statuses(server.child.id(), keys);
     assert!(threads.len() >= 7, "two shards, two workers, the view, the traces, main: {threads:?}");
     assert!(threads.iter().all(|status| status == &["1", "2", NONE, NONE, NONE, NONE]), "{threads:?}");
-    let said = stop(server);
-    assert!(!said.contains("sandbox"), "there is nothing to say: {said}");
-    assert!(!place.run("ip", &["-brief", "link"]).unwrap().contains("gw0"), "its device went with it");
+    let output = stop(server);
+    assert!(!output.contains("sandbox"), "there is nothing to say: {output}");
+    assert!(!netns.run("ip", &["-brief", "link"]).unwrap().contains("gw0"), "its device went with it");
     let len = |path: &str| std::fs::metadata(path).expect("it is there").len();
     assert!(len(&capture) > 1000 && len(&traces) > 100, "{} and {} bytes", len(&capture), len(&traces));
 }
 
 #[test]
 fn a_server_becomes_another_user_in_all_its_threads() {
-    let Some(place) = place("a_server_becomes_another_user_in_all_its_threads") else { return };
+    let Some(netns) = netns_with_tap("a_server_becomes_another_user_in_all_its_threads") else { return };
     let keys = ["Uid", "Gid", "Groups", "Seccomp", "CapEff", "CapPrm"];
     for (more, seccomp) in [(&[][..], "2"), (&["--no-sandbox"], "0")] {
         let user = ["--user", "70001:70002", "--ui", "127.0.0.1:9900"];
-        let server = Server::start(&place, "tap:gw0", &[&user[..], more].concat());
-        assert_eq!(get(&place, 80, "/"), GREETING);
+        let server = Server::start(&netns, "tap:gw0", &[&user[..], more].concat());
+        assert_eq!(get(&netns, 80, "/"), GREETING);
         let threads = statuses(server.child.id(), keys);
         assert!(threads.len() >= 4, "{threads:?}");
         for status in &threads {
@@ -92,39 +92,39 @@ fn a_server_becomes_another_user_in_all_its_threads() {
             assert!(users.eq(["70001"; 4]) && groups.eq(["70002"; 4]), "{threads:?}");
             assert_eq!(status[2..], ["70002", seccomp, NONE, NONE], "{threads:?}");
         }
-        let said = stop(server);
+        let output = stop(server);
         let note = "note: no sandbox, the process keeps all system calls: --no-sandbox\n";
-        assert_eq!(said.contains(note), seccomp == "0", "{said}");
+        assert_eq!(output.contains(note), seccomp == "0", "{output}");
     }
 }
 
 #[test]
 fn a_server_without_a_sandbox_says_so() {
-    let Some(place) = place("a_server_without_a_sandbox_says_so") else { return };
-    let server = Server::start(&place, "tap:gw0", &["--no-sandbox"]);
+    let Some(netns) = netns_with_tap("a_server_without_a_sandbox_says_so") else { return };
+    let server = Server::start(&netns, "tap:gw0", &["--no-sandbox"]);
     let threads = statuses(server.child.id(), ["CapEff", "Seccomp"]);
     assert!(threads.iter().all(|[has, seccomp]| has != NONE && seccomp == "0"), "{threads:?}");
-    let said = stop(server);
+    let output = stop(server);
     let note = "note: no sandbox, the process keeps capabilities and all system calls: --no-sandbox\n";
-    assert!(said.contains(note), "{said}");
+    assert!(output.contains(note), "{output}");
 }
 
 #[test]
 fn a_user_that_cannot_be_taken_is_refused_before_anything_is_opened() {
     let test = "a_user_that_cannot_be_taken_is_refused_before_anything_is_opened";
-    let Some(place) = place(test) else { return };
+    let Some(netns) = netns_with_tap(test) else { return };
     let serve = ["serve", "--device", "tap:gw0", "--addr", ADDR, "--user"];
     refused(
-        &place,
+        &netns,
         &[&serve[..], &["nobody-of-this-name"]].concat(),
         "user \"nobody-of-this-name\" is neither",
     );
     let out = Command::new(GREENWAVE).args(serve).arg("0:0").uid(70_001).gid(70_001).output();
     let Ok(out) = out else { return skipped(test, "its part without root: the program is in root's folder") };
-    let said = String::from_utf8_lossy(&out.stderr);
+    let stderr = String::from_utf8_lossy(&out.stderr);
     assert!(
-        said.starts_with("error: --user 0:0: only root can switch to another user\n  try: sudo"),
-        "{said}"
+        stderr.starts_with("error: --user 0:0: only root can switch to another user\n  try: sudo"),
+        "{stderr}"
     );
 }
 
@@ -166,12 +166,12 @@ fn nothing_that_is_made_may_be_written_by_others_whatever_the_umask_allows() {
     run(&["exp", "run", "overload/e3", "--out", &file("experiment")]);
     run(&["report", &file("experiment"), "-o", &file("page.html")]);
     let mut least = 3;
-    if let Some(place) = place(test) {
-        let mut command = place.command("sh");
+    if let Some(netns) = netns_with_tap(test) {
+        let mut command = netns.command("sh");
         let files = ["--pcap", &file("capture"), "--traces", &file("traces")];
         generous(&mut command, &[&["serve", "--device", "tap:gw0", "--addr", ADDR], &files[..]].concat());
-        let server = Server::started(&place, &mut command, false);
-        assert_eq!(get(&place, 80, "/"), GREETING);
+        let server = Server::started(&netns, &mut command, false);
+        assert_eq!(get(&netns, 80, "/"), GREETING);
         server.stop();
         least += 2;
     }

@@ -14,18 +14,18 @@ use super::{Scratch, Server, URL, curl, echo};
 /// Many times longer than any step here.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// A server whose stderr is the file `said`.
-fn telling(said: &Scratch, words: &[&str]) -> Server {
-    let file = std::fs::File::create(&said.0).expect("the folder for test files is writable");
+/// A server whose stderr is the file `log`.
+fn start_logged(log: &Scratch, words: &[&str]) -> Server {
+    let file = std::fs::File::create(&log.0).expect("the folder for test files is writable");
     Server::spawn(words, Stdio::from(file))
 }
 
 /// Waits until the server has printed `words`; returns their line.
 #[track_caller]
-fn has_said(said: &Scratch, words: &str) -> String {
+fn wait_for_line(log: &Scratch, words: &str) -> String {
     let end = Instant::now() + LIMIT;
     loop {
-        let text = std::fs::read_to_string(&said.0).expect("the server's stderr is a file of text");
+        let text = std::fs::read_to_string(&log.0).expect("the server's stderr is a file of text");
         if let Some(line) = text.lines().find(|line| line.contains(words)) {
             return line.to_owned();
         }
@@ -61,8 +61,8 @@ pub fn a_policy_is_read_again_and_connections_stay() {
     };
     let (device, addr) = ("tap:gw0", "10.77.0.2/24");
     let all = file("tap-reload-all.toml", &serve(device, addr, &policy));
-    let said = Scratch::new("tap-reload.log");
-    let server = telling(&said, &["--config", all.path(), "serve", "--app", "http"]);
+    let log = Scratch::new("tap-reload.log");
+    let server = start_logged(&log, &["--config", all.path(), "serve", "--app", "http"]);
     let mut asking = [10, 20].map(|len| {
         let mut stream = TcpStream::connect(echo()).expect("the server listens");
         stream.set_read_timeout(Some(LIMIT)).expect("60 s is a time");
@@ -86,19 +86,19 @@ pub fn a_policy_is_read_again_and_connections_stay() {
     ] {
         write(&all, &text);
         server.signal(Signal::HUP);
-        let line = has_said(&said, says);
+        let line = wait_for_line(&log, says);
         assert!(line.starts_with(&format!("error: {}{says}", all.path())), "{line}");
         assert!(line.ends_with("; the previous settings stay in force"), "{line}");
     }
     write(&all, &serve(device, addr, &policy));
     write(&policy, "default = 5\npriority = 0\n");
     server.signal(Signal::HUP);
-    let line = has_said(&said, &format!("{}:2: ", policy.path()));
+    let line = wait_for_line(&log, &format!("{}:2: ", policy.path()));
     assert!(line.starts_with("error: ") && line.ends_with("; the previous settings stay in force"), "{line}");
     for (stream, _) in &mut asking {
         stream.set_nonblocking(true).expect("it is a socket");
-        let came = stream.read(&mut [0]).map_err(|e| e.kind());
-        assert_eq!(came, Err(ErrorKind::WouldBlock), "the rules of before hold");
+        let end = stream.read(&mut [0]).map_err(|e| e.kind());
+        assert_eq!(end, Err(ErrorKind::WouldBlock), "the rules of before hold");
         stream.set_nonblocking(false).expect("it is a socket");
     }
 
@@ -107,10 +107,10 @@ pub fn a_policy_is_read_again_and_connections_stay() {
     for (stream, len) in &mut asking {
         assert_eq!(answer(stream), *len);
     }
-    has_said(&said, &format!("reloaded: policy {}", policy.path()));
+    wait_for_line(&log, &format!("reloaded: policy {}", policy.path()));
     write(&all, &serve(device, addr, &other));
     server.signal(Signal::HUP);
-    has_said(&said, &format!("reloaded: policy {}", other.path()));
+    wait_for_line(&log, &format!("reloaded: policy {}", other.path()));
     for (stream, _) in &mut asking {
         ask(stream, "/bytes/30");
         assert_eq!(answer(stream), 30);
@@ -121,11 +121,12 @@ pub fn a_policy_is_read_again_and_connections_stay() {
 }
 
 pub fn a_hangup_with_nothing_to_read_changes_nothing() {
-    let said = Scratch::new("tap-hangup.log");
-    let server = telling(&said, &["serve", "--device", "tap:gw0", "--addr", "10.77.0.2/24", "--app", "http"]);
+    let log = Scratch::new("tap-hangup.log");
+    let server =
+        start_logged(&log, &["serve", "--device", "tap:gw0", "--addr", "10.77.0.2/24", "--app", "http"]);
     server.signal(Signal::HUP);
     let says = "error: reload reads --policy and --config, and neither was given; the previous settings stay in force";
-    has_said(&said, says);
+    wait_for_line(&log, says);
     assert!(!curl(&[URL]).is_empty());
     server.stop();
 }
@@ -139,16 +140,16 @@ fn ask(stream: &mut TcpStream, path: &str) {
 
 /// Length of the received body.
 fn answer(stream: &mut TcpStream) -> usize {
-    let (mut came, mut piece) = (Vec::new(), [0; 1024]);
+    let (mut received, mut piece) = (Vec::new(), [0; 1024]);
     loop {
         let got = stream.read(&mut piece).expect("an answer comes");
         assert!(got > 0, "the connection ended");
-        came.extend_from_slice(&piece[..got]);
-        let text = String::from_utf8_lossy(&came).to_lowercase();
+        received.extend_from_slice(&piece[..got]);
+        let text = String::from_utf8_lossy(&received).to_lowercase();
         let Some((head, body)) = text.split_once("\r\n\r\n") else { continue };
-        let said = head.lines().find_map(|line| line.strip_prefix("content-length: ")).expect("a length");
-        let len: usize = said.trim().parse().expect("a length is a number");
-        if came.len() - (text.len() - body.len()) >= len {
+        let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")).expect("a length");
+        let len: usize = length.trim().parse().expect("a length is a number");
+        if received.len() - (text.len() - body.len()) >= len {
             return len;
         }
     }

@@ -19,8 +19,8 @@ fn value(shown: &Shown, metric: &str) -> f64 {
 
 /// Waits until `metric` is at least `least`.
 fn counts(shown: &Shown, metric: &str, least: f64) {
-    let look = || value(shown, metric).to_string();
-    until(metric, look, |value| value.parse::<f64>().is_ok_and(|value| value >= least));
+    let shown_value = || value(shown, metric).to_string();
+    until(metric, shown_value, |value| value.parse::<f64>().is_ok_and(|value| value >= least));
 }
 
 /// The page and `greenwave top` show the same `metrics` of `command`.
@@ -28,7 +28,7 @@ fn is_shown_everywhere(shown: &Shown, namespace: &Namespace, command: &str, abou
     let page = shown.get("/");
     assert!(page.contains(about), "{about:?} is not in {page}");
     let mut top = namespace.command(GREENWAVE);
-    let out = top.args(["top", &shown.place, "--once"]).output().expect("it starts");
+    let out = top.args(["top", &shown.addr, "--once"]).output().expect("it starts");
     let text = String::from_utf8_lossy(&out.stdout);
     assert_eq!(out.status.code(), Some(0), "{}", String::from_utf8_lossy(&out.stderr));
     assert!(text.starts_with(&format!("greenwave {command}, ")) && text.contains(about), "{text}");
@@ -44,11 +44,11 @@ fn a_program_on_our_stack_is_shown_until_it_ends() {
     if let Some(why) = NetLab::unavailable().or(missing) {
         return skipped(test, &why);
     }
-    let place = NetLab::new("ui").unwrap().namespace("run").unwrap();
-    let mut command = place.command(GREENWAVE);
+    let netns = NetLab::new("ui").unwrap().namespace("run").unwrap();
+    let mut command = netns.command(GREENWAVE);
     command.args(["run", "--device", "tap:gwu0", "--addr", "10.78.0.2/24", "--ui", "127.0.0.1:0", "--lib"]);
     command.arg(library()).args(["--", "python3", "-m", "http.server", "--bind", "10.78.0.2", "80"]);
-    let shown = Shown::start(command, Some(&place));
+    let shown = Shown::start(command, Some(&netns));
     let ask = || {
         let mut stream = TcpStream::connect("10.78.0.2:80").ok()?;
         stream.write_all(b"GET /no-such-file HTTP/1.0\r\n\r\n").ok()?;
@@ -56,11 +56,11 @@ fn a_program_on_our_stack_is_shown_until_it_ends() {
         stream.read_to_string(&mut answer).ok()?;
         Some(answer)
     };
-    let answer = || place.enter(ask).unwrap_or_default();
+    let answer = || netns.enter(ask).unwrap_or_default();
     until("the program's answer", answer, |answer| answer.starts_with("HTTP/1.0 404 "));
     counts(&shown, "greenwave_connections_total{shard=\"0\"}", 1.0);
     counts(&shown, "greenwave_bytes_total{shard=\"0\",direction=\"out\"}", 20.0);
-    is_shown_everywhere(&shown, &place, "run", "python3 on tap:gwu0");
+    is_shown_everywhere(&shown, &netns, "run", "python3 on tap:gwu0");
     shown.end();
 }
 

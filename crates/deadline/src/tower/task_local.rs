@@ -171,9 +171,9 @@ fn spent() -> Option<(Span, Span)> {
     CONTEXT.try_with(spent).ok().flatten()
 }
 
-/// `part` of `whole` on a scale of 0..=`most`, rounded down; `most` if `whole` is zero.
-fn scaled(part: Span, whole: Span, most: u64) -> u64 {
-    let (part_ns, whole_ns) = (u128::from(part.as_nanos()), u128::from(whole.as_nanos()));
+/// `part` of `total` on a scale of 0..=`most`, rounded down; `most` if `total` is zero.
+fn scaled(part: Span, total: Span, most: u64) -> u64 {
+    let (part_ns, whole_ns) = (u128::from(part.as_nanos()), u128::from(total.as_nanos()));
     match whole_ns {
         0 => most,
         _ => (part_ns * u128::from(most) / whole_ns) as u64,

@@ -312,7 +312,8 @@ async fn a_full_queue_refuses_and_the_user_says_how() {
     let layer = DeadlineLayer::new(full);
     let handler = || pass(ms(10));
     let app = Router::new().route("/", route(handler)).layer(layer.clone());
-    let mine = Router::new().route("/", route(handler)).layer(layer.clone().with_reject_response(own));
+    let with_own_response =
+        Router::new().route("/", route(handler)).layer(layer.clone().with_reject_response(own));
     let served = tokio::spawn(app.clone().oneshot(get("/")));
     let waits = tokio::spawn(app.clone().oneshot(get("/")));
     crate::support::until("one waits", || layer.counts().waiting == 1).await;
@@ -322,7 +323,7 @@ async fn a_full_queue_refuses_and_the_user_says_how() {
     let mut call = get("/");
     call.headers_mut().insert("content-type", "application/grpc".parse().unwrap());
     assert_eq!(app.oneshot(call).await.unwrap().headers()["grpc-status"], "8");
-    assert_eq!(text(mine.oneshot(get("/")).await.unwrap()).await, "sorry: Full");
+    assert_eq!(text(with_own_response.oneshot(get("/")).await.unwrap()).await, "sorry: Full");
     served.await.unwrap().unwrap();
     waits.await.unwrap().unwrap();
     let counts = layer.counts();

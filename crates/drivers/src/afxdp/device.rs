@@ -32,7 +32,7 @@ pub struct AfXdp {
     unsent: bool,
     /// Socket for frames to be segmented, if available.
     long: Option<RawSocket>,
-    bell: wait::EventFd,
+    eventfd: wait::EventFd,
     _steering: Arc<Steering>,
 }
 
@@ -41,18 +41,18 @@ pub(super) struct Parts {
     pub(super) socket: Socket,
     pub(super) umem: Umem,
     pub(super) long: Option<RawSocket>,
-    pub(super) bell: wait::EventFd,
+    pub(super) eventfd: wait::EventFd,
     pub(super) steering: Arc<Steering>,
 }
 
 impl AfXdp {
     /// Ends [`wait`](Device::wait) also while `fd` is readable, from now on.
     pub fn watch(&mut self, fd: std::os::fd::OwnedFd) {
-        self.bell.watch(fd);
+        self.eventfd.watch(fd);
     }
 
     pub(super) fn new(parts: Parts, chunk: usize, options: &Options, frame_len_max: usize) -> Self {
-        let Parts { socket, umem, long, bell, steering } = parts;
+        let Parts { socket, umem, long, eventfd, steering } = parts;
         let (frames, chunk) = (u64::from(options.frames), chunk as u64);
         let receiving = u64::from(options.receive_chunks());
         let mut device = Self {
@@ -63,7 +63,7 @@ impl AfXdp {
             busy_poll: options.busy_poll,
             unsent: false,
             long,
-            bell,
+            eventfd,
             _steering: steering,
         };
         for index in 0..receiving {
@@ -202,11 +202,11 @@ impl Device for AfXdp {
         self.nudge();
         let waits = self.unsent || self.long.as_mut().is_some_and(RawSocket::flush);
         let span = if waits { span.min(RETRY) } else { span };
-        self.bell.within(&self.socket, PollFlags::IN, span);
+        self.eventfd.within(&self.socket, PollFlags::IN, span);
     }
 
     fn waker(&self) -> Option<Waker> {
-        Some(self.bell.waker())
+        Some(self.eventfd.waker())
     }
 }
 

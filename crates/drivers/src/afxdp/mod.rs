@@ -207,9 +207,9 @@ pub fn open(name: &str, options: &Options, claims: &Claims) -> Result<OpenedInte
     let zerocopy = opened.iter().all(|(socket, _)| socket.is_zerocopy());
     let frame_len_max = usize::from(interface.mtu) + ETHERNET;
     let devices = opened.into_iter().map(|(socket, umem)| {
-        let bell = wait::EventFd::new().map_err(refused("an event descriptor"))?;
+        let eventfd = wait::EventFd::new().map_err(refused("an event descriptor"))?;
         let long = (interface.takes_uncut && !zerocopy).then(|| RawSocket::open(&interface)).transpose()?;
-        let parts = device::Parts { socket, umem, long, bell, steering: steering.clone() };
+        let parts = device::Parts { socket, umem, long, eventfd, steering: steering.clone() };
         Ok(AfXdp::new(parts, chunk, options, frame_len_max))
     });
     let devices = devices.collect::<Result<_, InterfaceError>>()?;

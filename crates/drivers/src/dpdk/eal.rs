@@ -43,7 +43,7 @@ impl Eal {
         // we hold the lock.
         unsafe { shim::gw_forget() };
         match question() {
-            code if code < 0 => Err((code, said().unwrap_or_else(|| meaning(code)))),
+            code if code < 0 => Err((code, log_line().unwrap_or_else(|| meaning(code)))),
             _ => Ok(()),
         }
     }
@@ -70,7 +70,7 @@ fn start(memory: Memory) -> Result<(), DpdkError> {
     remove_folder();
     match code {
         0 => Ok(()),
-        code => Err(DpdkError::Eal { why: said().unwrap_or_else(|| meaning(code)) }),
+        code => Err(DpdkError::Eal { why: log_line().unwrap_or_else(|| meaning(code)) }),
     }
 }
 
@@ -87,7 +87,7 @@ fn remove_folder() {
 }
 
 /// First log line of DPDK that gives more than the fact of a failure.
-fn said() -> Option<String> {
+fn log_line() -> Option<String> {
     // SAFETY: a buffer that ends with a NUL; a concurrent log call may tear a line, not that NUL.
     let text = unsafe { CStr::from_ptr(shim::gw_said()) }.to_string_lossy().into_owned();
     let plain = |line: &str| {

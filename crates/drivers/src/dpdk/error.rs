@@ -173,8 +173,8 @@ mod tests {
             assert!(!line.contains('\n') && !line.is_empty(), "{line}");
             assert!(!advice.contains('\n') && !advice.is_empty(), "{line}: {advice}");
         }
-        let said = DpdkError::NoHugepages { device: "net_tap0".to_owned(), mib: 31, free: 0 };
-        assert!(said.advice().is_some_and(|advice| advice.contains("vm.nr_hugepages=16")));
+        let no_pages = DpdkError::NoHugepages { device: "net_tap0".to_owned(), mib: 31, free: 0 };
+        assert!(no_pages.advice().is_some_and(|advice| advice.contains("vm.nr_hugepages=16")));
     }
 
     #[test]

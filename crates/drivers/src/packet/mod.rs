@@ -86,7 +86,7 @@ pub struct PacketSocket {
     unsent: bool,
     /// Frames longer than could be fetched.
     truncated: u64,
-    bell: wait::EventFd,
+    eventfd: wait::EventFd,
     _multicast: AllMulticast,
 }
 
@@ -125,7 +125,7 @@ pub fn open_copy(interface: &Interface) -> Result<PacketSocket, InterfaceError> 
 impl PacketSocket {
     /// Ends [`wait`](Device::wait) also while `fd` is readable, from now on.
     pub fn watch(&mut self, fd: OwnedFd) {
-        self.bell.watch(fd);
+        self.eventfd.watch(fd);
     }
 
     /// Receives frames that pass `filter`, or all if it is empty. The first of several sockets creates
@@ -185,7 +185,7 @@ impl PacketSocket {
             frame_len_max,
             unsent: false,
             truncated: 0,
-            bell: wait::EventFd::new().map_err(refused("an event descriptor"))?,
+            eventfd: wait::EventFd::new().map_err(refused("an event descriptor"))?,
             _multicast: multicast,
         })
     }
@@ -373,11 +373,11 @@ impl Device for PacketSocket {
     fn wait(&mut self, span: Span) {
         self.send_waiting();
         let waits = self.unsent || self.long.is_held();
-        self.bell.within(&self.fd, PollFlags::IN, if waits { span.min(SOON) } else { span });
+        self.eventfd.within(&self.fd, PollFlags::IN, if waits { span.min(SOON) } else { span });
     }
 
     fn waker(&self) -> Option<Waker> {
-        Some(self.bell.waker())
+        Some(self.eventfd.waker())
     }
 }
 

@@ -80,8 +80,8 @@ impl Ring {
         // SAFETY: the caller has acquired the slot, and any bytes are a valid header.
         let header = unsafe { self.header().read() };
         let (at, len) = (usize::from(header.tp_mac), header.tp_snaplen as usize);
-        let whole = header.tp_snaplen == header.tp_len && len <= LARGE_LEN;
-        let fits = whole && at >= virtio_net_hdr::HEADER_LEN && at + len <= self.slot;
+        let is_complete = header.tp_snaplen == header.tp_len && len <= LARGE_LEN;
+        let fits = is_complete && at >= virtio_net_hdr::HEADER_LEN && at + len <= self.slot;
         if !fits {
             return None;
         }

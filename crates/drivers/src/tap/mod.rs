@@ -43,13 +43,13 @@ pub struct Tap {
     /// Frame being sent.
     outgoing: TxFrame,
     /// Ends a wait.
-    bell: wait::EventFd,
+    eventfd: wait::EventFd,
 }
 
 impl Tap {
     /// Ends `wait` also while `fd` is readable, from now on.
     pub fn watch(&mut self, fd: std::os::fd::OwnedFd) {
-        self.bell.watch(fd);
+        self.eventfd.watch(fd);
     }
 
     /// Creates device `name` (1..=15 bytes) with an MTU of 1500.
@@ -87,7 +87,7 @@ impl Tap {
             .open("/dev/net/tun")
             .map_err(TapError::open)?;
         ioctl::attach(&file, c_name, kind).map_err(|e| TapError::attach(name, e))?;
-        let bell = wait::EventFd::new().map_err(TapError::open)?;
+        let eventfd = wait::EventFd::new().map_err(TapError::open)?;
         let len = MTU + ETHERNET;
         Ok(Self {
             file,
@@ -95,7 +95,7 @@ impl Tap {
             pool: Pool::new(len),
             rest: vec![0; LARGE_LEN - len].into_boxed_slice(),
             outgoing: TxFrame::new(),
-            bell,
+            eventfd,
         })
     }
 
@@ -204,11 +204,11 @@ impl net::Device for Tap {
 
     fn wait(&mut self, span: Span) {
         let sending = if self.outgoing.is_held() { PollFlags::OUT } else { PollFlags::empty() };
-        self.bell.within(&self.file, PollFlags::IN | sending, span);
+        self.eventfd.within(&self.file, PollFlags::IN | sending, span);
     }
 
     fn waker(&self) -> Option<Waker> {
-        Some(self.bell.waker())
+        Some(self.eventfd.waker())
     }
 }
 

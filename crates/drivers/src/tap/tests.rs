@@ -14,7 +14,7 @@ use crate::soon::soon;
 #[track_caller]
 fn refused(name: &str) {
     match Tap::create(name) {
-        Err(TapError::Name(said)) => assert_eq!(said, name),
+        Err(TapError::Name(given)) => assert_eq!(given, name),
         other => panic!("{name:?} must be refused by name, got {other:?}"),
     }
 }

@@ -58,10 +58,10 @@ impl GsoSegments {
 
     /// Writes the next frame, of that length. Its UDP checksum is not valid and must be ignored.
     pub(crate) fn next(&mut self, into: &mut [u8]) {
-        let whole = self.frame.as_ref();
+        let frame = self.frame.as_ref();
         let (headers, payload) = into.split_at_mut(self.start + UDP_LEN);
-        headers.copy_from_slice(&whole[..self.start + UDP_LEN]);
-        payload.copy_from_slice(&whole[self.at..self.at + payload.len()]);
+        headers.copy_from_slice(&frame[..self.start + UDP_LEN]);
+        payload.copy_from_slice(&frame[self.at..self.at + payload.len()]);
         self.at += payload.len();
         let datagram = (UDP_LEN + payload.len()) as u16;
         headers[self.start + 4..][..2].copy_from_slice(&datagram.to_be_bytes());
@@ -151,13 +151,13 @@ mod tests {
         ) {
             let kind = DATAGRAMS | if met { ECN } else { 0 };
             let mut uncut = uncut(says(kind, size), &frame(six, &data)).expect("it is GSO");
-            let mut came = Vec::new();
+            let mut payloads = Vec::new();
             while let Some(len) = uncut.next_len() {
                 let mut next = vec![0; len];
                 uncut.next(&mut next);
-                came.push(payload(&next));
+                payloads.push(payload(&next));
             }
-            prop_assert!(came.iter().map(Vec::as_slice).eq(data.chunks(size.into())));
+            prop_assert!(payloads.iter().map(Vec::as_slice).eq(data.chunks(size.into())));
         }
 
         #[test]

@@ -202,8 +202,11 @@ fn what_keeps_a_port_from_being_opened_is_said_in_a_line() {
     let says = |device: &str, options: Options, expected: &str, advice: &str| {
         let error = cable.ours.enter(|| dpdk::open(device, &options)).map(|opened| opened.summary());
         let error = error.expect_err(device);
-        let said = format!("{error}; {}", error.advice().unwrap_or_default());
-        assert!(said.contains(expected) && said.contains(advice) && !said.contains('\n'), "{said}");
+        let message = format!("{error}; {}", error.advice().unwrap_or_default());
+        assert!(
+            message.contains(expected) && message.contains(advice) && !message.contains('\n'),
+            "{message}"
+        );
     };
     says("eth0", plain(), "DPDK has no driver for \"eth0\"", "net_af_packet0,iface=NAME");
     says("net_nosuch0", plain(), "DPDK has no driver for \"net_nosuch0\"", "net_tap0");

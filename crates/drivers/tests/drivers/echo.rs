@@ -57,9 +57,9 @@ impl Cable {
                 let (mut stream, _) = listener.accept().unwrap();
                 stream.write_all(b"still here").unwrap();
             });
-            let mut said = String::new();
-            self.clients.enter(|| connect(to).read_to_string(&mut said).unwrap());
-            assert_eq!(said, "still here");
+            let mut answer = String::new();
+            self.clients.enter(|| connect(to).read_to_string(&mut answer).unwrap());
+            assert_eq!(answer, "still here");
             server.join().unwrap();
         }
     }

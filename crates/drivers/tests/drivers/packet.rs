@@ -135,9 +135,9 @@ impl Ends {
         self.near.flush(Time::ZERO);
     }
 
-    /// The next `count` segments received, mapped by `look`.
-    fn come<T>(&mut self, count: usize, verify_checksum: bool, look: impl Fn(&Segment<'_>) -> T) -> Vec<T> {
-        let mut came = Vec::new();
+    /// The next `count` segments received, mapped by `map`.
+    fn come<T>(&mut self, count: usize, verify_checksum: bool, map: impl Fn(&Segment<'_>) -> T) -> Vec<T> {
+        let mut segments = Vec::new();
         for _ in 0..100 {
             while let Some(received) = self.far.receive(Time::ZERO) {
                 let packet = &received.frame.as_ref()[14..];
@@ -145,16 +145,16 @@ impl Ends {
                 if packet[0] == 0x45 && packet[9] == 6 {
                     let packet = ipv4::Packet::parse(packet).expect("an IPv4 packet");
                     let segment = Segment::parse(packet.payload, OURS, CLIENT, verify_checksum);
-                    came.push(look(&segment.expect("a segment")));
+                    segments.push(map(&segment.expect("a segment")));
                 }
                 self.far.recycle(received.frame);
             }
-            if came.len() >= count {
+            if segments.len() >= count {
                 break;
             }
             self.far.wait(Span::from_millis(20));
         }
-        came
+        segments
     }
 }
 
@@ -180,14 +180,14 @@ fn the_kernel_cuts_what_is_longer_than_the_interface_carries() {
     const SIZE: u16 = 1000;
     let mut ends = Ends::new("packet-cut", &Veth::default());
     let data: Vec<u8> = (0..3500).map(|n| n as u8).collect();
-    let whole = segment(&data);
-    ends.send(&whole, SIZE);
-    let came = ends.come(4, true, |got| (got.seq, got.flags, got.options, got.payload.to_vec()));
+    let frame = segment(&data);
+    ends.send(&frame, SIZE);
+    let segments = ends.come(4, true, |got| (got.seq, got.flags, got.options, got.payload.to_vec()));
     let parts: Vec<_> = data.chunks(SIZE.into()).collect();
-    assert_eq!(came.len(), parts.len());
-    for (n, (seq, flags, options, payload)) in came.into_iter().enumerate() {
-        assert_eq!((seq, &payload[..]), (whole.seq + n as u32 * u32::from(SIZE), parts[n]));
-        assert_eq!((flags.contains(Flags::PSH), options), (n == 3, whole.options));
+    assert_eq!(segments.len(), parts.len());
+    for (n, (seq, flags, options, payload)) in segments.into_iter().enumerate() {
+        assert_eq!((seq, &payload[..]), (frame.seq + n as u32 * u32::from(SIZE), parts[n]));
+        assert_eq!((flags.contains(Flags::PSH), options), (n == 3, frame.options));
     }
 }
 
@@ -224,8 +224,11 @@ fn datagrams_that_were_sent_at_once_come_one_by_one() {
             let socket = cable.clients.enter(|| UdpSocket::bind((client, 0)).unwrap());
             send_in_segments(&socket, size);
             socket.send_to(&data, (host, 9)).unwrap();
-            let came = datagrams(&mut devices, len.div_ceil(size.into()));
-            assert!(came.iter().map(Vec::as_slice).eq(data.chunks(size.into())), "{size} of {len} to {host}");
+            let received = datagrams(&mut devices, len.div_ceil(size.into()));
+            assert!(
+                received.iter().map(Vec::as_slice).eq(data.chunks(size.into())),
+                "{size} of {len} to {host}"
+            );
         }
     }
     assert_eq!(devices[0].truncated(), 0);
@@ -248,28 +251,28 @@ fn two_stacks_on_an_interface_each_see_every_frame() {
     }
     for stack in stacks {
         let (_, mut devices) = stack.expect("packet sockets work");
-        let mut came = datagrams(&mut devices, sent.len());
-        came.sort();
-        assert_eq!(came, sent);
+        let mut received = datagrams(&mut devices, sent.len());
+        received.sort();
+        assert_eq!(received, sent);
     }
 }
 
 /// The next `count` datagrams to port 9 from any of `devices`, or those that arrived.
 fn datagrams(devices: &mut [PacketSocket], count: usize) -> Vec<Vec<u8>> {
-    let mut came = Vec::new();
+    let mut payloads = Vec::new();
     for _ in 0..100 {
         for device in &mut *devices {
             while let Some(received) = device.receive(Time::ZERO) {
-                came.extend(datagram(received.frame.as_ref()));
+                payloads.extend(datagram(received.frame.as_ref()));
                 device.recycle(received.frame);
             }
         }
-        if came.len() >= count {
+        if payloads.len() >= count {
             break;
         }
         devices[0].wait(Span::from_millis(20));
     }
-    came
+    payloads
 }
 
 /// Payload of a frame, if it is a datagram to port 9.

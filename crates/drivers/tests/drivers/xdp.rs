@@ -150,9 +150,9 @@ fn what_keeps_an_interface_from_being_opened_is_said_in_a_line() {
     let cable = Cable::new("xdp-refused", &Veth::default());
     let any = Options::default();
     let says = |name: &str, options: &Options, expected: &[&str]| {
-        let said = refusal(&cable, name, options);
-        assert!(expected.iter().all(|part| said.contains(part)) && !said.contains('\n'), "{said}");
-        assert!(!cable.has_program(), "nothing stays behind: {said}");
+        let error = refusal(&cable, name, options);
+        assert!(expected.iter().all(|part| error.contains(part)) && !error.contains('\n'), "{error}");
+        assert!(!cable.has_program(), "nothing stays behind: {error}");
     };
     says("gw9", &any, &["there is no network interface \"gw9\"", "one of gw0"]);
     says("lo", &any, &["lo is not an Ethernet interface"]);
@@ -169,12 +169,12 @@ fn what_keeps_an_interface_from_being_opened_is_said_in_a_line() {
     says("gw0", &any, &["gw0 is down", "ip link set gw0 up"]);
     cable.ours.up("gw0").unwrap();
     let first = cable.open(&any).expect("veth supports AF_XDP");
-    let said = refusal(&cable, "gw0", &any);
+    let error = refusal(&cable, "gw0", &any);
     let expected =
         ["gw0: an XDP program is already attached: id ", "\"greenwave\"", "ip link set gw0 xdp off"];
-    assert!(expected.iter().all(|part| said.contains(part)), "{said}");
-    let said = refusal(&cable, "gw0", &options(Mode::Generic));
-    assert!(said.contains("already attached"), "the other mode is taken too: {said}");
+    assert!(expected.iter().all(|part| error.contains(part)), "{error}");
+    let error = refusal(&cable, "gw0", &options(Mode::Generic));
+    assert!(error.contains("already attached"), "the other mode is taken too: {error}");
     drop(first);
     cable.open(&any).expect("a queue that was just closed is waited for");
 }

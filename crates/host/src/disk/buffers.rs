@@ -20,7 +20,7 @@ pub(super) struct BufferArena {
 /// One buffer. There is exactly one per place in the memory.
 pub(super) struct Piece {
     of: Arc<BufferArena>,
-    place: usize,
+    index: usize,
 }
 
 impl BufferArena {
@@ -32,32 +32,32 @@ impl BufferArena {
         assert!(count > 0, "count is at least 1");
         assert!(len > 0 && len.is_multiple_of(PAGE), "{len} bytes are no multiple of {PAGE}");
         let pieces = Arc::new(Self { memory: Mapping::anonymous(count * len, false)?, count, len });
-        let all = (0..count).map(|place| Box::new(Piece { of: pieces.clone(), place }) as Buffer).collect();
+        let all = (0..count).map(|index| Box::new(Piece { of: pieces.clone(), index }) as Buffer).collect();
         Ok((pieces, all))
     }
 
     /// Address and length of each buffer.
-    pub fn places(&self) -> impl Iterator<Item = (NonNull<u8>, usize)> {
-        (0..self.count).map(|place| (self.start(place), self.len))
+    pub fn buffers(&self) -> impl Iterator<Item = (NonNull<u8>, usize)> {
+        (0..self.count).map(|index| (self.start(index), self.len))
     }
 
-    fn start(&self, place: usize) -> NonNull<u8> {
-        self.memory.at(place * self.len)
+    fn start(&self, index: usize) -> NonNull<u8> {
+        self.memory.at(index * self.len)
     }
 
     /// Index of `buffer`.
     ///
     /// # Panics
     /// It is not of this arena.
-    pub fn place(self: &Arc<Self>, buffer: &Buffer) -> usize {
+    pub fn index_of(self: &Arc<Self>, buffer: &Buffer) -> usize {
         let piece = (&**buffer as &dyn Any).downcast_ref::<Piece>();
         let piece = piece.filter(|piece| Arc::ptr_eq(&piece.of, self));
-        piece.expect("a request has a buffer of its disk").place
+        piece.expect("a request has a buffer of its disk").index
     }
 
-    /// Address of the buffer at `place`.
-    pub fn begin_of(&self, place: usize) -> *mut u8 {
-        self.start(place).as_ptr()
+    /// Address of the buffer at `index`.
+    pub fn begin_of(&self, index: usize) -> *mut u8 {
+        self.start(index).as_ptr()
     }
 }
 
@@ -66,11 +66,11 @@ impl BufferMemory for Piece {
         // SAFETY: the mapping has `len` bytes there, all zero or written since, and lives as long as
         // `of`. There is one piece per place, so its owner has the bytes: the kernel writes to them
         // only while a disk owns the piece.
-        unsafe { std::slice::from_raw_parts(self.of.start(self.place).as_ptr(), self.of.len) }
+        unsafe { std::slice::from_raw_parts(self.of.start(self.index).as_ptr(), self.of.len) }
     }
 
     fn bytes_mut(&mut self) -> &mut [u8] {
         // SAFETY: as for `bytes`; this reference is exclusive.
-        unsafe { std::slice::from_raw_parts_mut(self.of.start(self.place).as_ptr(), self.of.len) }
+        unsafe { std::slice::from_raw_parts_mut(self.of.start(self.index).as_ptr(), self.of.len) }
     }
 }

@@ -30,20 +30,20 @@ impl Files {
                 _ => io::Error::new(e.kind(), format!("{}: {e}", path.display())),
             })?;
         let align = if options.direct { align(&opened)?.ok_or_else(|| refuses(path))? } else { 1 };
-        let place = self.0.iter().position(Option::is_none).unwrap_or_else(|| {
+        let index = self.0.iter().position(Option::is_none).unwrap_or_else(|| {
             self.0.push(None);
             self.0.len() - 1
         });
-        self.0[place] = Some(Arc::new(opened));
-        Ok(OpenedFile { file: FileId(place as u32), align })
+        self.0[index] = Some(Arc::new(opened));
+        Ok(OpenedFile { file: FileId(index as u32), align })
     }
 
-    pub fn close(&mut self, FileId(place): FileId) {
-        self.0[place as usize] = None;
+    pub fn close(&mut self, FileId(index): FileId) {
+        self.0[index as usize] = None;
     }
 
-    pub fn get(&self, FileId(place): FileId) -> Arc<File> {
-        self.0[place as usize].clone().expect("requests are of open files")
+    pub fn get(&self, FileId(index): FileId) -> Arc<File> {
+        self.0[index as usize].clone().expect("requests are of open files")
     }
 }
 

@@ -112,8 +112,8 @@ impl Ring {
             IoUring::builder().dontfork().build(depth.next_power_of_two() as u32).map_err(RingError::Ring)?;
         let refused = |e| RingError::Buffers(buffers * len / 1024, e);
         let (pieces, all) = BufferArena::new(buffers, len).map_err(refused)?;
-        let places = pieces.places();
-        let vectors: Vec<_> = places
+        let pieces_at = pieces.buffers();
+        let vectors: Vec<_> = pieces_at
             .map(|(start, len)| libc::iovec { iov_base: start.as_ptr().cast(), iov_len: len })
             .collect();
         // SAFETY: the memory stays mapped while `pieces` lives, which outlives the ring's field.
@@ -152,14 +152,14 @@ impl Ring {
         let fd = Fd(flight.file.as_raw_fd());
         let entry = match &flight.request {
             DiskRequest::Read { at, len, buffer, .. } => {
-                let place = self.pieces.place(buffer);
-                let start = self.pieces.begin_of(place);
-                opcode::ReadFixed::new(fd, start, *len, place as u16).offset(*at).build()
+                let index = self.pieces.index_of(buffer);
+                let start = self.pieces.begin_of(index);
+                opcode::ReadFixed::new(fd, start, *len, index as u16).offset(*at).build()
             }
             DiskRequest::Write { at, len, buffer, .. } => {
-                let place = self.pieces.place(buffer);
-                let start = self.pieces.begin_of(place);
-                opcode::WriteFixed::new(fd, start, *len, place as u16).offset(*at).build()
+                let index = self.pieces.index_of(buffer);
+                let start = self.pieces.begin_of(index);
+                opcode::WriteFixed::new(fd, start, *len, index as u16).offset(*at).build()
             }
             DiskRequest::Sync { .. } => opcode::Fsync::new(fd).build(),
         };

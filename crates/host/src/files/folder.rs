@@ -9,7 +9,7 @@ use rustix::fs::{AtFlags, Dir, Mode, OFlags, Stat, fstat, mkdirat, openat, renam
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
-use super::{Place, Untrusted, is_regular, is_shared};
+use super::{EntryPath, Untrusted, is_regular, is_shared};
 
 /// A directory owned by this user or root and not writable by others.
 #[derive(Debug)]
@@ -32,8 +32,8 @@ impl Folder {
             // Parent directories are created as by `mkdir -p`; only this one is checked.
             std::fs::create_dir_all(parent)?;
         }
-        let place = Place::of(path)?;
-        match mkdirat(&place.folder, &place.name, Mode::RWXU) {
+        let entry = EntryPath::of(path)?;
+        match mkdirat(&entry.folder, &entry.name, Mode::RWXU) {
             Ok(()) | Err(Errno::EXIST) => Self::open(path),
             Err(e) => Err(e.into()),
         }
@@ -44,9 +44,9 @@ impl Folder {
     /// # Errors
     /// [`Untrusted`]; the kernel's.
     pub fn open(path: &Path) -> io::Result<Self> {
-        let place = Place::of(path)?;
+        let entry = EntryPath::of(path)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let folder = openat(&place.folder, &place.name, flags, Mode::empty())?;
+        let folder = openat(&entry.folder, &entry.name, flags, Mode::empty())?;
         let stat = fstat(&folder)?;
         owned(&stat)?;
         if is_shared(&stat) {

@@ -74,7 +74,7 @@ pub fn of_name(name: &str, e: io::Error) -> io::Error {
 /// # Errors
 /// [`Untrusted`]; the kernel's.
 pub fn create(path: &Path) -> io::Result<File> {
-    let file = Place::of(path)?.open()?.0;
+    let file = EntryPath::of(path)?.open()?.0;
     if is_regular(&fstat(&file)?) {
         ftruncate(&file, 0)?;
     }
@@ -86,7 +86,7 @@ pub fn create(path: &Path) -> io::Result<File> {
 /// # Errors
 /// As [`create`].
 pub fn append(path: &Path) -> io::Result<File> {
-    let file = Place::of(path)?.open()?.0;
+    let file = EntryPath::of(path)?.open()?.0;
     fcntl_setfl(&file, fcntl_getfl(&file)? | OFlags::APPEND)?;
     Ok(file)
 }
@@ -96,12 +96,12 @@ pub fn append(path: &Path) -> io::Result<File> {
 /// # Errors
 /// As [`create`].
 pub fn check_writable(path: &Path) -> io::Result<()> {
-    let place = Place::of(path)?;
+    let entry = EntryPath::of(path)?;
     // A FIFO without a reader would block the caller.
-    match place.stat()? {
-        Some(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::Fifo => place.check(&stat),
-        _ => match place.open()? {
-            (_, true) => Ok(unlinkat(&place.folder, &place.name, AtFlags::empty())?),
+    match entry.stat()? {
+        Some(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::Fifo => entry.check(&stat),
+        _ => match entry.open()? {
+            (_, true) => Ok(unlinkat(&entry.folder, &entry.name, AtFlags::empty())?),
             (_, false) => Ok(()),
         },
     }
@@ -122,20 +122,20 @@ pub fn check_runnable(path: &Path) -> io::Result<()> {
 /// # Errors
 /// As [`create`], and those of `write`; the previous content is unchanged then.
 pub fn replace(path: &Path, lasts: bool, write: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
-    let place = Place::of(path)?;
-    let there = place.stat()?;
+    let entry = EntryPath::of(path)?;
+    let there = entry.stat()?;
     if let Some(there) = &there {
-        place.check(there)?;
+        entry.check(there)?;
         if !is_regular(there) {
-            return write(&mut place.open()?.0);
+            return write(&mut entry.open()?.0);
         }
     }
     let mut new = OsString::from(".");
-    new.push(&place.name);
+    new.push(&entry.name);
     new.push(format!(".{}", std::process::id()));
     let written = (|| {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-        let mut file = File::from(openat(&place.folder, &new, flags, WITH_UMASK)?);
+        let mut file = File::from(openat(&entry.folder, &new, flags, WITH_UMASK)?);
         write(&mut file)?;
         if let Some(there) = there {
             rustix::fs::fchmod(&file, Mode::from_raw_mode(there.st_mode))?;
@@ -144,17 +144,17 @@ pub fn replace(path: &Path, lasts: bool, write: impl FnOnce(&mut File) -> io::Re
             // Some file systems report a full disk only here.
             file.sync_all()?;
         }
-        Ok(renameat(&place.folder, &new, &place.folder, &place.name)?)
+        Ok(renameat(&entry.folder, &new, &entry.folder, &entry.name)?)
     })();
     if written.as_ref().is_err_and(|e: &io::Error| e.kind() != io::ErrorKind::AlreadyExists) {
         // It may not exist.
-        let _ = unlinkat(&place.folder, &new, AtFlags::empty());
+        let _ = unlinkat(&entry.folder, &new, AtFlags::empty());
     }
     written
 }
 
 /// Target of a path: a name in an open folder.
-struct Place {
+struct EntryPath {
     folder: OwnedFd,
     /// Metadata of the folder.
     stat: Stat,
@@ -169,7 +169,7 @@ const WITH_UMASK: Mode = Mode::from_raw_mode(0o666);
 /// Maximum of links, as in the kernel.
 const LINKS_MAX: usize = 40;
 
-impl Place {
+impl EntryPath {
     /// Walks to the last name of `path` that is not a link.
     fn of(path: &Path) -> io::Result<Self> {
         let mut rest: VecDeque<OsString> = VecDeque::new();

@@ -62,14 +62,18 @@ fn what_another_user_has_put_into_a_shared_folder_is_neither_followed_nor_writte
             if !by_other(test, &shared.0, &script) {
                 return;
             }
-            for (way, run) in WAYS {
+            for (operation, run) in WAYS {
                 let done = run(&shared.at(name));
-                let said = done.as_ref().map_or_else(ToString::to_string, |()| "done".to_owned());
-                assert!(done.is_err(), "{way} through {what} of another user, mode {mode:o}");
-                assert!(!said.contains('\n'), "{said}");
-                assert_eq!(fs::read_to_string(own.at("precious")).unwrap(), "precious", "{way}, {what}");
-                assert!(!own.at("new").exists(), "{way}, {what}");
-                assert_eq!(fs::read_dir(own.at("folder")).unwrap().count(), 0, "{way}, {what}");
+                let outcome = done.as_ref().map_or_else(ToString::to_string, |()| "done".to_owned());
+                assert!(done.is_err(), "{operation} through {what} of another user, mode {mode:o}");
+                assert!(!outcome.contains('\n'), "{outcome}");
+                assert_eq!(
+                    fs::read_to_string(own.at("precious")).unwrap(),
+                    "precious",
+                    "{operation}, {what}"
+                );
+                assert!(!own.at("new").exists(), "{operation}, {what}");
+                assert_eq!(fs::read_dir(own.at("folder")).unwrap().count(), 0, "{operation}, {what}");
             }
             if what.contains("link") || what == "a file" || what == "a FIFO" {
                 let e = create(&shared.at(name)).unwrap_err();
@@ -132,9 +136,9 @@ fn hard_links_count_for_nothing_where_others_may_write() {
     let (own, shared) = (Scratch::new("own", 0o700), Scratch::new("hard", 0o1777));
     fs::write(own.at("precious"), "precious").unwrap();
     fs::hard_link(own.at("precious"), shared.at("t")).unwrap();
-    for (way, run) in WAYS {
-        assert!(run(&shared.at("t")).is_err(), "{way}");
-        assert_eq!(fs::read_to_string(own.at("precious")).unwrap(), "precious", "{way}");
+    for (operation, run) in WAYS {
+        assert!(run(&shared.at("t")).is_err(), "{operation}");
+        assert_eq!(fs::read_to_string(own.at("precious")).unwrap(), "precious", "{operation}");
     }
     // Where only this user may write, the link is intended.
     create(&own.at("precious")).unwrap();
@@ -195,8 +199,8 @@ fn what_cannot_be_written_is_refused_and_nothing_is_left() {
     for path in
         [scratch.0.as_path(), Path::new("/no/such/folder/file"), Path::new("/proc/none"), Path::new("")]
     {
-        for (way, run) in WAYS.into_iter().take(4) {
-            assert!(run(path).is_err(), "{way} {}", path.display());
+        for (operation, run) in WAYS.into_iter().take(4) {
+            assert!(run(path).is_err(), "{operation} {}", path.display());
         }
     }
     let path = scratch.at("file");

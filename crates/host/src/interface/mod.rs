@@ -174,15 +174,15 @@ impl Question {
     fn is_veth(&self) -> bool {
         let mut driver = Driver { cmd: ETHTOOL_GDRVINFO, name: [0; 32], rest: [0; 160] };
         let argument = Argument { ifru_data: (&raw mut driver).cast() };
-        let told = self.ask_with(libc::SIOCETHTOOL as libc::Ioctl, argument);
-        told.is_ok() && driver.name.starts_with(b"veth\0")
+        let answer = self.ask_with(libc::SIOCETHTOOL as libc::Ioctl, argument);
+        answer.is_ok() && driver.name.starts_with(b"veth\0")
     }
 
     /// True if it does segmentation (TSO). False for a veth whose peer has an XDP program.
     fn has_segmentation(&self) -> bool {
-        let mut told = [ETHTOOL_GTSO, 0];
-        let argument = Argument { ifru_data: told.as_mut_ptr().cast() };
-        self.ask_with(libc::SIOCETHTOOL as libc::Ioctl, argument).is_ok() && told[1] != 0
+        let mut value = [ETHTOOL_GTSO, 0];
+        let argument = Argument { ifru_data: value.as_mut_ptr().cast() };
+        self.ask_with(libc::SIOCETHTOOL as libc::Ioctl, argument).is_ok() && value[1] != 0
     }
 }
 

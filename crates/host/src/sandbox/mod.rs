@@ -35,7 +35,7 @@ pub enum Duty {
     /// they run as: CAP_KILL.
     Run {
         /// True if it reads their queue reports, as a guard does.
-        joined: bool,
+        reads_reports: bool,
     },
     /// Inspects processes that `run` has started, of any user, and takes no input from the network:
     /// CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH. Without the first it keeps all capabilities it has: the
@@ -45,16 +45,16 @@ pub enum Duty {
     Guard {
         /// True if it reads queue reports, which may be private to a service's user:
         /// CAP_DAC_READ_SEARCH.
-        joined: bool,
+        reads_reports: bool,
     },
 }
 
 impl Duty {
-    fn keeps(self) -> CapabilitySet {
+    fn capabilities_kept(self) -> CapabilitySet {
         match self {
             Self::Serve => CapabilitySet::empty(),
-            Self::Run { joined: false } => CapabilitySet::KILL,
-            Self::Run { joined: true } => CapabilitySet::KILL | CapabilitySet::DAC_READ_SEARCH,
+            Self::Run { reads_reports: false } => CapabilitySet::KILL,
+            Self::Run { reads_reports: true } => CapabilitySet::KILL | CapabilitySet::DAC_READ_SEARCH,
             Self::Look => {
                 let has = capabilities(None).map_or(CapabilitySet::empty(), |has| has.permitted);
                 match has.contains(CapabilitySet::SYS_PTRACE) {
@@ -62,8 +62,8 @@ impl Duty {
                     false => has,
                 }
             }
-            Self::Guard { joined: false } => CapabilitySet::BPF,
-            Self::Guard { joined: true } => CapabilitySet::BPF | CapabilitySet::DAC_READ_SEARCH,
+            Self::Guard { reads_reports: false } => CapabilitySet::BPF,
+            Self::Guard { reads_reports: true } => CapabilitySet::BPF | CapabilitySet::DAC_READ_SEARCH,
         }
     }
 }
@@ -100,7 +100,7 @@ impl std::error::Error for SandboxError {}
 /// # Errors
 /// The kernel's; privileges dropped before it stay dropped.
 pub fn enter(duty: Duty) -> Result<(), SandboxError> {
-    keep_capabilities(duty.keeps()).map_err(SandboxError::Capabilities)?;
+    keep_capabilities(duty.capabilities_kept()).map_err(SandboxError::Capabilities)?;
     seccomp::filter(duty, seccompiler::apply_filter_all_threads).map_err(SandboxError::Filter)
 }
 
@@ -122,7 +122,7 @@ pub fn enter_thread() -> Result<(), SandboxError> {
 pub fn become_user(user: &User, duty: Duty) -> Result<(), SandboxError> {
     set_keep_capabilities(true).map_err(|e| SandboxError::User(e.into()))?;
     user.enter().map_err(SandboxError::User)?;
-    keep_capabilities(duty.keeps()).map_err(SandboxError::Capabilities)
+    keep_capabilities(duty.capabilities_kept()).map_err(SandboxError::Capabilities)
 }
 
 /// Removes write permission for others from files and directories that this process creates, whatever

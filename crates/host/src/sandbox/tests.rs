@@ -27,15 +27,15 @@ fn inside(test: &str, check: fn()) -> Option<String> {
     let name = format!("sandbox::tests::{test}");
     let copy = Command::new(this).args(["--exact", &name, "--nocapture"]).env(INSIDE, "1").output();
     let copy = copy.expect("the copy starts");
-    let said = String::from_utf8(copy.stderr).expect("stderr is text");
+    let stderr = String::from_utf8(copy.stderr).expect("stderr is text");
     let printed = String::from_utf8_lossy(&copy.stdout);
-    assert!(copy.status.success() && printed.contains("1 passed"), "{}: {printed}{said}", copy.status);
-    let skips = said.lines().find_map(|line| line.strip_prefix("no sandbox: "));
+    assert!(copy.status.success() && printed.contains("1 passed"), "{}: {printed}{stderr}", copy.status);
+    let skips = stderr.lines().find_map(|line| line.strip_prefix("no sandbox: "));
     if let Some(why) = skips {
         let _ = std::io::stderr().write_all(format!("skipped: {test}: {why}\n").as_bytes());
         return None;
     }
-    Some(said)
+    Some(stderr)
 }
 
 /// True if this process is in a sandbox now; prints the reason if not.
@@ -94,12 +94,12 @@ fn calls_that_a_server_does_not_need_are_refused_and_reported() {
         let asked = unsafe { libc::ioctl(fd.as_raw_fd(), libc::TIOCSTI, std::ptr::null::<u8>()) };
         assert_eq!((asked, io::Error::last_os_error().kind()), (-1, ErrorKind::PermissionDenied));
     };
-    let Some(said) = inside("calls_that_a_server_does_not_need_are_refused_and_reported", check) else {
+    let Some(stderr) = inside("calls_that_a_server_does_not_need_are_refused_and_reported", check) else {
         return;
     };
     for call in ["socket", "openat", "prctl", "mmap", "ioctl"] {
         let line = format!("note: sandbox: the system call {call} was refused; --no-sandbox allows all\n");
-        assert_eq!(said.matches(&line).count(), 1, "{line}{said}");
+        assert_eq!(stderr.matches(&line).count(), 1, "{line}{stderr}");
     }
 }
 
@@ -118,8 +118,8 @@ fn what_a_server_needs_is_left() {
         let panics = std::thread::spawn(|| panic!("a bug of ours"));
         assert!(panics.join().is_err(), "it ends its thread only");
     };
-    let Some(said) = inside("what_a_server_needs_is_left", check) else { return };
-    assert!(!said.contains("note: sandbox:"), "{said}");
+    let Some(stderr) = inside("what_a_server_needs_is_left", check) else { return };
+    assert!(!stderr.contains("note: sandbox:"), "{stderr}");
 }
 
 #[test]

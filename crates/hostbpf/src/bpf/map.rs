@@ -188,19 +188,19 @@ mod tests {
                     }
                 };
                 let (map, _) = Map::with_fd(fd).unwrap();
-                let whole = if per_processor {
+                let buffer_len = if per_processor {
                     value.next_multiple_of(8) as usize * processors().unwrap()
                 } else {
                     value as usize
                 };
-                assert_eq!(map.value_len(), whole, "kind {kind}, values of {value}");
-                let (key, bytes) = (0_u32.to_ne_bytes(), vec![7; whole]);
+                assert_eq!(map.value_len(), buffer_len, "kind {kind}, values of {value}");
+                let (key, bytes) = (0_u32.to_ne_bytes(), vec![7; buffer_len]);
                 map.set(&key, &bytes).unwrap();
                 let got = map.get(&key).unwrap().expect("it was set");
                 let first = |of: &[u8]| of[..value as usize].to_vec();
                 assert_eq!(
                     (got.len(), first(&got)),
-                    (whole, first(&bytes)),
+                    (buffer_len, first(&bytes)),
                     "kind {kind}, values of {value}"
                 );
             }

@@ -26,24 +26,24 @@ pub enum Refusal {
 }
 
 /// Messages of libbpf since the last load, which are more informative than its errors.
-static SAID: Mutex<String> = Mutex::new(String::new());
+static MESSAGES: Mutex<String> = Mutex::new(String::new());
 /// Bytes of messages kept: the first ones give the cause.
-const SAID_MAX: usize = 300;
+const MESSAGES_MAX: usize = 300;
 
 /// Has the kernel verify all programs of `bytes` except those named in `without`.
 pub fn load(bytes: &Aligned<[u8]>, without: &[&str]) -> Result<Object, Refusal> {
     if !Path::new("/sys/kernel/btf/vmlinux").exists() {
         return Err(Refusal::NoBtf);
     }
-    if let Ok(mut said) = SAID.lock() {
-        said.clear();
+    if let Ok(mut messages) = MESSAGES.lock() {
+        messages.clear();
     }
     libbpf_rs::set_print(Some((PrintLevel::Warn, |_, text| {
-        if let Ok(mut said) = SAID.lock()
-            && said.len() < SAID_MAX
+        if let Ok(mut messages) = MESSAGES.lock()
+            && messages.len() < MESSAGES_MAX
         {
-            let separator = if said.is_empty() { "" } else { "; " };
-            *said += &format!("{separator}{}", essence(&text));
+            let separator = if messages.is_empty() { "" } else { "; " };
+            *messages += &format!("{separator}{}", essence(&text));
         }
     })));
     let mut object = ObjectBuilder::default().open_memory(&bytes.0)?;
@@ -66,8 +66,8 @@ impl From<libbpf_rs::Error> for Refusal {
         match e.kind() {
             ErrorKind::PermissionDenied => Self::NoPermission,
             _ => {
-                let said = SAID.lock().map_or(String::new(), |said| said.clone());
-                Self::Program(said, io::Error::other(e.to_string()))
+                let messages = MESSAGES.lock().map_or(String::new(), |messages| messages.clone());
+                Self::Program(messages, io::Error::other(e.to_string()))
             }
         }
     }

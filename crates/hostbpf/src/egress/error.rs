@@ -20,7 +20,7 @@ pub enum FabricError {
         /// Arguments, or its batch line.
         command: String,
         /// Stderr, in one line.
-        said: String,
+        message: String,
     },
     /// The kernel denies permission.
     NoPermission(String),
@@ -106,7 +106,7 @@ impl fmt::Display for FabricError {
             Self::Interface(e) => e.fmt(f),
             Self::Policy(e) => e.fmt(f),
             Self::NoTc(why) => write!(f, "tc: {why}"),
-            Self::Tc { command, said } => write!(f, "tc {command}: {said}"),
+            Self::Tc { command, message } => write!(f, "tc {command}: {message}"),
             Self::NoPermission(why) => write!(f, "changing an egress needs root: {why}"),
             Self::Lacks(kind) => write!(f, "this kernel has no qdisc {kind} and no substitute for it"),
             Self::Attached { device, what } => write!(f, "{device}: already attached: {what}"),

@@ -28,7 +28,7 @@ pub struct Counter {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Level {
     /// Packets classified.
-    pub came: Counter,
+    pub arrived: Counter,
     /// Packets sent to the wire.
     pub sent: Counter,
     /// Packets dropped at a full queue.
@@ -133,7 +133,7 @@ impl Status {
     #[must_use]
     pub fn warnings(&self) -> Vec<Warning> {
         let mut warnings = Vec::new();
-        let arrived = |level: &Level| level.came.packets;
+        let arrived = |level: &Level| level.arrived.packets;
         let all: u64 = self.levels.iter().map(arrived).sum();
         if self.unseen.packets > 0 || !self.ahead.is_empty() {
             warnings.push(Warning::Unseen { packets: self.unseen.packets, ahead: self.ahead.clone() });
@@ -170,7 +170,7 @@ pub fn status(device: &str) -> Result<Status, FabricError> {
     let counts = map_of(id, COUNTS)?;
     let mut levels = vec![Level::default(); notes.thresholds.len() + 1];
     for (at, level) in levels.iter_mut().enumerate() {
-        level.came = counter(&counts, at as u32)?;
+        level.arrived = counter(&counts, at as u32)?;
     }
     let classes = notes.shape.classes(notes.buckets);
     let parent = format!("{:x}:", classes.major);

@@ -48,9 +48,9 @@ pub(super) fn batch(lines: &[String]) -> Result<(), FabricError> {
     drop(stdin);
     let out = tc.wait_with_output().map_err(no_tc)?;
     finished(&out, || {
-        let said = String::from_utf8_lossy(&out.stderr);
+        let stderr = String::from_utf8_lossy(&out.stderr);
         // "Command failed -:5"
-        let line = said
+        let line = stderr
             .lines()
             .find_map(|line| line.strip_prefix("Command failed -:")?.trim().parse::<usize>().ok());
         line.and_then(|line| lines.get(line.checked_sub(1)?)).map_or("-batch".to_owned(), String::clone)
@@ -76,12 +76,13 @@ fn finished(out: &Output, command: impl FnOnce() -> String) -> Result<(), Fabric
     if out.status.success() {
         return Ok(());
     }
-    let said = String::from_utf8_lossy(&out.stderr);
+    let stderr = String::from_utf8_lossy(&out.stderr);
     let lines =
-        said.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with("Command failed"));
-    let said = lines.map(|line| line.strip_prefix("Error: ").unwrap_or(line)).collect::<Vec<_>>().join("; ");
-    if said.contains("Operation not permitted") {
-        return Err(FabricError::NoPermission(said));
+        stderr.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with("Command failed"));
+    let message =
+        lines.map(|line| line.strip_prefix("Error: ").unwrap_or(line)).collect::<Vec<_>>().join("; ");
+    if message.contains("Operation not permitted") {
+        return Err(FabricError::NoPermission(message));
     }
-    Err(FabricError::Tc { command: command(), said })
+    Err(FabricError::Tc { command: command(), message })
 }

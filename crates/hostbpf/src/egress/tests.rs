@@ -190,11 +190,11 @@ fn agree(policy: &Policy, loaded: &Loaded, frames: impl IntoIterator<Item = (Str
     let mut model = Model::new(policy, line(policy), SEED);
     for (n, (what, frame, priority)) in frames.into_iter().enumerate() {
         let len = frame.len() as u32;
-        let said = model.decide(Time::from_nanos(n as u64), &frame, Bytes::new(len.into()), priority);
+        let predicted = model.decide(Time::from_nanos(n as u64), &frame, Bytes::new(len.into()), priority);
         let made = loaded.run(policy, &frame, priority, len, 0);
-        let expected = (said.level.index(), said.bucket);
+        let expected = (predicted.level.index(), predicted.bucket);
         assert_eq!((made.level, made.bucket), expected, "{what}, frame {n}: {frame:x?}");
-        match (said.dscp, Read::frame(&frame).kind, Read::frame(&made.frame).kind) {
+        match (predicted.dscp, Read::frame(&frame).kind, Read::frame(&made.frame).kind) {
             (None, ..) => assert_eq!(made.frame, frame, "{what}, frame {n}"),
             (Some(new), Kind::Ip { at, version, .. }, Kind::Ip { dscp, .. }) => {
                 assert_eq!(dscp, new, "{what}, frame {n}");

@@ -372,7 +372,7 @@ impl Guard {
 
     /// Reason why it is no longer attached; `None` while it is, or if the kernel does not report it.
     pub fn end(&mut self) -> Option<End> {
-        match self.attachment.as_mut()?.look() {
+        match self.attachment.as_mut()?.query() {
             xdp::Attached::Here => None,
             xdp::Attached::NoInterface => Some(End::NoInterface),
             xdp::Attached::Off => {

@@ -72,7 +72,7 @@ impl Attachment {
     }
 
     /// State of the program; attached if the kernel does not report it.
-    pub fn look(&mut self) -> Attached {
+    pub fn query(&mut self) -> Attached {
         let Ok(answer) = ask(&mut self.socket, self.index) else { return Attached::Here };
         match error_in(&answer) {
             Some(libc::ENODEV) => Attached::NoInterface,
@@ -157,11 +157,11 @@ mod tests {
 
     #[test]
     fn a_removed_interface_is_distinguished_from_a_detached_program() {
-        let look = |index, program| Attachment { socket: socket().unwrap(), index, program }.look();
-        assert_eq!(look(1, 7), Attached::Off);
-        assert_eq!(look(i32::MAX as u32, 7), Attached::NoInterface);
+        let query = |index, program| Attachment { socket: socket().unwrap(), index, program }.query();
+        assert_eq!(query(1, 7), Attached::Off);
+        assert_eq!(query(i32::MAX as u32, 7), Attached::NoInterface);
         let closed = File::open("/dev/null").unwrap();
-        assert_eq!(Attachment { socket: closed, index: 1, program: 7 }.look(), Attached::Here, "no report");
+        assert_eq!(Attachment { socket: closed, index: 1, program: 7 }.query(), Attached::Here, "no report");
     }
 
     //~ cli: a guard or device removed by another program is a failure, one's own detach is not

@@ -3,8 +3,8 @@
 use super::*;
 
 /// Place of task 0 (LC) or 1 (BE).
-fn place(task: usize, group: &str) -> Place {
-    Place { task, critical: task == 0, group: group.into() }
+fn task_group(task: usize, group: &str) -> TaskCgroup {
+    TaskCgroup { task, critical: task == 0, group: group.into() }
 }
 
 /// Expected result for one pair of groups.
@@ -22,10 +22,10 @@ enum Outcome {
 fn the_setting_is_made_where_two_paths_part() {
     use Outcome::{Class, Idle, Limit, Raised};
     let check = |lc: &str, be: &str, bystanders: &[&str], expected: Outcome| {
-        let places = BTreeSet::from([place(0, lc), place(1, be)]);
+        let cgroups = BTreeSet::from([task_group(0, lc), task_group(1, be)]);
         let strangers =
             |group: &Path| Some(bystanders.iter().filter(|&path| Path::new(path).starts_with(group)).count());
-        let (settings, conflicts) = plan(&places, strangers);
+        let (settings, conflicts) = plan(&cgroups, strangers);
         let is = match (&settings.iter().collect::<Vec<_>>()[..], &conflicts[..]) {
             ([], []) => Class,
             ([(group, Setting::Idle)], []) => Idle(leak(group)),
@@ -77,15 +77,15 @@ fn leak(path: &Path) -> &'static str {
 
 #[test]
 fn a_group_with_a_latency_critical_task_inside_is_never_idle() {
-    let places = BTreeSet::from([place(0, "/c/a"), place(0, "/c/b/x"), place(1, "/c/b/y")]);
-    let (settings, conflicts) = plan(&places, |_| Some(0));
+    let cgroups = BTreeSet::from([task_group(0, "/c/a"), task_group(0, "/c/b/x"), task_group(1, "/c/b/y")]);
+    let (settings, conflicts) = plan(&cgroups, |_| Some(0));
     // Between the two in /c/b it is ranked; between /c/a and /c/b the weight is raised.
     let expected = [("/c/a", Setting::Heaviest), ("/c/b/y", Setting::Idle)];
     assert_eq!(settings, expected.map(|(group, setting)| (group.into(), setting)).into());
     assert_eq!(conflicts.len(), 1);
     assert_eq!((conflicts[0].group.as_path(), conflicts[0].strangers), (Path::new("/c/b"), 0));
     // A login session is no group.
-    let places = BTreeSet::from([place(0, "/c/autogroup-1"), place(1, "/c/autogroup-2")]);
-    let (settings, conflicts) = plan(&places, |_| None);
+    let cgroups = BTreeSet::from([task_group(0, "/c/autogroup-1"), task_group(1, "/c/autogroup-2")]);
+    let (settings, conflicts) = plan(&cgroups, |_| None);
     assert_eq!((settings.len(), conflicts.len()), (0, 1));
 }

@@ -29,7 +29,7 @@ use host::proc;
 use host::signal_page::SharedPage;
 
 /// Interval at which threads are sampled, and those of tasks with signal pages counted.
-const LOOK: Span = Span::from_millis(2);
+const SAMPLE_INTERVAL: Span = Span::from_millis(2);
 /// Time after which BE that still computes without a core is frozen.
 const GRACE: Span = Span::from_millis(2);
 /// First interval at which a process without a signal page is checked again; it doubles up to one
@@ -74,7 +74,7 @@ impl Runtime {
         let workers = || Workers::new(setup.period);
         let crowd =
             || Crowd { workers: workers(), without: BTreeMap::new(), bare_since: None, longest: Span::ZERO };
-        let crowds = setup.tasks.iter().map(|(_, task)| task.pulse.then(crowd)).collect();
+        let crowds = setup.tasks.iter().map(|(_, task)| task.has_signal_page.then(crowd)).collect();
         let mut runtime = Self { base: Affinity::new(setup, now)?, crowds, looked: None };
         runtime.find(now);
         Ok(runtime)
@@ -104,7 +104,7 @@ impl Runtime {
     /// Cores on which `task` may run one worker each.
     fn cores(&self, task: TaskId) -> usize {
         let own = |given: &&CoreOwner| match **given {
-            CoreOwner::Run(who) | CoreOwner::Keep(who) => who == task,
+            CoreOwner::Run(owner) | CoreOwner::Keep(owner) => owner == task,
             CoreOwner::Shared => true,
             CoreOwner::Open => false,
         };
@@ -121,11 +121,11 @@ impl Runtime {
     fn hear(&mut self, now: Time, task: TaskId, signals: &mut Signals) {
         let cores = self.cores(task);
         let Some(crowd) = self.crowd(task) else { return };
-        let told = crowd.workers.sense(now);
-        crowd.longest = crowd.longest.max(told.delay);
+        let sensed = crowd.workers.sense(now);
+        crowd.longest = crowd.longest.max(sensed.delay);
         let seen = &mut signals.tasks[task.index()];
-        (seen.delay, seen.runnable) = (told.delay, told.runnable);
-        if seen.late || told.runnable as usize >= cores {
+        (seen.delay, seen.runnable) = (sensed.delay, sensed.runnable);
+        if seen.late || sensed.runnable as usize >= cores {
             self.base.quiet_since[task.index()] = now;
         } else if let Some(core) = self.base.gives_back(now, task) {
             signals.cores[core].yielded = Some(task);
@@ -134,7 +134,7 @@ impl Runtime {
         for ((core, given), number) in
             signals.cores.iter_mut().zip(&self.base.given).zip(self.base.taken.layout.cores())
         {
-            if matches!(given, CoreOwner::Run(who) | CoreOwner::Keep(who) if *who == task) {
+            if matches!(given, CoreOwner::Run(owner) | CoreOwner::Keep(owner) if *owner == task) {
                 core.request_since = crowd.workers.request_since(*number);
             }
         }
@@ -189,7 +189,7 @@ impl Cores for Runtime {
         }
         self.base.taken.listen(now, signals);
         signals.cores.iter_mut().for_each(|core| *core = CoreSignals::default());
-        let is_due = self.looked.is_none_or(|looked| now.since(looked) >= LOOK);
+        let is_due = self.looked.is_none_or(|looked| now.since(looked) >= SAMPLE_INTERVAL);
         if is_due {
             self.looked = Some(now);
         }
@@ -197,7 +197,7 @@ impl Cores for Runtime {
             let task = TaskId(number as u16);
             let tells = self.crowd(task).is_some();
             match (tells, is_due) {
-                (false, true) => self.base.look(now, number, signals),
+                (false, true) => self.base.sample(now, number, signals),
                 // This sample has already been used.
                 (false, false) => {
                     signals.tasks[number].delay = Span::ZERO;
@@ -206,19 +206,19 @@ impl Cores for Runtime {
                 (true, _) => {
                     if is_due {
                         // For the figures only.
-                        self.base.taken.tasks[number].look(now, Span::MAX);
+                        self.base.taken.tasks[number].sample(now, Span::MAX);
                     }
                     self.hear(now, task, signals);
                 }
             }
         }
-        self.base.looked(now, signals);
+        self.base.end_sample(now, signals);
     }
 
     fn act(&mut self, now: Time, actions: &[Action]) {
         actions.iter().for_each(|&action| self.base.note(now, action));
-        for place in 0..self.base.order.len() {
-            self.place(now, self.base.order[place]);
+        for index in 0..self.base.order.len() {
+            self.place(now, self.base.order[index]);
         }
     }
 }

@@ -35,10 +35,10 @@ impl Rig {
         let specs = [TaskSpec::critical(1), TaskSpec::best_effort()];
         let task = |n: usize| TaskSetup {
             spec: specs[n].clone(),
-            who: TaskSelector::Child(programs[n].id()),
+            selector: TaskSelector::Child(programs[n].id()),
             tail: None,
-            joined: Vec::new(),
-            pulse: true,
+            queue_reports: Vec::new(),
+            has_signal_page: true,
         };
         let tasks = vec![("lc".to_owned(), task(0)), ("be".to_owned(), task(1))];
         let board = sched::cores::CoreAssignment::new(layout.topology().clone(), specs.to_vec()).unwrap();
@@ -148,7 +148,7 @@ fn lc_with_more_workers_than_cores_takes_turns_and_none_starves() {
 #[test]
 fn be_without_a_core_is_asked_first_and_frozen_if_it_still_computes() {
     let mut rig = Rig::new("frozen", "caladan-top");
-    let place = |us: u64, rig: &mut Rig| {
+    let leave_idle = |us: u64, rig: &mut Rig| {
         let now = rig.at(us);
         let mut signals = rig.allocator.signals().clone();
         rig.runtime.sense(now, &mut signals);
@@ -159,12 +159,12 @@ fn be_without_a_core_is_asked_first_and_frozen_if_it_still_computes() {
     let can_freeze = rig.runtime.can_park(BE);
     let begin = rig.begin;
     rig.tells(BE, 0, Some(0));
-    place(50, &mut rig);
+    leave_idle(50, &mut rig);
     assert!(!frozen(&rig), "it has just been asked to leave");
     assert!(!rig.runtime.is_parked(BE), "and has not answered");
     assert_eq!(rig.parked(BE), [true, false, false]);
     assert!(rig.runtime.is_parked(BE));
-    place(5000, &mut rig);
+    leave_idle(5000, &mut rig);
     assert!(!frozen(&rig), "it has left its core");
     // A long poll goes on without its worker.
     rig.page(BE).slots()[0].publish(&WorkerSignals {
@@ -172,7 +172,7 @@ fn be_without_a_core_is_asked_first_and_frozen_if_it_still_computes() {
         long: 1,
         ..WorkerSignals::default()
     });
-    place(5050, &mut rig);
+    leave_idle(5050, &mut rig);
     assert_eq!(frozen(&rig), can_freeze);
     let now = rig.at(5100);
     rig.runtime.act(now, &[Action::Run { core: CoreId(0), task: BE, keep: false }]);
@@ -206,6 +206,6 @@ fn a_task_without_a_pulse_is_looked_at_now_and_then_and_what_was_seen_counts_onc
     rig.runtime.sense(first + PERIOD, &mut signals);
     assert_eq!(signals.tasks[0].delay, Span::ZERO);
     assert_eq!(rig.runtime.looked, Some(first));
-    rig.runtime.sense(first + LOOK, &mut signals);
-    assert_eq!(rig.runtime.looked, Some(first + LOOK));
+    rig.runtime.sense(first + SAMPLE_INTERVAL, &mut signals);
+    assert_eq!(rig.runtime.looked, Some(first + SAMPLE_INTERVAL));
 }

@@ -12,7 +12,7 @@ use sched::cores::{Action, CoreAssignment, Signals, TaskId, TaskSpec, Topology};
 
 use super::assignments::Grants;
 use super::shared_layout::{CORES, Core, Kick, State, THREADS, Task, Thread};
-use super::threads::{Threads, take_place};
+use super::threads::{Threads, take_slot};
 use super::{Figures, Kernel};
 use crate::fuzz::input::Input;
 
@@ -122,8 +122,8 @@ impl World {
             }
             3 => {
                 let (thread, task) = (u32::from(input.byte()? % 8), TaskId(u16::from(input.byte()? % 2)));
-                if let Some(place) = take_place(&self.kernel.threads, thread, task) {
-                    assert_eq!(self.kernel.threads[place].owner(), Some(thread));
+                if let Some(slot) = take_slot(&self.kernel.threads, thread, task) {
+                    assert_eq!(self.kernel.threads[slot].owner(), Some(thread));
                 }
                 self.threads.find(&self.kernel.threads);
             }
@@ -136,7 +136,7 @@ impl World {
             5 => self.decide(input)?,
             6 => {
                 let before = self.figures.clone();
-                self.threads.look(self.now, &self.kernel.threads, &mut self.figures);
+                self.threads.sample(self.now, &self.kernel.threads, &mut self.figures);
                 for (before, after) in before.iter().zip(&self.figures) {
                     assert!(
                         before.ran_ns <= after.ran_ns && before.waited_ns <= after.waited_ns,
@@ -176,9 +176,9 @@ impl World {
     }
 
     fn check(&self) {
-        let places = self.kernel.threads.iter().filter(|thread| thread.owner().is_some()).count();
+        let used = self.kernel.threads.iter().filter(|thread| thread.owner().is_some()).count();
         let seen: u32 = (0..2).map(|task| self.threads.load(TaskId(task)).waiting).sum();
-        assert!(seen as usize <= THREADS && places <= THREADS);
+        assert!(seen as usize <= THREADS && used <= THREADS);
         let kicked = std::mem::take(&mut *self.kernel.kicked.borrow_mut());
         assert!(kicked.iter().all(|core| NUMBERS.contains(core)), "{kicked:?} were kicked");
         for (number, core) in NUMBERS.into_iter().zip(&self.kernel.cores) {

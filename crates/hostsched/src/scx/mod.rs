@@ -56,8 +56,8 @@ pub(crate) trait Kernel {
     fn kick(&self, kick: &Kick) -> io::Result<()>;
     /// True if `thread` belongs to a task.
     fn is_member(&self, thread: u32) -> io::Result<bool>;
-    /// Schedules `thread` as one of `task`'s from now on, with its words at slot `place`.
-    fn join(&self, thread: u32, task: TaskId, place: Option<usize>) -> io::Result<()>;
+    /// Schedules `thread` as one of `task`'s from now on, with its words at slot `slot`.
+    fn join(&self, thread: u32, task: TaskId, slot: Option<usize>) -> io::Result<()>;
 }
 
 /// Directory with the kernel's state of sched_ext.
@@ -89,9 +89,9 @@ pub fn allowed(sys: &Path) -> Result<(), CoresError> {
     let text = |file: &str| std::fs::read_to_string(sys.join(file)).unwrap_or_default().trim().to_owned();
     let state = text("state");
     if !state.is_empty() && state != "disabled" {
-        let who = text("root/ops");
+        let ops = text("root/ops");
         return refused(
-            format!("scx: the scheduler {who} is already loaded ({state}); only one is possible"),
+            format!("scx: the scheduler {ops} is already loaded ({state}); only one is possible"),
             "stop it first, or mechanism = \"affinity\"",
         );
     }
@@ -174,14 +174,14 @@ impl Scx {
                 if kernel.is_member(thread).is_ok_and(|is| is) {
                     continue;
                 }
-                let place = threads::take_place(kernel.threads(), thread, id);
-                let joined = kernel.join(thread, id, place);
+                let slot = threads::take_slot(kernel.threads(), thread, id);
+                let result = kernel.join(thread, id, slot);
                 // An ended thread is not a refusal.
-                if joined.is_err() && SchedPolicy::of(pid(thread)).is_ok() {
+                if result.is_err() && SchedPolicy::of(pid(thread)).is_ok() {
                     self.refused[number] += 1;
                 }
-                if let Some(place) = place.filter(|_| joined.is_err()) {
-                    kernel.threads()[place].free();
+                if let Some(slot) = slot.filter(|_| result.is_err()) {
+                    kernel.threads()[slot].free();
                 }
             }
             self.figures[number].threads = task.figures().threads;
@@ -220,7 +220,7 @@ impl Cores for Scx {
         }
         let Some(kernel) = &self.kernel else { return };
         self.taken.listen(now, signals);
-        self.threads.look(now, kernel.threads(), &mut self.figures);
+        self.threads.sample(now, kernel.threads(), &mut self.figures);
         for (number, seen) in signals.tasks.iter_mut().enumerate() {
             let load = self.threads.load(TaskId(number as u16));
             seen.delay = load.delay;

@@ -41,8 +41,8 @@ impl From<Refusal> for CoresError {
                 "scx needs CAP_BPF, CAP_PERFMON and CAP_SYS_ADMIN".to_owned(),
                 Some("run as root, or mechanism = \"affinity\"".to_owned()),
             ),
-            Refusal::Program(said, e) => (
-                format!("scx: the kernel refuses the scheduler: {e} ({said})").replace('\n', " "),
+            Refusal::Program(messages, e) => (
+                format!("scx: the kernel refuses the scheduler: {e} ({messages})").replace('\n', " "),
                 Some("mechanism = \"affinity\"".to_owned()),
             ),
         };
@@ -135,8 +135,8 @@ impl Kernel for Loaded {
         Ok(self.members.get(&key(&open(thread)?))?.is_some())
     }
 
-    fn join(&self, thread: u32, task: TaskId, place: Option<usize>) -> io::Result<()> {
-        self.members.set(&key(&open(thread)?), &member(task, place))?;
+    fn join(&self, thread: u32, task: TaskId, slot: Option<usize>) -> io::Result<()> {
+        self.members.set(&key(&open(thread)?), &member(task, slot))?;
         SchedPolicy::EXT.set(pid(thread))
     }
 }

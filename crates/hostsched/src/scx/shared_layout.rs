@@ -102,8 +102,8 @@ impl Task {
     /// own entry.
     pub fn set(&self, cores: impl Iterator<Item = u32>) {
         let mut count = 0;
-        for (place, core) in self.cores.iter().zip(cores) {
-            place.store(core, Relaxed);
+        for (slot, core) in self.cores.iter().zip(cores) {
+            slot.store(core, Relaxed);
             count += 1;
         }
         self.count.store(count, Release);
@@ -175,7 +175,7 @@ impl Thread {
     }
 
     /// Reads the thread's state.
-    pub fn look(&self) -> ThreadSnapshot {
+    pub fn snapshot(&self) -> ThreadSnapshot {
         let waits = self.waits_ns.load(Relaxed);
         ThreadSnapshot {
             waits: (waits > 0).then(|| Time::from_nanos(waits)),
@@ -230,9 +230,9 @@ impl State {
 
 /// Membership of a thread, as the kernel stores it with the thread.
 #[cfg_attr(not(feature = "bpf"), allow(dead_code, reason = "there is nobody to keep it"))]
-pub fn member(task: TaskId, place: Option<usize>) -> [u8; 8] {
-    let place = place.map_or(u32::MAX, |place| place as u32);
-    let words = [u32::from(task.0), place].map(u32::to_ne_bytes);
+pub fn member(task: TaskId, slot: Option<usize>) -> [u8; 8] {
+    let slot = slot.map_or(u32::MAX, |slot| slot as u32);
+    let words = [u32::from(task.0), slot].map(u32::to_ne_bytes);
     words.concat().try_into().expect("two words")
 }
 
@@ -286,13 +286,13 @@ mod tests {
 
     #[test]
     fn a_place_is_taken_once_and_begins_anew() {
-        let place = Thread::default();
-        assert!(place.take(70, TaskId(1)) && !place.take(71, TaskId(2)));
-        place.turns.store(5, Relaxed);
-        assert_eq!((place.owner(), place.task(), place.look().turns), (Some(70), 1, 5));
-        place.free();
-        assert!(place.owner().is_none() && place.take(71, TaskId(2)));
-        assert_eq!(place.look(), ThreadSnapshot::default());
+        let thread = Thread::default();
+        assert!(thread.take(70, TaskId(1)) && !thread.take(71, TaskId(2)));
+        thread.turns.store(5, Relaxed);
+        assert_eq!((thread.owner(), thread.task(), thread.snapshot().turns), (Some(70), 1, 5));
+        thread.free();
+        assert!(thread.owner().is_none() && thread.take(71, TaskId(2)));
+        assert_eq!(thread.snapshot(), ThreadSnapshot::default());
     }
 
     #[test]

@@ -59,8 +59,8 @@ impl Kernel for Rc<Made> {
         Ok(self.members.borrow().contains_key(&thread))
     }
 
-    fn join(&self, thread: u32, _task: TaskId, place: Option<usize>) -> io::Result<()> {
-        self.members.borrow_mut().insert(thread, place.expect("there is a free slot"));
+    fn join(&self, thread: u32, _task: TaskId, slot: Option<usize>) -> io::Result<()> {
+        self.members.borrow_mut().insert(thread, slot.expect("there is a free slot"));
         Ok(())
     }
 }
@@ -100,10 +100,10 @@ impl World {
         let specs = [TaskSpec::critical(1), TaskSpec::best_effort()];
         let setup = |n: usize| TaskSetup {
             spec: specs[n].clone(),
-            who: TaskSelector::Child(programs[n].id()),
+            selector: TaskSelector::Child(programs[n].id()),
             tail: None,
-            joined: Vec::new(),
-            pulse: false,
+            queue_reports: Vec::new(),
+            has_signal_page: false,
         };
         let tasks = vec![("lc".to_owned(), setup(0)), ("be".to_owned(), setup(1))];
         let begin = Monotonic::new().now();
@@ -128,8 +128,8 @@ impl World {
 
     /// Words of the only thread of `task`.
     fn thread(&self, task: TaskId) -> &Thread {
-        let place = self.kernel.members.borrow()[&self.programs[task.index()].id()];
-        &self.kernel.threads[place]
+        let slot = self.kernel.members.borrow()[&self.programs[task.index()].id()];
+        &self.kernel.threads[slot]
     }
 
     /// That thread has been waiting since `us`.

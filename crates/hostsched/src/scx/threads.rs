@@ -10,9 +10,9 @@ use crate::Figures;
 const TRIES: usize = 64;
 
 /// Takes a free slot for `thread` of `task`.
-pub fn take_place(places: &[Thread], thread: u32, task: TaskId) -> Option<usize> {
+pub fn take_slot(slots: &[Thread], thread: u32, task: TaskId) -> Option<usize> {
     let tried = (0..TRIES).map(|n| (thread as usize + n) % THREADS);
-    tried.into_iter().find(|&place| places[place].take(thread, task))
+    tried.into_iter().find(|&slot| slots[slot].take(thread, task))
 }
 
 /// Present load of a task's threads.
@@ -39,7 +39,7 @@ pub struct Threads {
 
 #[derive(Debug)]
 struct Used {
-    place: usize,
+    slot: usize,
     owner: u32,
     task: usize,
     last: ThreadSnapshot,
@@ -56,27 +56,27 @@ impl Threads {
     }
 
     /// Finds slots taken since the last call.
-    pub fn find(&mut self, places: &[Thread]) {
-        for (place, words) in places.iter().enumerate() {
-            let Some(owner) = words.owner().filter(|_| !self.known[place]) else { continue };
+    pub fn find(&mut self, slots: &[Thread]) {
+        for (slot, words) in slots.iter().enumerate() {
+            let Some(owner) = words.owner().filter(|_| !self.known[slot]) else { continue };
             let task = words.task();
             if task < self.loads.len() {
-                self.known[place] = true;
-                self.used.push(Used { place, owner, task, last: ThreadSnapshot::default() });
+                self.known[slot] = true;
+                self.used.push(Used { slot, owner, task, last: ThreadSnapshot::default() });
             }
         }
     }
 
     /// Reads every thread, and adds its changes to `figures`.
-    pub fn look(&mut self, now: Time, places: &[Thread], figures: &mut [Figures]) {
+    pub fn sample(&mut self, now: Time, slots: &[Thread], figures: &mut [Figures]) {
         self.loads.fill(Load::default());
         let (loads, known) = (&mut self.loads, &mut self.known);
         self.used.retain_mut(|used| {
-            let words = &places[used.place];
-            let (owner, seen) = (words.owner(), words.look());
+            let words = &slots[used.slot];
+            let (owner, seen) = (words.owner(), words.snapshot());
             if owner.is_some_and(|owner| owner != used.owner) {
                 // Another thread has taken the slot: it is found as a new one.
-                known[used.place] = false;
+                known[used.slot] = false;
                 return false;
             }
             let (load, figures) = (&mut loads[used.task], &mut figures[used.task]);
@@ -89,7 +89,7 @@ impl Threads {
             used.last = seen;
             if owner.is_none() {
                 // Its last activity has been counted.
-                known[used.place] = false;
+                known[used.slot] = false;
                 return false;
             }
             let mean = Span::from_nanos(waited.checked_div(turns).unwrap_or(0));

@@ -57,15 +57,15 @@ impl Counters {
     ///
     /// # Errors
     /// The reason for each mechanism.
-    pub fn here(cores: &[CoreId]) -> Result<Self, String> {
+    pub fn detect(cores: &[CoreId]) -> Result<Self, String> {
         Self::find(Path::new("/"), cores, &|event| perf::open(event))
     }
 
     /// Counters of the machine whose `/sys` is at `root`.
     fn find(root: &Path, cores: &[CoreId], open: Open<'_>) -> Result<Self, String> {
         let mut why = Vec::new();
-        for (name, look) in MECHANISMS {
-            match look(root, open) {
+        for (name, open_counter) in MECHANISMS {
+            match open_counter(root, open) {
                 Ok(moved) => {
                     let misses = sys::misses(cores, open).unwrap_or_default();
                     return Ok(Self { name, moved, misses, last: None });
@@ -80,7 +80,7 @@ impl Counters {
     #[must_use]
     pub fn tried(core: CoreId) -> Vec<(&'static str, Result<(), String>)> {
         let (root, open): (_, Open<'_>) = (Path::new("/"), &|event| perf::open(event));
-        let moved = MECHANISMS.iter().map(|(name, look)| (*name, look(root, open).map(drop)));
+        let moved = MECHANISMS.iter().map(|(name, open_counter)| (*name, open_counter(root, open).map(drop)));
         moved.chain([("cache misses", sys::misses(&[core], open).map(drop))]).collect()
     }
 }

@@ -139,12 +139,13 @@ impl Managed {
             self.awake.retain(is_there);
             self.unrecorded.retain(is_there);
         }
-        self.legacy.looked();
+        self.legacy.after_scan();
         self.watch_more();
         self.figures.threads = self.threads.len();
         self.figures.unwatched = self.threads.len() - self.watched();
-        let theirs = self.strangers.keys().filter_map(|process| found.counts.get(process)).sum::<u64>();
-        self.figures.unmanaged = self.unrecorded.len() + theirs as usize;
+        let stranger_threads =
+            self.strangers.keys().filter_map(|process| found.counts.get(process)).sum::<u64>();
+        self.figures.unmanaged = self.unrecorded.len() + stranger_threads as usize;
         self.schedule.plan(now, is_full, found.counts.len(), self.threads.len());
         if self.group.as_ref().is_some_and(Group::is_threaded) {
             self.schedule.next = now + (PER_GROUPED_THREAD * self.threads.len() as u64).max(RESCAN);
@@ -219,7 +220,7 @@ impl Managed {
                 return members;
             }
         }
-        match &self.who {
+        match &self.selector {
             TaskSelector::Process(id) | TaskSelector::Child(id)
                 if self.began.is_some() && proc::began(*id, *id) == self.began =>
             {
@@ -301,14 +302,14 @@ impl Managed {
 impl InheritedState {
     /// Records that the threads were given `cores`.
     pub(super) fn let_on(&mut self, cores: CpuSet) {
-        if let Some(place) = self.cores[self.recent..].iter().position(|known| *known == cores) {
-            self.cores.remove(self.recent + place);
+        if let Some(index) = self.cores[self.recent..].iter().position(|known| *known == cores) {
+            self.cores.remove(self.recent + index);
         }
         self.cores.push(cores);
     }
 
     /// Ends a scan.
-    fn looked(&mut self) {
+    fn after_scan(&mut self) {
         self.begun = true;
         self.cores.drain(..self.recent);
         self.recent = self.cores.len().saturating_sub(1);

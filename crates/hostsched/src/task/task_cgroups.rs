@@ -22,7 +22,7 @@ impl Managed {
     /// Moves its members into a group of their own where that is possible.
     pub(super) fn gather(&mut self, journal: &mut Journal) -> Result<(), CoresError> {
         let written = |e: std::io::Error| CoresError::of_file("the journal", &e);
-        let id = match &self.who {
+        let id = match &self.selector {
             TaskSelector::Group(path) => {
                 let group =
                     Group::at(path).map_err(|e| CoresError::of_file(&path.display().to_string(), &e))?;
@@ -110,7 +110,7 @@ impl Managed {
 
     /// True if its group was there before.
     const fn is_of_others(&self) -> bool {
-        matches!(self.who, TaskSelector::Group(_))
+        matches!(self.selector, TaskSelector::Group(_))
     }
 
     /// Makes a group in `tree` beneath that of process `id`, and moves the process and its descendants

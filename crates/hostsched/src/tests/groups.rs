@@ -46,8 +46,11 @@ fn sleeper() -> Program {
 
 fn setup(folder: &TempDir, tasks: Vec<(&str, TaskSpec, TaskSelector)>) -> Setup {
     let cores = affinity::cores().unwrap();
-    let task = |(name, spec, who): (&str, TaskSpec, TaskSelector)| {
-        (name.to_owned(), TaskSetup { spec, who, tail: None, joined: Vec::new(), pulse: false })
+    let task = |(name, spec, selector): (&str, TaskSpec, TaskSelector)| {
+        (
+            name.to_owned(),
+            TaskSetup { spec, selector, tail: None, queue_reports: Vec::new(), has_signal_page: false },
+        )
     };
     Setup {
         layout: Layout::new(&cores).unwrap(),
@@ -78,9 +81,9 @@ fn every_way_to_name_a_task_refuses_every_protected_process() {
         return println!("skipped: {test}: no cgroup can be made");
     };
     let guardian = sleeper();
-    let protected = Protected::here(Some(guardian.id()));
-    let refused = |who: TaskSelector, says: &str| {
-        let error = check_all([("web", &sched_free()), ("batch", &who)], &protected).unwrap_err();
+    let protected = Protected::current(Some(guardian.id()));
+    let refused = |selector: TaskSelector, says: &str| {
+        let error = check_all([("web", &sched_free()), ("batch", &selector)], &protected).unwrap_err();
         assert!(error.to_string().starts_with("task batch: ") && error.to_string().contains(says), "{error}");
         assert!(error.advice().is_some());
     };
@@ -133,7 +136,7 @@ fn overlapping_tasks_are_refused_in_every_spelling() {
     let (outer, inner, beside) = (tree.group("slice"), tree.group("slice/web"), tree.group("slice-2"));
     inner.take(web.id()).unwrap();
     beside.take(other.id()).unwrap();
-    let protected = Protected::here(None);
+    let protected = Protected::current(None);
     let check = |one: &TaskSelector, two: &TaskSelector| {
         for pair in [[("web", one), ("batch", two)], [("web", two), ("batch", one)]] {
             let error = check_all(pair, &protected).unwrap_err();
@@ -267,10 +270,10 @@ fn a_threaded_group_is_managed_thread_by_thread() {
     assert_eq!(group.threads(), [(program.id(), threads[1])]);
     assert_eq!(group.members(), [program.id()]);
     let folder = TempDir::new("cores-threaded").unwrap();
-    let who = TaskSelector::Group(group.path().to_owned());
+    let selector = TaskSelector::Group(group.path().to_owned());
     let now = Monotonic::new().now();
     let mut manager =
-        Affinity::new(setup(&folder, vec![("batch", TaskSpec::best_effort(), who)]), now).unwrap();
+        Affinity::new(setup(&folder, vec![("batch", TaskSpec::best_effort(), selector)]), now).unwrap();
     let (cores, mut signals) = (affinity::cores().unwrap().len(), signals(&manager));
     assert_eq!(manager.figures(TaskId(0)).threads, 1);
     let classes = |threads: &[u32]| threads.iter().map(|&thread| class_of(thread)).collect::<Vec<_>>();
@@ -307,10 +310,10 @@ fn a_group_that_an_operator_freezes_later_stays_frozen() {
         let group = tree.group("be");
         group.take(be.id()).unwrap();
         let folder = TempDir::new("cores-operator").unwrap();
-        let who = TaskSelector::Group(group.path().to_owned());
+        let selector = TaskSelector::Group(group.path().to_owned());
         let now = Monotonic::new().now();
         let mut manager =
-            Affinity::new(setup(&folder, vec![("batch", TaskSpec::best_effort(), who)]), now).unwrap();
+            Affinity::new(setup(&folder, vec![("batch", TaskSpec::best_effort(), selector)]), now).unwrap();
         let (cores, mut signals) = (affinity::cores().unwrap().len(), signals(&manager));
         manager.act(now, &idle(cores));
         assert!(group.is_frozen());
@@ -414,18 +417,18 @@ fn threads_beyond_the_watched_ones_are_managed_and_counted() {
                   for _ in range(4200): threading.Thread(target=threading.Event().wait).start()\nprint('x', flush=True)";
     let program = Command::new("python3").args(["-c", script]).stdout(Stdio::piped()).spawn();
     let Ok(mut program) = program else { return println!("skipped: no python3") };
-    let mut told = [0; 1];
+    let mut byte = [0; 1];
     let out = program.stdout.as_mut().unwrap();
-    let is_ready = std::io::Read::read_exact(out, &mut told).is_ok();
+    let is_ready = std::io::Read::read_exact(out, &mut byte).is_ok();
     let program = Program(program);
     if !is_ready || !proc::may_schedule() {
         return println!("skipped: threads_beyond_the_watched_ones_…: no 4,200 threads, or no CAP_SYS_NICE");
     }
     let folder = TempDir::new("cores-many").unwrap();
-    let who = TaskSelector::Child(program.id());
+    let selector = TaskSelector::Child(program.id());
     let now = Monotonic::new().now();
     let mut manager =
-        Affinity::new(setup(&folder, vec![("batch", TaskSpec::best_effort(), who)]), now).unwrap();
+        Affinity::new(setup(&folder, vec![("batch", TaskSpec::best_effort(), selector)]), now).unwrap();
     let figures = *manager.figures(TaskId(0));
     assert_eq!(figures.threads, 4201);
     assert!(figures.unwatched >= 4201 - 4096 && figures.unwatched < 4201, "{figures:?}");

@@ -97,7 +97,9 @@ fn what_be_starts_and_no_look_finds_is_put_back_as_well() {
 
 #[test]
 fn what_real_time_lc_starts_is_weighed_and_is_in_the_fair_class_again() {
-    for (name, command, keeps) in [("sleeps", "sleep 600", true), ("spins", "while :; do :; done", false)] {
+    for (name, command, keeps_core) in
+        [("sleeps", "sleep 600", true), ("spins", "while :; do :; done", false)]
+    {
         let (mut lc, be) = (Program::starts(command), Program::start());
         let before = lc.class();
         let (_folder, mut manager, _) = manager(&format!("lc-starts-{name}"), &lc, &be, true);
@@ -109,7 +111,7 @@ fn what_real_time_lc_starts_is_weighed_and_is_in_the_fair_class_again() {
         let child = lc.start_it();
         assert_eq!(class_of(child), SchedPolicy::URGENT, "it has inherited that");
         assert!(sensed_until(&mut manager, |manager| manager.figures(TaskId(0)).threads == 2));
-        if keeps {
+        if keeps_core {
             let end = Monotonic::new().now() + RESCAN * 3;
             assert!(sensed_until(&mut manager, |_| Monotonic::new().now() >= end));
             assert_eq!(class_of(child), SchedPolicy::URGENT, "it sleeps");

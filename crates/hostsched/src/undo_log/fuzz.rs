@@ -4,7 +4,7 @@ use std::path::Path;
 
 use queueing::CoreId;
 
-use super::{CUT, SchedPolicy, Was, author, made, pulse, pulse_line, was};
+use super::{CUT, SchedPolicy, Was, author, made, process_of, signal_page_line, was};
 use crate::cpulist;
 use crate::fuzz::input::Input;
 
@@ -25,8 +25,8 @@ fn any(data: &[u8]) {
         if let Some(thread) = was(line) {
             assert_eq!(was(&thread.line()), Some(thread));
         }
-        if let Some((process, began)) = pulse(line) {
-            assert_eq!(pulse(&pulse_line(process, began)), Some((process, began)));
+        if let Some((process, began)) = process_of(line) {
+            assert_eq!(process_of(&signal_page_line(process, began)), Some((process, began)));
         }
         if let Some((task, path)) = made(line) {
             assert_eq!(made(&format!("made {task} {}", path.display())), Some((task, path)));
@@ -47,21 +47,21 @@ fn cut(input: &mut Input<'_>) -> Option<()> {
     let head = "greenwave sched 1 77 4242 0-1\n".to_owned();
     let text = lines.iter().fold(head, |text, line| text + &line.line() + "\n");
     let at = usize::from(at) % (text.len() + 1);
-    let whole = text[..at].matches('\n').count().saturating_sub(1).min(lines.len());
-    let mut left = text[..at].to_owned();
-    let mut expected = lines[..whole].to_vec();
+    let complete = text[..at].matches('\n').count().saturating_sub(1).min(lines.len());
+    let mut truncated = text[..at].to_owned();
+    let mut expected = lines[..complete].to_vec();
     if goes_on && let Some(line) = lines.first() {
         // As `Journal::write` after a line that was cut short.
-        let end = if left.ends_with('\n') { "" } else { CUT };
-        left += &format!("{end}{}\n", line.line());
+        let end = if truncated.ends_with('\n') { "" } else { CUT };
+        truncated += &format!("{end}{}\n", line.line());
         expected.push(line.clone());
     }
     // As `restore` reads.
-    let read = left.rsplit_once('\n').map_or("", |(whole, _)| whole);
+    let read = truncated.rsplit_once('\n').map_or("", |(complete, _)| complete);
     let threads: Vec<Was> = read.lines().filter_map(was).collect();
-    assert_eq!(threads, expected, "{left:?}");
-    assert!(left.lines().filter_map(pulse).next().is_none());
-    assert!(left.lines().filter_map(made).next().is_none() && !Path::new(&left).is_absolute());
+    assert_eq!(threads, expected, "{truncated:?}");
+    assert!(truncated.lines().filter_map(process_of).next().is_none());
+    assert!(truncated.lines().filter_map(made).next().is_none() && !Path::new(&truncated).is_absolute());
     Some(())
 }
 

@@ -11,7 +11,7 @@ use sched::cores::worker_signals::SignalMemory;
 use super::super::cgroups::Group;
 use super::super::cpulist;
 use super::programs::started;
-use super::{Was, beside, boot, inherited, made, pid, pulse, sets, this_boot, threaded, was};
+use super::{Was, beside, boot, inherited, made, pid, process_of, sets, this_boot, threaded, was};
 use host::files::Folder;
 use host::proc;
 use host::sched_policy::SchedPolicy;
@@ -52,14 +52,14 @@ pub(super) fn put_back(text: &str, remove: impl FnOnce() -> io::Result<()>) -> i
         return Ok(Restored { is_of_earlier_boot: true, ..Restored::default() });
     }
     // A last line that was cut short precedes a change that never happened.
-    let text = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
+    let text = text.rsplit_once('\n').map_or("", |(complete, _)| complete);
     let mut restored = Restored::default();
     let count = |done: Option<bool>, restored: &mut Restored| match done {
         Some(true) => restored.threads += 1,
         Some(false) => restored.failed += 1,
         None => {}
     };
-    for (process, began) in text.lines().filter_map(pulse) {
+    for (process, began) in text.lines().filter_map(process_of) {
         let is_there = proc::began(process, process) == Some(began);
         if let Some(page) = is_there.then(|| SharedPage::of_process(process).ok()).flatten() {
             page.release();
@@ -138,9 +138,9 @@ pub(super) fn put_back(text: &str, remove: impl FnOnce() -> io::Result<()>) -> i
 fn reset(text: &str) -> Vec<io::Result<()>> {
     let lines: Vec<(PathBuf, u64, u64)> = text.lines().filter_map(sets).collect();
     let mut done = Vec::new();
-    for (place, (file, old, _)) in lines.iter().enumerate().rev() {
+    for (index, (file, old, _)) in lines.iter().enumerate().rev() {
         // The first line of a file has the value before any change.
-        if lines[..place].iter().any(|line| line.0 == *file) {
+        if lines[..index].iter().any(|line| line.0 == *file) {
             continue;
         }
         let mut ours = lines.iter().filter(|line| line.0 == *file).map(|line| line.2);

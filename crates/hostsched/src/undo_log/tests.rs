@@ -113,12 +113,12 @@ fn a_journal_of_threads_that_come_and_go_stays_short_and_puts_everything_back() 
     let children = [sleep(), sleep()];
     let [early, late] = children.each_ref().map(Child::id);
     let before = [early, late].map(affinity);
-    let (began, nobody) = (proc::began(early, early).unwrap(), u32::MAX >> 1);
+    let (began, no_process) = (proc::began(early, early).unwrap(), u32::MAX >> 1);
     let none = InheritedMarks::default();
     let mut journal = Journal::begin(&folder, &[CoreId(0)]).unwrap();
     journal.made(0, Path::new("/no/such/folder")).unwrap();
     journal.asks(early, began).unwrap();
-    journal.asks(nobody, 1).unwrap();
+    journal.asks(no_process, 1).unwrap();
     journal.thread(0, early, early, &none).unwrap();
     let (id, mut lines_max) = (std::process::id(), 0);
     for n in 0..3 * SPARE {
@@ -135,8 +135,8 @@ fn a_journal_of_threads_that_come_and_go_stays_short_and_puts_everything_back() 
     let text = fs::read_to_string(journal.path()).unwrap();
     assert_eq!(text.lines().count(), journal.lines);
     let has = |line: &str| text.lines().any(|one| one == line);
-    assert!(has("made 0 /no/such/folder") && has(&pulse_line(early, began)));
-    assert!(!has(&pulse_line(nobody, 1)), "it has ended");
+    assert!(has("made 0 /no/such/folder") && has(&signal_page_line(early, began)));
+    assert!(!has(&signal_page_line(no_process, 1)), "it has ended");
     let its = |task: usize| text.lines().filter_map(was).filter(move |was| was.task == task);
     assert_eq!(its(0).map(|was| was.process).collect::<Vec<_>>(), [early, late]);
     // A reaped thread may be visible for a moment more.
@@ -340,8 +340,8 @@ fn a_line_that_was_cut_short_is_no_line() {
         let text = format!("{}{CUT}{line}\n", &line[..len]);
         assert_eq!(text.lines().filter_map(was).collect::<Vec<_>>(), std::slice::from_ref(&is), "{text:?}");
     }
-    assert_eq!((pulse("pulse 70 4242"), pulse("pulse 70")), (Some((70, 4242)), None));
-    assert_eq!(pulse(&pulse_line(70, 4242)), Some((70, 4242)));
+    assert_eq!((process_of("pulse 70 4242"), process_of("pulse 70")), (Some((70, 4242)), None));
+    assert_eq!(process_of(&signal_page_line(70, 4242)), Some((70, 4242)));
     assert_eq!(made("made 3 /sys/fs/cgroup/a b"), Some((3, "/sys/fs/cgroup/a b".into())));
     assert_eq!((author("greenwave sched 2 1 1 0", true), author("", true)), (None, None));
 }

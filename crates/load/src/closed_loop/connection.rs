@@ -48,22 +48,22 @@ impl ClientConnection {
     pub fn answers(&mut self, kind: &RequestStream, bytes: &[u8]) -> Option<u64> {
         match kind.answer {
             ExpectedResponse::Echo => {
-                let whole = kind.request.len();
+                let request_len = kind.request.len();
                 let mut left = bytes;
                 while !left.is_empty() {
-                    let from = (self.received % whole as u64) as usize;
-                    let n = left.len().min(whole - from);
+                    let from = (self.received % request_len as u64) as usize;
+                    let n = left.len().min(request_len - from);
                     if left[..n] != kind.request[from..from + n] {
                         return None;
                     }
                     self.received += n as u64;
                     left = &left[n..];
                 }
-                Some(self.whole(whole as u64))
+                Some(self.take_complete(request_len as u64))
             }
-            ExpectedResponse::Bytes(whole) => {
+            ExpectedResponse::Bytes(expected) => {
                 self.received += bytes.len() as u64;
-                Some(self.whole(whole))
+                Some(self.take_complete(expected))
             }
             ExpectedResponse::Http => {
                 let (mut answers, mut fine) = (0, true);
@@ -78,7 +78,7 @@ impl ClientConnection {
     }
 
     /// Removes complete responses of `bytes` bytes from what was received; returns their number.
-    fn whole(&mut self, bytes: u64) -> u64 {
+    fn take_complete(&mut self, bytes: u64) -> u64 {
         let answers = self.received / bytes;
         self.received %= bytes;
         answers

@@ -111,12 +111,12 @@ impl Pair {
         let all: Vec<usize> = (0..n).collect();
         for group in all.chunks(32) {
             for &i in group {
-                let (there, here) = (2000 + i as u16, 20_000 + i as u16);
+                let (remote_port, local_port) = (2000 + i as u16, 20_000 + i as u16);
                 let socket = pair.server.sockets.get_mut::<Socket<'_>>(pair.server.handles[i]);
-                socket.listen(there).expect("a free port");
+                socket.listen(remote_port).expect("a free port");
                 let socket = pair.client.sockets.get_mut::<Socket<'_>>(pair.client.handles[i]);
-                let remote = (IpAddress::v4(10, 0, 0, 1), there);
-                socket.connect(pair.client.interface.context(), remote, here).expect("a free port");
+                let remote = (IpAddress::v4(10, 0, 0, 1), remote_port);
+                socket.connect(pair.client.interface.context(), remote, local_port).expect("a free port");
             }
             while !group.iter().all(|i| pair.is_open(*i)) {
                 pair.now_us += 100_000;

@@ -111,7 +111,7 @@ pub struct Config {
     /// [`Stack::connect_with`](super::Stack::connect_with); 0 turns it off.
     pub fast_open_cookies: usize,
     /// Index of this stack among its host's shards; `None` without shards.
-    pub place: Option<ShardIndex>,
+    pub shard_index: Option<ShardIndex>,
     /// Most connections at once.
     pub connections_max: usize,
     /// Most challenge ACKs per second, in response to a suspicious RST, SYN or ACK, over all
@@ -168,7 +168,7 @@ impl Config {
             keep_alive: None,
             syn_cookies: SynCookies::WhenFull,
             fast_open_cookies: 0,
-            place: None,
+            shard_index: None,
             connections_max: 1 << 20,
             challenges_per_second_max: 1000,
             answers_max: 4,
@@ -247,7 +247,7 @@ impl Config {
     /// only the first answers.
     #[inline]
     pub(crate) fn answers_for_host(&self) -> bool {
-        self.place.is_none_or(|place| place.shard == 0)
+        self.shard_index.is_none_or(|index| index.shard == 0)
     }
 
     /// The largest segment without options that fits a packet to `remote`, RFC 6691.

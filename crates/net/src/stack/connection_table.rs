@@ -61,7 +61,7 @@ fn octets(addr: IpAddr) -> [u8; 16] {
 struct Slot {
     generation: u32,
     /// Transmit queue links of the previous connection, while the slot is empty.
-    places: TxLinks,
+    tx_links: TxLinks,
     connection: Option<Connection>,
 }
 
@@ -117,7 +117,7 @@ impl ConnectionTable {
             self.used - 1
         });
         let slot = self.slot_mut(index).expect("the slot exists");
-        connection.places = slot.places;
+        connection.tx_links = slot.tx_links;
         slot.connection = Some(connection);
         ConnId { index, generation: slot.generation }
     }
@@ -131,7 +131,7 @@ impl ConnectionTable {
     pub(crate) fn remove(&mut self, index: u32) -> Option<Connection> {
         let slot = self.slot_mut(index)?;
         let connection = slot.connection.take()?;
-        slot.places = connection.places;
+        slot.tx_links = connection.tx_links;
         slot.generation = slot.generation.wrapping_add(1);
         self.free.push(index);
         self.live -= 1;
@@ -158,9 +158,9 @@ impl ConnectionTable {
 
     /// Transmit queue links of slot `index`, with or without a connection.
     #[inline]
-    pub(crate) fn places(&mut self, index: u32) -> Option<&mut TxLinks> {
+    pub(crate) fn tx_links(&mut self, index: u32) -> Option<&mut TxLinks> {
         let slot = self.slot_mut(index)?;
-        Some(slot.connection.as_mut().map_or(&mut slot.places, |connection| &mut connection.places))
+        Some(slot.connection.as_mut().map_or(&mut slot.tx_links, |connection| &mut connection.tx_links))
     }
 
     /// Connection with the application's handle `id`.
@@ -201,13 +201,13 @@ impl ConnectionTable {
         if (self.linked + 1) * 4 > self.table.len() * 3 {
             let previous = std::mem::take(&mut self.table);
             self.table = vec![EMPTY; previous.len() * 2];
-            previous.into_iter().filter(|e| e.index != EMPTY.index).for_each(|e| self.place(e));
+            previous.into_iter().filter(|e| e.index != EMPTY.index).for_each(|e| self.insert_entry(e));
         }
-        self.place(Entry { hash: hash as u32, index });
+        self.insert_entry(Entry { hash: hash as u32, index });
         self.linked += 1;
     }
 
-    fn place(&mut self, entry: Entry) {
+    fn insert_entry(&mut self, entry: Entry) {
         let mask = self.table.len() - 1;
         let mut at = entry.hash as usize & mask;
         while self.table[at].index != EMPTY.index {
@@ -260,10 +260,10 @@ mod tests {
         FourTuple { local, local_port: 80, remote: local, remote_port }
     }
 
-    /// Number of `tuples` in the fullest of `places` buckets under `secret`.
-    fn fullest(secret: [u8; 16], places: usize, tuples: impl Iterator<Item = FourTuple>) -> u32 {
-        let mut count = vec![0; places];
-        tuples.for_each(|t| count[hash(&secret, 0, &t) as usize & (places - 1)] += 1);
+    /// Number of `tuples` in the fullest of `buckets` under `secret`.
+    fn fullest(secret: [u8; 16], buckets: usize, tuples: impl Iterator<Item = FourTuple>) -> u32 {
+        let mut count = vec![0; buckets];
+        tuples.for_each(|t| count[hash(&secret, 0, &t) as usize & (buckets - 1)] += 1);
         count.into_iter().max().unwrap_or(0)
     }
 

@@ -401,7 +401,7 @@ fn of(c: &Connection) -> String {
     let times =
         (c.rtt, c.reordering, c.tlp, c.early_at, c.rto_at, c.received_at, c.timer.map(|timer| timer.0));
     let counts = (c.received, c.acknowledged, c.segments, c.ack_rate_limit);
-    let small = (c.duplicate_acks, c.retries, c.acks_due, c.keep_alives, c.mss, c.places, c.transmit);
+    let small = (c.duplicate_acks, c.retries, c.acks_due, c.keep_alives, c.mss, c.tx_links, c.transmit);
     let rest = (&c.reassembly, &c.timeout_options, &c.ecn_pacing, &c.reason, c.flow());
     let congestion = match &c.congestion {
         Congestion::Cubic(own) => format!("{own:?}"),

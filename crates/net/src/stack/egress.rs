@@ -64,8 +64,9 @@ impl Reply {
         payload: Vec<u8>,
     ) -> Self {
         let marks = TrafficClass::default();
-        let (whole, ident, sent, hops) = (false, 0, 0, protocol.hops());
-        let packet = Outgoing { mac, source, target, protocol, marks, hops, whole, payload, ident, sent };
+        let (dont_fragment, ident, sent, hops) = (false, 0, 0, protocol.hops());
+        let packet =
+            Outgoing { mac, source, target, protocol, marks, hops, dont_fragment, payload, ident, sent };
         Self::Packet(packet)
     }
 }
@@ -120,7 +121,7 @@ impl Stack {
             has_space && (!self.udp.outbox.wants_egress() || self.send_datagrams(now, device).is_ok());
         while has_space {
             let flows = &mut self.flows;
-            let Some(mut turn) = self.ready.next(now, |index| flows.places(index)) else {
+            let Some(mut turn) = self.ready.next(now, |index| flows.tx_links(index)) else {
                 self.ready.caught_up();
                 break;
             };

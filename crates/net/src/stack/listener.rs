@@ -109,7 +109,7 @@ impl Stack {
         from: Mac,
         meta: &PacketMeta,
     ) {
-        if self.config.place.is_some_and(|place| !place.owns(&tuple)) {
+        if self.config.shard_index.is_some_and(|shard| !shard.owns(&tuple)) {
             // Another shard may own it: reassembled packets are steered by addresses alone.
             self.counters.not_for_us += 1;
             return;
@@ -286,7 +286,7 @@ impl Stack {
     /// Source, target and bytes of the TCP segment in `frame`, if it is for this host and
     /// unfragmented.
     fn tcp_for_us<'a>(&self, frame: &Frame<'a>) -> Option<(IpAddr, IpAddr, &'a [u8])> {
-        let (source, target, protocol, whole, bytes): (IpAddr, IpAddr, _, _, _) = match frame.kind {
+        let (source, target, protocol, is_unfragmented, bytes): (IpAddr, IpAddr, _, _, _) = match frame.kind {
             EtherType::Ipv4 => {
                 let p = ipv4::Packet::parse(frame.payload).ok()?;
                 let ours = p.target == self.config.addr && !p.source.is_broadcast();
@@ -299,8 +299,10 @@ impl Stack {
             }
             _ => return None,
         };
-        let ours =
-            whole && frame.target == self.config.mac && protocol == Protocol::Tcp && !frame.is_of_vlan();
+        let ours = is_unfragmented
+            && frame.target == self.config.mac
+            && protocol == Protocol::Tcp
+            && !frame.is_of_vlan();
         let sends = !source.is_multicast() && !source.is_unspecified() && !source.is_loopback();
         (ours && sends).then_some((source, target, bytes))
     }

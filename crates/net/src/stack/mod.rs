@@ -297,7 +297,7 @@ impl Stack {
             None => self.ephemeral_port(local, remote).ok_or(ConnectError::NoPort)?,
         };
         let tuple = tuple(local, local_port, remote);
-        let ours = self.config.place.is_none_or(|place| place.owns(&tuple));
+        let ours = self.config.shard_index.is_none_or(|shard| shard.owns(&tuple));
         if !ours || local_port == 0 || self.flows.find(self.hash(&tuple), &tuple).is_some() {
             return Err(ConnectError::NoPort);
         }
@@ -318,7 +318,7 @@ impl Stack {
             self.ports_tried = (self.ports_tried + 1) % count;
             let port = first + ((u32::from(start) + u32::from(self.ports_tried)) % u32::from(count)) as u16;
             let tuple = tuple(local, port, remote);
-            let ours = self.config.place.is_none_or(|place| place.owns(&tuple));
+            let ours = self.config.shard_index.is_none_or(|shard| shard.owns(&tuple));
             (ours && self.flows.find(self.hash(&tuple), &tuple).is_none()).then_some(port)
         })
     }

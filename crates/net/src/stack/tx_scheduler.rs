@@ -155,16 +155,16 @@ impl TxScheduler {
     /// `frame_len_max` bytes.
     pub(super) fn new(order: TransmitOrder, connections_max: usize, frame_len_max: usize) -> Self {
         let slots = connections_max.max(1);
-        let places = slots.saturating_mul(Priority::LEVELS);
+        let capacity = slots.saturating_mul(Priority::LEVELS);
         let data = match order {
-            TransmitOrder::Fifo => Data::Fifo(Fifo::new(places)),
+            TransmitOrder::Fifo => Data::Fifo(Fifo::new(capacity)),
             TransmitOrder::Strict { age_max } => {
-                Data::Strict(Box::new(Strict::new(places, |_| Fifo::new(slots)).with_age_max(age_max)))
+                Data::Strict(Box::new(Strict::new(capacity, |_| Fifo::new(slots)).with_age_max(age_max)))
             }
             TransmitOrder::Weighted { weights, age_max } => {
                 let turn_max = Bytes::new((usize::from(TURN) * frame_len_max) as u64);
                 let shares = DrrConfig::by_bytes(weights.map(|weight| weight.max(1)), turn_max, age_max);
-                Data::Weighted(Box::new(Drr::new(places, shares, |_| Fifo::new(slots))))
+                Data::Weighted(Box::new(Drr::new(capacity, shares, |_| Fifo::new(slots))))
             }
         };
         Self { acks: Fifo::new(slots), data, current: None, acks_in_row: 0, device_full: false }
@@ -175,38 +175,38 @@ impl TxScheduler {
     pub(super) fn enqueue(&mut self, now: Time, connection: &mut Connection, index: u32) {
         let data = connection.wants_data();
         let acks = connection.acks_due > 0 && (!data || self.device_full);
-        let stands = |c: &Connection| c.places.levels & (1 << c.transmit.level.level()) != 0;
+        let stands = |c: &Connection| c.tx_links.levels & (1 << c.transmit.level.level()) != 0;
         // Most often it is queued already or has nothing to send.
         if acks || (data && !stands(connection)) {
-            self.place(now, connection, index, data, acks);
+            self.push(now, connection, index, data, acks);
         }
     }
 
     #[inline(never)]
-    fn place(&mut self, now: Time, connection: &mut Connection, index: u32, data: bool, acks: bool) {
+    fn push(&mut self, now: Time, connection: &mut Connection, index: u32, data: bool, acks: bool) {
         let level = connection.transmit.level;
         let bit = 1 << level.level();
-        if data && connection.places.levels & bit == 0 {
-            connection.places.levels |= bit;
+        if data && connection.tx_links.levels & bit == 0 {
+            connection.tx_links.levels |= bit;
             let bytes = match self.data {
                 Data::Weighted(_) => HEADERS + connection.turn_bytes(u32::from(TURN)),
                 _ => 0,
             };
             expect_room(self.data.push(now, Waiting { index, bytes, level }));
         }
-        if acks && !connection.places.acks {
-            connection.places.acks = true;
+        if acks && !connection.tx_links.acks {
+            connection.tx_links.acks = true;
             let waiting = Waiting { index, bytes: 0, level: Priority::HIGHEST };
             expect_room(self.acks.push(now, waiting));
         }
     }
 
-    /// The next transmit opportunity; `places` finds a connection's queue links, by its slot.
+    /// The next transmit opportunity; `tx_links` finds a connection's queue links, by its slot.
     #[inline]
     pub(super) fn next<'a>(
         &mut self,
         now: Time,
-        places: impl FnOnce(u32) -> Option<&'a mut TxLinks>,
+        tx_links: impl FnOnce(u32) -> Option<&'a mut TxLinks>,
     ) -> Option<TxTurn> {
         if self.current.is_some() {
             return self.current.take();
@@ -216,15 +216,15 @@ impl TxScheduler {
             && let Some(Waiting { index, .. }) = self.acks.pop(now)
         {
             self.acks_in_row = self.acks_in_row.saturating_add(1);
-            if let Some(places) = places(index) {
-                places.acks = false;
+            if let Some(links) = tx_links(index) {
+                links.acks = false;
             }
             return Some(TxTurn { index, acks_only: true, left: TURN });
         }
         let Waiting { index, level, .. } = self.data.pop(now)?;
         self.acks_in_row = 0;
-        if let Some(places) = places(index) {
-            places.levels &= !(1 << level.level());
+        if let Some(links) = tx_links(index) {
+            links.levels &= !(1 << level.level());
         }
         Some(TxTurn { index, acks_only: false, left: TURN })
     }

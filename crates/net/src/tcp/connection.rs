@@ -106,7 +106,7 @@ pub(crate) struct Connection<B: ByteStore> {
     pub(crate) state: State,
     pub(crate) flags: Flags,
     /// Position in the lists of connections that wait to send.
-    pub(crate) places: TxLinks,
+    pub(crate) tx_links: TxLinks,
     /// Priority of the data to send.
     pub(crate) transmit: Transmit,
     pub(crate) hops: HopLimits,
@@ -189,7 +189,7 @@ impl<B: ByteStore> Connection<B> {
             tuple,
             state: State::SynSent,
             flags: Flags { timestamps: true, sack: true, scaling: true, linked: true, ..Flags::default() },
-            places: TxLinks::default(),
+            tx_links: TxLinks::default(),
             transmit: Transmit::default(),
             hops: HopLimits::default(),
             mss,

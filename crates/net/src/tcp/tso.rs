@@ -42,8 +42,8 @@ impl<B: ByteStore> Connection<B> {
         let most = unsent.min(window).min(space).min(level).min(BYTES_MAX);
         let segments = self.flight.room(segments.into(), pool);
         // The last segment may be short, unless Nagle's algorithm or TCP_CORK holds it back.
-        let whole = unsent <= most && unsent <= segments * mss && self.flags.hold == Hold::default();
-        let len = if whole { unsent } else { segments.min(most / mss) * mss };
+        let sends_all = unsent <= most && unsent <= segments * mss && self.flags.hold == Hold::default();
+        let len = if sends_all { unsent } else { segments.min(most / mss) * mss };
         if len <= mss {
             return None;
         }

@@ -84,9 +84,15 @@ fn packets_for_the_host_are_left_to_it_until_an_address_is_leased() {
 fn shards_share_the_address_that_one_of_them_leases() {
     let steering = FlowSteering::new(2, FlowHash::Toeplitz);
     let shard = |shard| {
-        let place = Some(ShardIndex { steering, shard });
-        let config =
-            Config { dhcp: true, addr: Ipv4Addr::UNSPECIFIED, prefix: 0, ipv6: None, place, ..config(1) };
+        let shard_index = Some(ShardIndex { steering, shard });
+        let config = Config {
+            dhcp: true,
+            addr: Ipv4Addr::UNSPECIFIED,
+            prefix: 0,
+            ipv6: None,
+            shard_index,
+            ..config(1)
+        };
         let mut host = Host::new(config);
         host.stack.handle_timeout(host.now);
         host

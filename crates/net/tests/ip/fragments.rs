@@ -140,8 +140,8 @@ fn a_device_that_fills_up_between_fragments_gets_the_rest_later() {
         frames.extend(outbox.frames);
     }
     let sent: Vec<_> = frames.iter().filter_map(|f| crate::host::parse(f)).collect();
-    let places: Vec<_> = sent.iter().map(|s| s.fragment.unwrap()).map(|f| (f.offset, f.more)).collect();
-    assert_eq!(places, [(0, true), (1480, true), (2960, true), (4440, false)]);
+    let fragments: Vec<_> = sent.iter().map(|s| s.fragment.unwrap()).map(|f| (f.offset, f.more)).collect();
+    assert_eq!(fragments, [(0, true), (1480, true), (2960, true), (4440, false)]);
     assert!(
         sent.iter()
             .all(|s| s.source == stack && s.fragment.unwrap().ident == sent[0].fragment.unwrap().ident)

@@ -84,26 +84,26 @@ fn ip_header(
 ) -> Vec<u8> {
     let class = ip.dscp.unwrap_or(0) << 2 | ip.ecn.unwrap_or(0);
     let hops = ip.ttl.unwrap_or(64);
-    let place = fragment.map(|(start, more, ident)| ((start as u16) | u16::from(more), ident));
+    let fragment_field = fragment.map(|(start, more, ident)| ((start as u16) | u16::from(more), ident));
     if v6 {
         let mut rest = Vec::new();
-        if let Some((place, ident)) = place {
+        if let Some((field, ident)) = fragment_field {
             rest.extend([protocol, 0]);
-            rest.extend(place.to_be_bytes());
+            rest.extend(field.to_be_bytes());
             rest.extend(u32::from(ident).to_be_bytes());
         }
         rest.extend(body);
-        let next = if place.is_some() { FRAGMENT } else { protocol };
+        let next = if fragment_field.is_some() { FRAGMENT } else { protocol };
         let [high, low] = (rest.len() as u16).to_be_bytes();
         return [&[0x60 | class >> 4, class << 4, 0, 0, high, low, next, hops][..], source, target, &rest]
             .concat();
     }
-    let (place, ident) =
-        place.map_or((0x4000, 0), |(place, ident)| ((place >> 3) | (place & 1) << 13, ident));
+    let (fragment_offset, ident) =
+        fragment_field.map_or((0x4000, 0), |(encoded, ident)| ((encoded >> 3) | (encoded & 1) << 13, ident));
     let mut header = vec![0x45, class];
     header.extend((20 + body.len() as u16).to_be_bytes());
     header.extend(ident.to_be_bytes());
-    header.extend(place.to_be_bytes());
+    header.extend(fragment_offset.to_be_bytes());
     header.extend([hops, protocol, 0, 0]);
     header.extend(source);
     header.extend(target);

@@ -27,11 +27,11 @@ impl<'a> Cursor<'a> {
 
     /// Error with the text at the position, and `valid`.
     pub fn invalid<T>(&self, valid: &str) -> Parsed<T> {
-        let here = match self.rest.trim() {
+        let found = match self.rest.trim() {
             "" => "the end of the line".to_owned(),
             rest => format!("{:?}", rest.split_whitespace().next().unwrap_or_default()),
         };
-        Err(Invalid(format!("{here} cannot stand here; valid: {valid}")))
+        Err(Invalid(format!("{found} cannot stand here; valid: {valid}")))
     }
 
     pub fn peek(&mut self, text: &str) -> bool {
@@ -98,12 +98,12 @@ impl<'a> Cursor<'a> {
         let before = self.rest;
         let digits = self.take_while(|c| c.is_ascii_digit() || c == '.');
         // `...` and `0...0.1` are not times.
-        let (whole, part) = digits.split_once('.').unwrap_or((digits, ""));
+        let (integer, part) = digits.split_once('.').unwrap_or((digits, ""));
         let padded = format!("{part:0<9}");
-        let whole_ns: Result<u64, _> = if whole.is_empty() { Ok(0) } else { whole.parse::<u64>() };
+        let whole_ns: Result<u64, _> = if integer.is_empty() { Ok(0) } else { integer.parse::<u64>() };
         match (whole_ns, padded.parse::<u64>(), digits) {
-            (Ok(whole), Ok(part_ns), digits) if padded.len() == 9 && !digits.is_empty() => {
-                Ok(Span::from_nanos(whole * 1_000_000_000 + part_ns))
+            (Ok(integer), Ok(part_ns), digits) if padded.len() == 9 && !digits.is_empty() => {
+                Ok(Span::from_nanos(integer * 1_000_000_000 + part_ns))
             }
             _ => {
                 self.rest = before;

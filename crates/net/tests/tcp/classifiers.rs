@@ -146,13 +146,13 @@ impl ConnectionState for Puppet {
 #[test]
 fn a_panic_in_a_classifiers_notification_is_counted() {
     let (mut peer, conn) = Peer::established();
-    let keeps: TransportClassifier = Arc::new(|cx: &mut FlowContext<'_>| {
+    let classifier: TransportClassifier = Arc::new(|cx: &mut FlowContext<'_>| {
         if let Some(memory) = cx.memory.as_deref_mut() {
             *memory = Some(Box::new(Puppet));
         }
         Verdict::NoVerdict
     });
-    peer.stack.set_classifier(conn, Some(keeps));
+    peer.stack.set_classifier(conn, Some(classifier));
     send(&mut peer, b"question");
     assert_eq!(peer.stack.send(peer.now, conn, b"answer"), Ok(6));
     assert_eq!(peer.stack.counters().classifier_panics, 1);

@@ -207,15 +207,15 @@ fn unread_bytes_can_be_read_after_both_sides_closed() {
 //~ programs: unread bytes can be read after a reset where configured
 #[test]
 fn unread_bytes_can_be_read_after_a_reset_where_that_is_configured() {
-    for keeps in [false, true] {
-        let settings = Config { reads_after_reset: keeps, ..config(1) };
+    for is_kept in [false, true] {
+        let settings = Config { reads_after_reset: is_kept, ..config(1) };
         let (mut peer, conn) = Peer::established_with(settings, Options::NONE);
         let last = peer.data(0, b"last words");
         peer.exchange(last);
         peer.seq += 10;
         let reset = peer.seg(Flags::RST | Flags::ACK);
         peer.exchange(reset);
-        if keeps {
+        if is_kept {
             assert_eq!(peer.closed(), [], "not before all data is read");
             assert_eq!(peer.stack.received(conn), b"last words");
             assert!(peer.stack.send(peer.now, conn, b"no").is_err());

@@ -49,7 +49,7 @@ fn reports(peer: &Peer, blocks: &[(Seq, Seq)]) -> Seg {
     Seg { options: Options { sack, ..Options::NONE }, ..peer.seg(Flags::ACK) }
 }
 
-fn whole(s: &Seg) -> (Seq, Seq) {
+fn range_of(s: &Seg) -> (Seq, Seq) {
     (s.seq, s.seq + s.payload.len() as u32)
 }
 
@@ -73,7 +73,7 @@ fn tail_loss_is_repaired_by_a_probe_within_two_round_trips() {
     assert_eq!((probe.len(), probe[0].seq), (1, sent[4].seq), "the last segment again");
     assert!(waited <= RTT * 2 + Span::from_micros(2), "{waited}");
     peer.pass(RTT);
-    let again = peer.exchange(reports(&peer, &[whole(&sent[4])]));
+    let again = peer.exchange(reports(&peer, &[range_of(&sent[4])]));
     assert_eq!(again.iter().map(|s| s.seq).collect::<Vec<_>>(), [sent[3].seq]);
     let counters = peer.stack.counters();
     assert_eq!((counters.tail_probes, counters.fast_retransmits, counters.timeouts), (1, 1, 0));
@@ -102,12 +102,12 @@ fn probe_that_repaired_a_loss_reduces_the_window_and_one_that_did_not_does_not()
         assert_eq!(probe[0].seq, sent[1].seq);
         let before = cwnd(&peer, conn);
         peer.pass(RTT);
-        peer.ack = whole(&sent[1]).1;
-        let twice: &[(Seq, Seq)] = if duplicate { &[whole(&sent[1])] } else { &[] };
+        peer.ack = range_of(&sent[1]).1;
+        let twice: &[(Seq, Seq)] = if duplicate { &[range_of(&sent[1])] } else { &[] };
         peer.exchange(reports(&peer, twice));
         let more = send(&mut peer, conn, 1);
         peer.pass(RTT);
-        peer.ack = whole(&more[0]).1;
+        peer.ack = range_of(&more[0]).1;
         peer.exchange(peer.seg(Flags::ACK));
         assert_eq!(cwnd(&peer, conn) < before, !duplicate);
     }
@@ -116,11 +116,11 @@ fn probe_that_repaired_a_loss_reduces_the_window_and_one_that_did_not_does_not()
 #[test]
 fn reordering_within_a_quarter_round_trip_causes_no_retransmission() {
     let (mut peer, _, sent) = flight(config(1), SACK, 5);
-    assert_eq!(peer.exchange(reports(&peer, &[(sent[1].seq, whole(&sent[2]).1)])), []);
+    assert_eq!(peer.exchange(reports(&peer, &[(sent[1].seq, range_of(&sent[2]).1)])), []);
     peer.pass(RTT / 5);
     peer.stack.handle_timeout(peer.now);
     assert_eq!(peer.receive(), []);
-    peer.ack = whole(&sent[4]).1;
+    peer.ack = range_of(&sent[4]).1;
     peer.exchange(peer.seg(Flags::ACK));
     assert_eq!(peer.stack.counters().retransmissions, 0);
 }
@@ -128,7 +128,7 @@ fn reordering_within_a_quarter_round_trip_causes_no_retransmission() {
 #[test]
 fn segment_later_than_that_is_lost_by_a_timer_of_its_own() {
     let (mut peer, _, sent) = flight(config(1), SACK, 5);
-    peer.exchange(reports(&peer, &[whole(&sent[1])]));
+    peer.exchange(reports(&peer, &[range_of(&sent[1])]));
     let (again, waited) = next(&mut peer);
     assert_eq!(again[0].seq, sent[0].seq);
     assert!(waited <= RTT / 4 + Span::from_micros(2), "{waited}");
@@ -138,12 +138,12 @@ fn segment_later_than_that_is_lost_by_a_timer_of_its_own() {
 #[test]
 fn lost_retransmission_is_sent_again_without_a_timeout() {
     let (mut peer, conn, sent) = flight(config(1), SACK, 4);
-    let again = peer.exchange(reports(&peer, &[(sent[1].seq, whole(&sent[3]).1)]));
+    let again = peer.exchange(reports(&peer, &[(sent[1].seq, range_of(&sent[3]).1)]));
     assert_eq!(again[0].seq, sent[0].seq);
     peer.pass(RTT / 10);
     let more = send(&mut peer, conn, 1);
     peer.pass(RTT + RTT / 2);
-    let again = peer.exchange(reports(&peer, &[(sent[1].seq, whole(&more[0]).1)]));
+    let again = peer.exchange(reports(&peer, &[(sent[1].seq, range_of(&more[0]).1)]));
     assert_eq!(again[0].seq, sent[0].seq);
     assert_eq!(peer.stack.counters().timeouts, 0);
 }
@@ -153,9 +153,9 @@ fn lost_retransmission_is_sent_again_without_a_timeout() {
 fn without_rack_three_segments_beyond_a_hole_mean_loss() {
     let counting = Config { rack: false, ..config(1) };
     let (mut peer, _, sent) = flight(counting, SACK, 5);
-    assert_eq!(peer.exchange(reports(&peer, &[whole(&sent[1])])), []);
-    assert_eq!(peer.exchange(reports(&peer, &[(sent[1].seq, whole(&sent[2]).1)])), []);
-    let again = peer.exchange(reports(&peer, &[(sent[1].seq, whole(&sent[3]).1)]));
+    assert_eq!(peer.exchange(reports(&peer, &[range_of(&sent[1])])), []);
+    assert_eq!(peer.exchange(reports(&peer, &[(sent[1].seq, range_of(&sent[2]).1)])), []);
+    let again = peer.exchange(reports(&peer, &[(sent[1].seq, range_of(&sent[3]).1)]));
     assert_eq!(again.iter().map(|s| s.seq).collect::<Vec<_>>(), [sent[0].seq]);
     let (again, _) = next(&mut peer);
     assert_eq!((again[0].seq, peer.stack.counters().timeouts), (sent[0].seq, 1), "lost again: timeout");
@@ -168,13 +168,14 @@ fn recovery_sends_in_proportion_to_what_arrives() {
     let newreno = Config { congestion: Some(|mss| Box::new(NewReno::new(mss))), ..config(1) };
     let (mut peer, _, sent) = flight(newreno, SACK, 30);
     assert_eq!(sent.len(), 10);
-    let answers: Vec<usize> =
-        (1..10).map(|i| peer.exchange(reports(&peer, &[(sent[1].seq, whole(&sent[i]).1)])).len()).collect();
+    let answers: Vec<usize> = (1..10)
+        .map(|i| peer.exchange(reports(&peer, &[(sent[1].seq, range_of(&sent[i]).1)])).len())
+        .collect();
     // Two by limited transmit, the retransmission, then one per two ACKs: half of the ten in flight
     // remain, limited transmit not counted.
     assert_eq!(answers, [1, 1, 1, 0, 1, 0, 1, 0, 0], "RFC 3042, RFC 9937");
     peer.pass(RTT);
-    peer.ack = whole(&sent[9]).1;
+    peer.ack = range_of(&sent[9]).1;
     let conn = peer.events[0].conn;
     peer.exchange(peer.seg(Flags::ACK));
     assert_eq!(peer.stack.counters().fast_retransmits, 1);
@@ -201,7 +202,7 @@ fn spurious_timeout_restores_the_window_by_timestamps() {
     assert_eq!((again[0].seq, cwnd(&peer, conn)), (sent[0].seq, u64::from(again[0].payload.len() as u32)));
     let echo = sent[0].options.timestamps.unwrap().value;
     let options = Options { timestamps: Some(Timestamps { value: 2, echo }), ..Options::NONE };
-    peer.ack = whole(&sent[0]).1;
+    peer.ack = range_of(&sent[0]).1;
     let received = peer.exchange(Seg { options, ..peer.seg(Flags::ACK) });
     assert!(received.iter().all(|s| s.seq != sent[1].seq), "no other retransmission");
     assert!(cwnd(&peer, conn) >= before, "{} after {before}", cwnd(&peer, conn));
@@ -218,15 +219,11 @@ fn spurious_timeout_restores_the_window_by_two_acknowledgements() {
         assert_eq!(next(&mut peer).0[0].seq, sent[0].seq);
         peer.ack = sent[1].seq;
         let new = peer.exchange(peer.seg(Flags::ACK));
-        let place = whole(&sent[9]).1;
-        assert_eq!(
-            new.iter().map(|s| s.seq).collect::<Vec<_>>(),
-            [place, place + 1000],
-            "new data, RFC 5682"
-        );
+        let end = range_of(&sent[9]).1;
+        assert_eq!(new.iter().map(|s| s.seq).collect::<Vec<_>>(), [end, end + 1000], "new data, RFC 5682");
         peer.ack = sent[2].seq;
         let received = peer.exchange(peer.seg(Flags::ACK));
-        assert!(received.iter().all(|s| s.seq.after(place)));
+        assert!(received.iter().all(|s| s.seq.after(end)));
         assert!(cwnd(&peer, conn) >= before, "{} after {before}", cwnd(&peer, conn));
         assert_eq!(peer.stack.counters().recoveries_undone, 1);
     }
@@ -253,11 +250,11 @@ fn duplicate_data_is_reported_by_dsack() {
     peer.exchange(first.clone());
     peer.seq += 3;
     let reported = peer.exchange(first.clone());
-    assert_eq!(reported[0].options.sack.as_slice(), [whole(&first)]);
+    assert_eq!(reported[0].options.sack.as_slice(), [range_of(&first)]);
     let early = peer.data(10, b"xyz");
     peer.exchange(early.clone());
     let reported = peer.exchange(early.clone());
-    assert_eq!(reported[0].options.sack.as_slice(), [whole(&early), whole(&early)]);
+    assert_eq!(reported[0].options.sack.as_slice(), [range_of(&early), range_of(&early)]);
     let reported = peer.exchange(peer.data(20, b"more"));
     assert_eq!(reported[0].options.sack.len(), 2, "reported once");
 }
@@ -266,13 +263,13 @@ fn duplicate_data_is_reported_by_dsack() {
 fn reported_duplicate_widens_the_window_for_reordering() {
     let (mut peer, conn, sent) = flight(config(1), SACK, 2);
     // Reordered by half a round trip: a spurious retransmission, which the peer reports.
-    peer.exchange(reports(&peer, &[whole(&sent[1])]));
+    peer.exchange(reports(&peer, &[range_of(&sent[1])]));
     assert_eq!(next(&mut peer).0[0].seq, sent[0].seq);
-    peer.ack = whole(&sent[1]).1;
+    peer.ack = range_of(&sent[1]).1;
     peer.exchange(peer.seg(Flags::ACK));
     let sent = send(&mut peer, conn, 2);
     peer.pass(RTT);
-    peer.exchange(reports(&peer, &[whole(&sent[1]), whole(&sent[1])]));
+    peer.exchange(reports(&peer, &[range_of(&sent[1]), range_of(&sent[1])]));
     assert_eq!(peer.stack.counters().duplicates_reported, 1);
     let (_, waited) = next(&mut peer);
     assert!(waited > RTT / 3, "half a round trip at least, not a quarter: {waited}");
@@ -285,11 +282,11 @@ fn pause_longer_than_a_timeout_restarts_slowly() {
     for _ in 0..3 {
         let sent = send(&mut peer, conn, 40);
         peer.pass(RTT);
-        peer.ack = whole(sent.last().unwrap()).1;
+        peer.ack = range_of(sent.last().unwrap()).1;
         let mut sent = peer.exchange(peer.seg(Flags::ACK));
         while let Some(last) = sent.last() {
             peer.pass(RTT);
-            peer.ack = whole(last).1;
+            peer.ack = range_of(last).1;
             sent = peer.exchange(peer.seg(Flags::ACK));
         }
     }
@@ -301,7 +298,7 @@ fn pause_longer_than_a_timeout_restarts_slowly() {
 #[test]
 fn idle_connection_has_no_timer() {
     let (mut peer, _, sent) = flight(config(1), SACK, 5);
-    peer.ack = whole(&sent[4]).1;
+    peer.ack = range_of(&sent[4]).1;
     peer.exchange(peer.seg(Flags::ACK));
     assert_eq!(peer.wait(), []);
     assert!(peer.stack.poll_timeout().is_none_or(|at: Time| at > peer.now));

@@ -14,7 +14,7 @@ const SHARDS: u16 = 4;
 
 fn shard(shard: u16) -> Stack {
     let steering = FlowSteering::new(SHARDS, FlowHash::Keyed([9; 16]));
-    Stack::new(Config { place: Some(ShardIndex { steering, shard }), ..config(1) })
+    Stack::new(Config { shard_index: Some(ShardIndex { steering, shard }), ..config(1) })
 }
 
 #[test]
@@ -25,7 +25,7 @@ fn a_shard_connects_from_ports_that_lead_back_to_it() {
         for _ in 0..100 {
             let id = stack.connect(Time::ZERO, remote, None).unwrap();
             let tuple = stack.tuple(id).unwrap();
-            assert!(stack.config().place.unwrap().owns(&tuple), "{tuple:?} is not shard {number}'s");
+            assert!(stack.config().shard_index.unwrap().owns(&tuple), "{tuple:?} is not shard {number}'s");
         }
         let accepted = (1..200).filter(|port| stack.connect(Time::ZERO, remote, Some(*port)).is_ok()).count();
         assert!((20..=80).contains(&accepted), "{accepted} of 199 ports are a quarter");

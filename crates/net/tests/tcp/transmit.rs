@@ -184,7 +184,7 @@ fn packets_carry_the_code_point_of_their_level() {
 #[test]
 fn a_chosen_code_point_is_on_single_segments_too() {
     let (mut world, conns) = connected(1, TransmitOrder::STRICT);
-    let (ours, theirs) = conns[0];
+    let (ours, peer) = conns[0];
     world.stacks[0].set_dscp(world.now, ours, 10);
     for _ in 0..3 {
         world.stacks[0].send(world.now, ours, &[1; 100]).unwrap();
@@ -194,7 +194,7 @@ fn a_chosen_code_point_is_on_single_segments_too() {
             world.stacks[1].ingress(world.now, &frame, &crate::world::meta(world.now, &frame));
         }
         // All data is acknowledged before the next response.
-        world.stacks[1].consume(world.now, theirs, 100);
+        world.stacks[1].consume(world.now, peer, 100);
         world.run_for(Span::from_millis(100));
     }
 }

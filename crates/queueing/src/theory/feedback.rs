@@ -51,14 +51,14 @@ impl SizeDistribution {
     pub fn new(points: Vec<(f64, f64)>) -> Option<Self> {
         let rises = points.windows(2).all(|pair| pair[0].0 <= pair[1].0 && pair[0].1 <= pair[1].1);
         let (first, last) = (points.first()?, points.last()?);
-        let whole = first.1 == 0.0 && last.1 == 1.0 && first.0 > 0.0 && last.0.is_finite();
+        let is_complete = first.1 == 0.0 && last.1 == 1.0 && first.0 > 0.0 && last.0.is_finite();
         let mut sum = Partial::default();
         let add = |pair: &[(f64, f64)]| {
             sum = sum.and(pair[0], pair[1], 1.0);
             sum
         };
         let sums = std::iter::once(Partial::default()).chain(points.windows(2).map(add)).collect();
-        (rises && whole).then_some(Self { points, sums })
+        (rises && is_complete).then_some(Self { points, sums })
     }
 
     /// Mean size.

@@ -98,8 +98,8 @@ fn bytes<const N: usize>(text: &str) -> Option<[u8; N]> {
         return None;
     }
     let mut bytes = [0; N];
-    for (place, byte) in bytes.iter_mut().enumerate() {
-        *byte = digit(place * 2)? << 4 | digit(place * 2 + 1)?;
+    for (index, byte) in bytes.iter_mut().enumerate() {
+        *byte = digit(index * 2)? << 4 | digit(index * 2 + 1)?;
     }
     Some(bytes)
 }

@@ -66,7 +66,7 @@ impl Datagrams {
     fn put(&mut self, waiting: Waiting) -> u32 {
         let slot = self.free.pop().unwrap_or(self.slots.len() as u32);
         match self.slots.get_mut(slot as usize) {
-            Some(place) => *place = Some(waiting),
+            Some(entry) => *entry = Some(waiting),
             None => self.slots.push(Some(waiting)),
         }
         slot

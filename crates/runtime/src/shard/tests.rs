@@ -158,9 +158,9 @@ impl World {
 
     /// Handles the client's input; true if there was any.
     fn listen(&mut self) -> bool {
-        let (now, mut heard) = (self.clock.now(), false);
+        let (now, mut any) = (self.clock.now(), false);
         while self.client.ingress_from(now, &mut self.far) {
-            heard = true;
+            any = true;
         }
         while let Some(event) = self.client.poll_event() {
             match event.kind {
@@ -175,7 +175,7 @@ impl World {
             }
         }
         self.client.egress(now, &mut self.far);
-        heard
+        any
     }
 
     fn connect(&mut self) -> ConnId {

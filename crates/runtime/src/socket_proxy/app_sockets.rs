@@ -103,8 +103,8 @@ pub trait AppSockets {
     /// The handshake of `conn` has failed; its pipe is dropped after this.
     fn failed(&mut self, conn: ConnId, why: ConnectFailure);
     /// The open connection `conn` has ended for the reason `why`; its pipe is dropped after this.
-    /// `whole`: the peer's FIN and all bytes before it had arrived.
-    fn ended(&mut self, _conn: ConnId, _why: CloseReason, _whole: bool) {}
+    /// `is_complete`: the peer's FIN and all bytes before it had arrived.
+    fn ended(&mut self, _conn: ConnId, _why: CloseReason, _is_complete: bool) {}
     /// The program of `conn` has shut down both sides or closed its last descriptor; its pipe is
     /// dropped after this.
     fn released(&mut self, _conn: ConnId) {}
@@ -159,7 +159,7 @@ pub enum OutgoingDatagram {
         /// DSCP and ECN of each; a DSCP of 0 leaves it to the label.
         marks: TrafficClass,
         /// True if no datagram may be fragmented.
-        whole: bool,
+        dont_fragment: bool,
         /// Hop limit of each.
         hops: u8,
     },

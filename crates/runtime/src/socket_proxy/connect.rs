@@ -73,7 +73,7 @@ impl<D: Device, P: AppSockets> SocketProxy<D, P> {
             self.counters.connects_failed += 1;
             return self.programs.failed(conn, ConnectFailure::Remote(why));
         }
-        let whole = flow.peer_closed;
-        self.programs.ended(conn, why, whole);
+        let is_complete = flow.peer_closed;
+        self.programs.ended(conn, why, is_complete);
     }
 }

@@ -251,12 +251,12 @@ impl<D: Device, P: AppSockets> SocketProxy<D, P> {
                 break;
             }
             match self.programs.next_datagram(socket, level, &mut self.scratch) {
-                OutgoingDatagram::Out { from, to, len, segment, marks, whole, hops } => {
+                OutgoingDatagram::Out { from, to, len, segment, marks, dont_fragment, hops } => {
                     collected += len;
                     self.counters.bytes_out += len as u64;
                     let path = UdpPath { id: UdpId(from.port()), local: from.ip(), remote: to };
                     let scratch = std::mem::take(&mut self.scratch);
-                    let options = SendOptions { label, marks, whole, hops: Some(hops) };
+                    let options = SendOptions { label, marks, dont_fragment, hops: Some(hops) };
                     let sent = self.send_segments(&path, &options, &scratch[..len], segment);
                     self.scratch = scratch;
                     if let Some(sent) = sent {

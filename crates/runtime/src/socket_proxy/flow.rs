@@ -197,10 +197,10 @@ impl<D: Device, P: AppSockets> SocketProxy<D, P> {
         self.push_in(QueueEntry::Conn(conn), level);
     }
 
-    /// Queues `who` for delivery on `level`.
-    pub(super) fn push_in(&mut self, who: QueueEntry, level: Priority) {
+    /// Queues `entry` for delivery on `level`.
+    pub(super) fn push_in(&mut self, entry: QueueEntry, level: Priority) {
         self.levels = self.levels.with(level);
-        self.inbound[level.index()].push_back(who);
+        self.inbound[level.index()].push_back(entry);
     }
 
     /// Delivers input, the most urgent first; returns the most urgent level delivered, if any.
@@ -209,9 +209,9 @@ impl<D: Device, P: AppSockets> SocketProxy<D, P> {
         for level in Priority::all() {
             let mut had_entry = false;
             while (delivered < DELIVERIES_MAX || !had_entry)
-                && let Some(who) = self.inbound[level.index()].pop_front()
+                && let Some(entry) = self.inbound[level.index()].pop_front()
             {
-                let had = match who {
+                let had = match entry {
                     QueueEntry::Conn(conn) => self.deliver_conn(now, conn, level),
                     QueueEntry::Port(port) => self.deliver_port(now, port, level),
                     QueueEntry::Socket(_) => false,

@@ -133,11 +133,16 @@ enum ParserState {
 }
 
 impl ParserState {
-    /// Parser of `part`, which begins at `place` of the stream.
-    fn reader(&mut self, place: u64, part: &[u8], tracker_state: &TrackerState) -> Option<&mut StreamParser> {
+    /// Parser of `part`, which begins at `offset` of the stream.
+    fn reader(
+        &mut self,
+        offset: u64,
+        part: &[u8],
+        tracker_state: &TrackerState,
+    ) -> Option<&mut StreamParser> {
         if let Self::NoBytes = self {
             *self = L7Protocol::of_first(part).map_or(Self::Nothing, |protocol| {
-                Self::Of(StreamParser::new(protocol, Arc::clone(&tracker_state.notes), place))
+                Self::Of(StreamParser::new(protocol, Arc::clone(&tracker_state.notes), offset))
             });
         }
         match self {

@@ -258,7 +258,7 @@ fn connections_handed_over_by_another_stack_precede_later_frames() {
     let mut world = World::without(100);
     world.proxy.programs.events.push(AppEvent::Unlisten(80));
     world.settle();
-    world.proxy.programs.left.push(AppEvent::Listen { port: 80, fast_open: 0, hops: Default::default() });
+    world.proxy.programs.posted.push(AppEvent::Listen { port: 80, fast_open: 0, hops: Default::default() });
     world.connect();
     assert_eq!((&world.closed[..], world.proxy.connections()), (&[][..], 1));
 }
@@ -322,9 +322,9 @@ fn data_received_before_a_reset_is_read_first() {
     world.settle();
     let mut read = Vec::new();
     while !end.borrow().dropped {
-        let came: Vec<u8> = end.borrow_mut().inbound.drain(..).collect();
-        assert!(!came.is_empty(), "{read:?} is all of its input");
-        read.extend(came);
+        let bytes: Vec<u8> = end.borrow_mut().inbound.drain(..).collect();
+        assert!(!bytes.is_empty(), "{read:?} is all of its input");
+        read.extend(bytes);
         world.notify(0);
         world.settle();
     }
@@ -386,8 +386,8 @@ fn new_classifiers_apply_to_open_connections() {
         world.send(0, b"3");
         world.settle();
         let end = world.end(0);
-        let told = end.borrow().told.last().map(|(level, _)| level.level());
-        told.expect("it has a level")
+        let last_level = end.borrow().levels.last().map(|(level, _)| level.level());
+        last_level.expect("it has a level")
     };
     assert_eq!(last(&mut world), 3);
     let driver: classify::DriverClassifier = std::sync::Arc::new(|_| classify::Verdict::Level(2));
@@ -409,12 +409,12 @@ fn a_programs_label_is_known_before_it_reads_the_data() {
     world.settle();
     let level = |n| Priority::new(n).unwrap();
     // A FIN has the level of the bytes before it.
-    assert_eq!(world.end(0).borrow().told, [(level(3), 0), (level(0), 1), (level(0), 2)]);
+    assert_eq!(world.end(0).borrow().levels, [(level(3), 0), (level(0), 1), (level(0), 2)]);
     let conn = world.end(0).borrow().conn.unwrap();
     world.proxy.programs.events.push(AppEvent::Set(conn, SocketOption::Level(level(6))));
     world.proxy.programs.events.push(AppEvent::Set(conn, SocketOption::Private([7; 48])));
     world.settle();
-    assert_eq!(world.end(0).borrow().told.last(), Some(&(level(6), 2)));
+    assert_eq!(world.end(0).borrow().levels.last(), Some(&(level(6), 2)));
     assert_eq!(world.proxy.stack.private(conn).unwrap()[16..], [7; 48]);
 }
 
@@ -425,13 +425,13 @@ fn a_program_gets_its_connections_tcp_info() {
     world.send(0, b"2345");
     world.settle();
     let conn = world.end(0).borrow().conn.unwrap();
-    let nobody = ConnId { generation: conn.generation + 1, ..conn };
+    let stale = ConnId { generation: conn.generation + 1, ..conn };
     let idle = Span::from_secs(5);
     let events = &mut world.proxy.programs.events;
     events.push(AppEvent::Set(conn, SocketOption::KeepIdle(idle)));
     events.push(AppEvent::Set(conn, SocketOption::Dscp(10)));
     events.push(AppEvent::GetInfo { call: 1, conn });
-    events.push(AppEvent::GetInfo { call: 2, conn: nobody });
+    events.push(AppEvent::GetInfo { call: 2, conn: stale });
     world.settle();
     let [(1, Some(info), keep_alive), (2, None, KeepAlive::LINUX)] = world.proxy.programs.answers[..] else {
         panic!("{:?}", world.proxy.programs.answers)
@@ -602,12 +602,12 @@ impl guard::Policy for Hears {
 
 /// A world with a recording guard: [`Heard::look`] returns waiting connections, delay, and
 /// connections served in a millisecond.
-struct Heard {
+struct GuardedWorld {
     world: World,
     signals: std::sync::Arc<std::sync::Mutex<Vec<guard::Signals>>>,
 }
 
-impl Heard {
+impl GuardedWorld {
     fn new(until: WaitEnd) -> Self {
         let (mut world, signals) = (World::new(1000), std::sync::Arc::default());
         let policy = Box::new(Hears(std::sync::Arc::clone(&signals)));
@@ -620,21 +620,21 @@ impl Heard {
 
     /// A world with two connections that have sent requests, the second one period later.
     fn asked(until: WaitEnd) -> Self {
-        let mut heard = Self::new(until);
-        assert_eq!(heard.look(), (0, Span::ZERO, 0), "a silent connection does not wait");
-        heard.world.send(0, b"first");
-        heard.look();
-        heard.world.send(1, b"second");
-        heard
+        let mut guarded = Self::new(until);
+        assert_eq!(guarded.sample(), (0, Span::ZERO, 0), "a silent connection does not wait");
+        guarded.world.send(0, b"first");
+        guarded.sample();
+        guarded.world.send(1, b"second");
+        guarded
     }
 
-    fn look(&mut self) -> (u64, Span, u64) {
+    fn sample(&mut self) -> (u64, Span, u64) {
         self.world.now += Span::from_millis(1);
         self.signals.lock().unwrap().clear();
         self.world.settle();
-        let heard = self.signals.lock().unwrap();
-        let served: u64 = heard.iter().map(|signals| signals.served).sum();
-        let last = heard.last().expect("it was due");
+        let signals = self.signals.lock().unwrap();
+        let served: u64 = signals.iter().map(|signals| signals.served).sum();
+        let last = signals.last().expect("it was due");
         (last.waiting, last.delay, served)
     }
 
@@ -654,43 +654,43 @@ impl Heard {
 //~ guard: the time until a program reads a connection's first bytes counts as waiting
 #[test]
 fn a_guard_measures_the_time_to_the_first_read() {
-    let mut heard = Heard::asked(WaitEnd::Accept);
-    let (waiting, delay, served) = heard.look();
+    let mut guarded = GuardedWorld::asked(WaitEnd::Accept);
+    let (waiting, delay, served) = guarded.sample();
     assert_eq!((waiting, served), (2, 0));
     assert!(delay >= Span::from_millis(1), "{delay}");
     // The program reads the first, and then the second's peer ends it.
-    heard.world.end(0).borrow_mut().inbound.clear();
-    let (waiting, later, served) = heard.look();
+    guarded.world.end(0).borrow_mut().inbound.clear();
+    let (waiting, later, served) = guarded.sample();
     assert_eq!((waiting, served), (1, 1));
     assert!(later >= Span::from_millis(1), "{later}");
-    heard.abort();
-    assert_eq!(heard.look(), (0, Span::ZERO, 0));
+    guarded.abort();
+    assert_eq!(guarded.sample(), (0, Span::ZERO, 0));
     // Only first bytes count: later ones may wait while the program is busy.
-    heard.world.send(0, b"more");
-    assert_eq!(heard.look().0, 0);
+    guarded.world.send(0, b"more");
+    assert_eq!(guarded.sample().0, 0);
 }
 
 //~ guard: `run --measure first-byte` sheds by the time to the first response byte
 #[test]
 fn a_guard_measures_the_time_to_the_first_write() {
-    let mut heard = Heard::asked(WaitEnd::Answer);
+    let mut guarded = GuardedWorld::asked(WaitEnd::Answer);
     for at in [0, 1] {
-        heard.world.end(at).borrow_mut().inbound.clear();
+        guarded.world.end(at).borrow_mut().inbound.clear();
     }
-    let (waiting, delay, served) = heard.look();
+    let (waiting, delay, served) = guarded.sample();
     assert_eq!((waiting, served), (2, 0), "the program has read both");
     assert!(delay >= Span::from_millis(1), "{delay}");
     // The program answers the second, and then the first.
-    heard.write(1, b"answer");
-    let (waiting, later, served) = heard.look();
+    guarded.write(1, b"answer");
+    let (waiting, later, served) = guarded.sample();
     assert_eq!((waiting, served), (1, 1));
     assert!(later > delay, "{later}: the first still waits");
-    heard.write(1, b"and more");
-    assert_eq!(heard.look().2, 0, "it is answered once");
-    heard.abort();
-    assert_eq!(heard.look().0, 1, "an answered connection may end");
-    heard.write(0, b"answer");
-    assert_eq!(heard.look(), (0, Span::ZERO, 1));
-    heard.world.send(0, b"more");
-    assert_eq!(heard.look().0, 0, "it was admitted before");
+    guarded.write(1, b"and more");
+    assert_eq!(guarded.sample().2, 0, "it is answered once");
+    guarded.abort();
+    assert_eq!(guarded.sample().0, 1, "an answered connection may end");
+    guarded.write(0, b"answer");
+    assert_eq!(guarded.sample(), (0, Span::ZERO, 1));
+    guarded.world.send(0, b"more");
+    assert_eq!(guarded.sample().0, 0, "it was admitted before");
 }

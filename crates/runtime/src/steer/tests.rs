@@ -41,7 +41,7 @@ fn shards(devices: Vec<Steer>) -> Vec<(Shard<Steer, Echo>, Steer)> {
     let shard = |(shard, device): (usize, Steer)| {
         let policy = Mode::None.policy(Classifiers::default(), &Params::new(1, 256), Workers::all(1));
         let mut stack = stack_config(1);
-        stack.place = Some(ShardIndex { steering: steering(), shard: shard as u16 });
+        stack.shard_index = Some(ShardIndex { steering: steering(), shard: shard as u16 });
         let mut shard = Shard::new(Config::new(stack, policy, 1), Arc::new(Echo));
         shard.stack().listen(80, ListenOptions::default()).unwrap();
         (shard, device)
@@ -79,7 +79,7 @@ impl Device for Spread<'_> {
 }
 
 /// Bytes that client `n` sends, different for each client.
-fn said(n: usize) -> Vec<u8> {
+fn payload(n: usize) -> Vec<u8> {
     (0..300).map(|i| (n * 7 + i) as u8).collect()
 }
 
@@ -99,7 +99,7 @@ impl Client {
         while let Some(event) = self.stack.poll_event() {
             let n = self.conns.iter().position(|conn| *conn == event.conn).unwrap();
             match event.kind {
-                EventKind::Connected => assert_eq!(self.stack.send(now, event.conn, &said(n)), Ok(300)),
+                EventKind::Connected => assert_eq!(self.stack.send(now, event.conn, &payload(n)), Ok(300)),
                 EventKind::Readable { .. } => {
                     self.echoed[n].extend_from_slice(self.stack.received(event.conn));
                     let len = self.stack.received(event.conn).len();
@@ -145,7 +145,7 @@ fn devices(queues: usize) -> (Vec<Steer>, Vec<MemoryDevice>) {
 #[track_caller]
 fn check(client: &Client, stats: &[Stats], counts: &[FrameCounts]) {
     for (n, echoed) in client.echoed.iter().enumerate() {
-        assert_eq!(*echoed, said(n), "client {n}");
+        assert_eq!(*echoed, payload(n), "client {n}");
     }
     let accepted: Vec<u64> = stats.iter().map(|s| s.counters.accepted).collect();
     assert_eq!(accepted, client.owned(), "every connection is accepted once, by its owner");

@@ -85,7 +85,7 @@ impl Executor {
         let (mut arriving, mut ended) = (std::mem::take(&mut self.arriving), std::mem::take(&mut self.ended));
         self.home.take_injected(&mut arriving, &mut ended);
         for task in arriving.drain(..) {
-            self.place(now, &task);
+            self.enqueue(now, &task);
         }
         // Tasks polled by other threads.
         for polled in ended.drain(..) {
@@ -101,7 +101,7 @@ impl Executor {
         self.home.publish_waiting(level.map_or(NONE_WAITING, |level| level as u8));
     }
 
-    fn place(&mut self, now: Time, task: &Arc<Task>) {
+    fn enqueue(&mut self, now: Time, task: &Arc<Task>) {
         // It may have been polled already.
         let Some(priority) = task.state.queued_at().and_then(Priority::new) else { return };
         if task.slot() == NO_SLOT {

@@ -17,7 +17,7 @@ use storage::IoScheduler;
 use super::control_block::{Task, UNLABELED, pack};
 use super::current;
 use super::executor::NONE_WAITING;
-use super::join::{JoinHandle, joined};
+use super::join::{JoinHandle, with_handle};
 use super::sockets::Sockets;
 use super::task_poll::PolledTask;
 use super::timers::Timers;
@@ -247,7 +247,7 @@ impl Handle {
         if !self.0.admit() {
             return JoinHandle::refused();
         }
-        let (body, handle) = joined(future);
+        let (body, handle) = with_handle(future);
         self.0.enqueue(Task::new(self.0.clone(), label, Box::pin(body)));
         handle
     }

@@ -85,7 +85,7 @@ impl<T> Future for JoinHandle<T> {
 }
 
 /// `future`, which stores its result for the handle.
-pub(crate) fn joined<T, F: Future<Output = T>>(
+pub(crate) fn with_handle<T, F: Future<Output = T>>(
     future: F,
 ) -> (impl Future<Output = ()> + use<T, F>, JoinHandle<T>) {
     let handle = JoinHandle::new(None);
@@ -133,7 +133,7 @@ mod tests {
     #[test]
     fn a_result_is_taken_once_and_a_second_wait_is_an_error() {
         for by_poll in [true, false] {
-            let (body, mut handle) = joined(async { 5 });
+            let (body, mut handle) = with_handle(async { 5 });
             assert_eq!((poll(&mut handle), handle.try_take()), (Poll::Pending, None));
             assert_eq!(poll(&mut Box::pin(body)), Poll::Ready(()));
             let taken = if by_poll {

@@ -91,8 +91,8 @@ pub struct TcpStream {
 impl TcpStream {
     fn new(home: &Arc<Shared>, sockets: &Sockets, slot: u32) -> Self {
         let id = sockets.table[slot as usize].id;
-        let nobody = SocketAddr::from(([0, 0, 0, 0], 0));
-        let (local, remote) = sockets.stack.tuple(id).map_or((nobody, nobody), |tuple| {
+        let unspecified = SocketAddr::from(([0, 0, 0, 0], 0));
+        let (local, remote) = sockets.stack.tuple(id).map_or((unspecified, unspecified), |tuple| {
             (SocketAddr::new(tuple.local, tuple.local_port), SocketAddr::new(tuple.remote, tuple.remote_port))
         });
         Self { home: home.clone(), slot, id, local, remote }

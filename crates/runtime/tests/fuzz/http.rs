@@ -15,9 +15,9 @@ impl Clock for Still {
 
 /// Checks that `data` gets the same answers whole and in pieces.
 pub fn http(data: &[u8]) {
-    let whole = answers(data, usize::MAX);
+    let unsplit = answers(data, usize::MAX);
     let piece = 1 + data.first().map_or(0, |byte| usize::from(*byte) % 40);
-    assert_eq!(whole, answers(data, piece), "in pieces of {piece} bytes");
+    assert_eq!(unsplit, answers(data, piece), "in pieces of {piece} bytes");
 }
 
 /// Answers to `data` in pieces of `piece` bytes.

@@ -43,15 +43,15 @@ fn a_datagram_is_answered_by_a_task_with_its_label() {
 #[test]
 fn waiting_datagrams_are_received_by_urgency() {
     let mut world = World::new();
-    let heard = world.server.spawn(async {
+    let received_digits = world.server.spawn(async {
         let mut socket = UdpSocket::bind(PORT).expect("a free port");
-        let mut heard = Vec::new();
+        let mut digits = Vec::new();
         let mut buf = [0; 8];
         for _ in 0..5 {
             let received = socket.recv_from(&mut buf).await;
-            heard.extend_from_slice(&buf[..received.len]);
+            digits.extend_from_slice(&buf[..received.len]);
         }
-        heard
+        digits
     });
     world.settle();
     world.client.spawn(async {
@@ -61,7 +61,7 @@ fn waiting_datagrams_are_received_by_urgency() {
         }
     });
     // The first datagram on the wire waits for ARP; all arrive together.
-    assert_eq!(world.finish(&heard), *b"03557");
+    assert_eq!(world.finish(&received_digits), *b"03557");
 }
 
 #[test]
@@ -85,7 +85,7 @@ fn an_urgent_datagram_raises_a_queued_task() {
 #[test]
 fn unsupported_udp_operations_are_errors() {
     let mut world = World::new();
-    let told = world.server.spawn(async {
+    let service = world.server.spawn(async {
         let socket = UdpSocket::bind(9).expect("a free port");
         let kind = |result: std::io::Result<()>| result.map_err(|e| e.kind());
         let taken = UdpSocket::bind(9).err().map(|e| e.kind());
@@ -95,10 +95,10 @@ fn unsupported_udp_operations_are_errors() {
         let again = UdpSocket::bind(9).is_ok();
         (taken, long, nowhere, again)
     });
-    let told = world.finish(&told);
+    let results = world.finish(&service);
     let expected =
         (Some(ErrorKind::AddrInUse), Err(ErrorKind::InvalidInput), Err(ErrorKind::NetworkUnreachable), true);
-    assert_eq!(told, expected);
+    assert_eq!(results, expected);
 }
 
 #[test]
@@ -114,7 +114,7 @@ fn an_unread_socket_keeps_the_most_urgent_datagrams() {
         }
     });
     world.settle();
-    let heard = world.server.spawn(async move {
+    let received = world.server.spawn(async move {
         let mut levels = Vec::new();
         for _ in 0..2 {
             socket.recv_from(&mut [0; 8]).await;
@@ -123,7 +123,7 @@ fn an_unread_socket_keeps_the_most_urgent_datagrams() {
         // Spawned tasks inherit the level.
         (levels, spawn(async { label() }).await)
     });
-    let (levels, spawned) = world.finish(&heard);
+    let (levels, spawned) = world.finish(&received);
     assert_eq!(levels, [Priority::HIGHEST, level(1)]);
     assert_eq!(spawned, Ok(Label::new(level(1))));
 }

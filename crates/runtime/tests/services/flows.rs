@@ -94,12 +94,12 @@ fn a_flow_of_a_closed_connection_returns_none() {
 fn a_handler_of_axum_knows_the_connection_of_its_request() {
     let mut world = World::new();
     world.server.spawn(async {
-        let joined = |flow: Extension<FlowHandle>| async move {
+        let handler = |flow: Extension<FlowHandle>| async move {
             flow.set_classifier(Some(Arc::new(|_| Verdict::Level(1))));
             "joined"
         };
         let app = Router::new()
-            .route("/join", get(joined))
+            .route("/join", get(handler))
             .route("/level", get(|| async { format!("level {}", label().priority) }));
         let listener = TcpListener::bind(PORT).expect("a free port");
         serve_each(listener, move |stream| app.clone().layer(Extension(stream.flow()))).await

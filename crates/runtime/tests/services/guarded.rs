@@ -28,7 +28,7 @@ fn a_guard_sheds_connections_before_tasks_and_open_ones_continue() {
     config.guard =
         Some(ShardGuard { policy, period: Span::from_micros(1), refusal: Refusal::Reset, watches: false });
     let mut world = World::with(config, strict(2));
-    let heard = world.server.spawn(async {
+    let received = world.server.spawn(async {
         let mut listener = TcpListener::bind(PORT).expect("a free port");
         let (mut stream, _) = listener.accept().await;
         let mut text = String::new();
@@ -45,7 +45,7 @@ fn a_guard_sheds_connections_before_tasks_and_open_ones_continue() {
         second
     });
     assert_eq!(world.finish(&asked), Err(std::io::ErrorKind::ConnectionRefused));
-    assert_eq!(world.finish(&heard), "hello");
+    assert_eq!(world.finish(&received), "hello");
     let of = world.server.counters().guard[0];
     assert_eq!((of.seen, of.by_presence, of.shed()), (2, 1, 1));
     let all = world.server.counters().guard.iter().map(Shed::shed).sum::<u64>();

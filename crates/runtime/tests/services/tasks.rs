@@ -18,14 +18,14 @@ fn a_panic_ends_only_its_task_and_is_counted() {
         yield_now().await;
         panic!("a bug in a handler")
     });
-    let whole = world.server.spawn(async {
+    let completed = world.server.spawn(async {
         yield_now().await;
         yield_now().await;
         7
     });
-    let told = world.server.spawn(broken);
-    assert_eq!(world.finish(&whole), 7);
-    assert_eq!(world.finish(&told), Err::<(), _>(JoinError::Panicked));
+    let task = world.server.spawn(broken);
+    assert_eq!(world.finish(&completed), 7);
+    assert_eq!(world.finish(&task), Err::<(), _>(JoinError::Panicked));
     let counters = world.server.counters();
     assert_eq!((counters.started, counters.ended, counters.panicked), (3, 3, 1));
 }
@@ -138,10 +138,10 @@ fn tokios_mutexes_channels_and_notifications_work() {
     let mut world = World::new();
     let sums = world.server.spawn(async {
         let (sum, begin) = (Arc::new(Mutex::new(0)), Arc::new(Notify::new()));
-        let (tell, mut told) = mpsc::channel(2);
+        let (sender, mut receiver) = mpsc::channel(2);
         let tasks: Vec<_> = (1..=100)
             .map(|n| {
-                let (sum, begin, tell) = (sum.clone(), begin.clone(), tell.clone());
+                let (sum, begin, tell) = (sum.clone(), begin.clone(), sender.clone());
                 spawn(async move {
                     begin.notified().await;
                     let mut sum = sum.lock().await;
@@ -152,18 +152,18 @@ fn tokios_mutexes_channels_and_notifications_work() {
                 })
             })
             .collect();
-        drop(tell);
+        drop(sender);
         yield_now().await;
         begin.notify_waiters();
-        let mut heard = 0;
-        while let Some(n) = told.recv().await {
-            heard += n;
+        let mut sum_received = 0;
+        while let Some(n) = receiver.recv().await {
+            sum_received += n;
         }
         for task in tasks {
             task.await.expect("it is over");
         }
         let (answer, question) = oneshot::channel();
-        spawn(async move { answer.send(heard) });
+        spawn(async move { answer.send(sum_received) });
         (*sum.lock().await, question.await.expect("an answer"))
     });
     assert_eq!(world.finish(&sums), (5050, 5050));

@@ -19,22 +19,22 @@ use crate::world::{World, tcp};
 #[test]
 fn no_wake_up_of_another_thread_is_lost() {
     let mut world = World::new();
-    let (tell, mut told) = mpsc::channel(4);
-    let heard = world.server.spawn(async move {
-        let mut heard = 0;
-        while let Some(n) = told.recv().await {
-            heard += n;
+    let (sender, mut receiver) = mpsc::channel(4);
+    let service = world.server.spawn(async move {
+        let mut received = 0;
+        while let Some(n) = receiver.recv().await {
+            received += n;
         }
-        heard
+        received
     });
     let teller = std::thread::spawn(move || {
         for n in 0..20_000u64 {
-            tell.blocking_send(n).expect("an open receiver");
+            sender.blocking_send(n).expect("an open receiver");
         }
     });
     let sum = loop {
         world.serve();
-        if let Some(sum) = heard.try_take() {
+        if let Some(sum) = service.try_take() {
             break sum;
         }
         std::thread::yield_now();
@@ -46,7 +46,7 @@ fn no_wake_up_of_another_thread_is_lost() {
 /// A device that sleeps until it is woken, however long that takes.
 struct Sleeper {
     wire: MemoryDevice,
-    bell: Arc<(Mutex<bool>, Condvar)>,
+    signal: Arc<(Mutex<bool>, Condvar)>,
 }
 
 impl Device for Sleeper {
@@ -62,15 +62,15 @@ impl Device for Sleeper {
         self.wire.transmit(now, len, fill)
     }
     fn wait(&mut self, _span: Span) {
-        let (rung, condition) = &*self.bell;
+        let (rung, condition) = &*self.signal;
         let mut rung = condition.wait_while(rung.lock().expect("whole"), |rung| !*rung).expect("whole");
         *rung = false;
     }
     fn waker(&self) -> Option<Waker> {
-        let bell = self.bell.clone();
+        let signal = self.signal.clone();
         Some(Arc::new(move || {
-            *bell.0.lock().expect("whole") = true;
-            bell.1.notify_one();
+            *signal.0.lock().expect("whole") = true;
+            signal.1.notify_one();
         }))
     }
 }
@@ -87,11 +87,11 @@ impl Clock for Real {
 #[test]
 fn a_shard_that_sleeps_is_woken_for_every_task_and_message() {
     let (wire, _far) = pair(8, 1514);
-    let bell = Arc::default();
+    let signal = Arc::default();
     let shard = TaskShard::new(Config::shared(tcp(1)));
     let handle = shard.handle();
     let (stop, clock) = (Arc::new(AtomicBool::new(false)), Arc::new(Real(Instant::now())));
-    let device = Sleeper { wire, bell };
+    let device = Sleeper { wire, signal };
     let wake = device.waker().expect("it has one");
     let running = std::thread::spawn({
         let stop = stop.clone();
@@ -158,9 +158,9 @@ fn busy_until_another_task_has_run(shards: usize, options: WorkerOptions) -> (bo
         shards,
         options,
         |shard| {
-            let (flag, told) = (ran.clone(), seen.clone());
+            let (flag, was_set) = (ran.clone(), seen.clone());
             shard.spawn(async move {
-                told.store(becomes_true(&flag), Ordering::Relaxed);
+                was_set.store(becomes_true(&flag), Ordering::Relaxed);
                 over.store(true, Ordering::Relaxed);
             });
             shard.spawn(async move { ran.store(true, Ordering::Relaxed) });
@@ -231,7 +231,7 @@ fn a_worker_parks_on_request_and_publishes_its_waiting_work() {
     let until = |what: &dyn Fn(&WorkerSignals) -> bool| {
         let end = Instant::now() + std::time::Duration::from_secs(20);
         while Instant::now() < end {
-            if lane.park.is_done() && lane.read().is_some_and(|pulse| what(&pulse)) {
+            if lane.park.is_done() && lane.read().is_some_and(|signals| what(&signals)) {
                 return true;
             }
             std::thread::yield_now();
@@ -244,9 +244,12 @@ fn a_worker_parks_on_request_and_publishes_its_waiting_work() {
         options,
         |shard| *handle = Some(shard.spawn(async { 5 })),
         || {
-            assert!(until(&|pulse| pulse.runnable == 1 && pulse.tasks.is_some()), "it publishes the task");
+            assert!(
+                until(&|signals| signals.runnable == 1 && signals.tasks.is_some()),
+                "it publishes the task"
+            );
             assert!(signal_page.request_park(0, false));
-            assert!(until(&|pulse| pulse.runnable == 0 && pulse.sleeping), "it continues, and sleeps");
+            assert!(until(&|signals| signals.runnable == 0 && signals.sleeping), "it continues, and sleeps");
         },
     );
     assert_eq!(ran.and_then(|task| task.try_take()), Some(Ok(5)));
@@ -267,12 +270,12 @@ fn a_worker_continues_without_its_scheduler() {
     let lane = &signal_page.page.slots()[0];
     let tells = |what: &dyn Fn(&WorkerSignals) -> bool| {
         let end = Instant::now() + std::time::Duration::from_secs(20);
-        let mut told = false;
-        while !told && Instant::now() < end {
+        let mut holds = false;
+        while !holds && Instant::now() < end {
             std::thread::yield_now();
-            told = lane.park.is_done() && lane.read().is_some_and(|pulse| what(&pulse));
+            holds = lane.park.is_done() && lane.read().is_some_and(|signals| what(&signals));
         }
-        told
+        holds
     };
     let began = Arc::new(AtomicBool::new(false));
     let (begins, mut seen) = (began.clone(), [false; 3]);
@@ -288,11 +291,11 @@ fn a_worker_continues_without_its_scheduler() {
             }));
         },
         || {
-            seen[0] = tells(&|pulse| pulse.runnable == 1);
+            seen[0] = tells(&|signals| signals.runnable == 1);
             seen[1] = !began.load(Ordering::Relaxed);
             // The park request is never withdrawn; its lease has expired.
             signal_page.page.set_lease(Some(Time::ZERO));
-            seen[2] = tells(&|pulse| pulse.request.is_some() && pulse.core == Some(CoreId(3)));
+            seen[2] = tells(&|signals| signals.request.is_some() && signals.core == Some(CoreId(3)));
         },
     );
     assert_eq!(seen, [true; 3], "it publishes the waiting task, has not started it, and continues");

@@ -38,8 +38,8 @@ impl Parties {
             - tasks.iter().map(|task| usize::from(task.guaranteed)).sum::<usize>();
         let shares = tasks.iter().map(|task| {
             let more = equal.saturating_sub(task.guaranteed.into()).min(left).min(task.burstable.into());
-            let whole = (task.guaranteed + more as u16) / lanes * lanes;
-            let share = if task.is_critical() { whole.max(task.guaranteed) } else { task.guaranteed };
+            let full_cores = (task.guaranteed + more as u16) / lanes * lanes;
+            let share = if task.is_critical() { full_cores.max(task.guaranteed) } else { task.guaranteed };
             left -= usize::from(share - task.guaranteed);
             share
         });

@@ -35,9 +35,9 @@ pub(super) fn divide(now: Time, assignment: &mut CoreAssignment, shares: &[u16],
     cores.for_each(|core| assignment.set(now, core, CoreState::Free));
 }
 
-/// Part of `whole` for the one at `index` of `among`.
-fn part(whole: usize, among: usize, index: usize) -> usize {
-    whole / among + usize::from(index < whole % among)
+/// Part of `total` for the one at `index` of `among`.
+fn part(total: usize, among: usize, index: usize) -> usize {
+    total / among + usize::from(index < total % among)
 }
 
 /// Policy of fixed partitions.

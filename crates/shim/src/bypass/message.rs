@@ -90,16 +90,16 @@ fn plain(text: &str) -> String {
 }
 
 /// Line with the stack's addresses and routes.
-pub(super) fn of_place(place: &Routes) -> String {
-    let addrs = place.addrs.iter().map(IpAddr::to_string).collect::<Vec<_>>().join(",");
-    let subnets = place.subnets.iter().map(|(addr, prefix)| format!("{addr}/{prefix}"));
+pub(super) fn encode_routes(routes: &Routes) -> String {
+    let addrs = routes.addrs.iter().map(IpAddr::to_string).collect::<Vec<_>>().join(",");
+    let subnets = routes.subnets.iter().map(|(addr, prefix)| format!("{addr}/{prefix}"));
     let subnets = subnets.collect::<Vec<_>>().join(",");
-    let Routes { beyond4, beyond6, interface, meets_kernel, .. } = place;
+    let Routes { beyond4, beyond6, interface, meets_kernel, .. } = routes;
     format!("{addrs}\t{subnets}\t{beyond4}\t{beyond6}\t{interface}\t{meets_kernel}\n")
 }
 
 /// Decodes the line of [`of_place`].
-pub(super) fn place(line: &str) -> Option<Routes> {
+pub(super) fn decode_routes(line: &str) -> Option<Routes> {
     let words: Vec<&str> = line.trim_end_matches('\n').split('\t').collect();
     let [addrs, subnets, beyond4, beyond6, interface, meets_kernel] = words[..] else { return None };
     let list =
@@ -159,8 +159,8 @@ mod tests {
             interface: 3,
             ..Routes::default()
         };
-        assert_eq!(place(&of_place(&there)), Some(there));
-        assert_eq!(place(&of_place(&Routes::default())), Some(Routes::default()));
-        assert_eq!(place(""), None);
+        assert_eq!(decode_routes(&encode_routes(&there)), Some(there));
+        assert_eq!(decode_routes(&encode_routes(&Routes::default())), Some(Routes::default()));
+        assert_eq!(decode_routes(""), None);
     }
 }

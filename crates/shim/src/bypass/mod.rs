@@ -99,12 +99,12 @@ const BY_CALLS: &str = "past libgreenwave.so (system calls of its own, MPTCP), o
 
 /// Snapshots after which a verdict is final for a socket without a process, or only of processes
 /// with the library: at the first one it may be in transit between processes.
-const LOOKS: u8 = 2;
+const SNAPSHOTS_FINAL: u8 = 2;
 
 /// Selects sockets that should be the stack's; reports each once.
 #[derive(Debug)]
 pub struct Detector {
-    place: Routes,
+    routes: Routes,
     /// Ephemeral ports of the kernel.
     chosen: RangeInclusive<u16>,
     /// Open candidates, by cookie.
@@ -113,15 +113,15 @@ pub struct Detector {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Known {
-    looks: u8,
+    snapshots: u8,
     is_done: bool,
 }
 
 impl Detector {
-    /// Creates a detector for a stack at `place`; `chosen` are the kernel's ephemeral ports.
+    /// Creates a detector for a stack with `routes`; `chosen` are the kernel's ephemeral ports.
     #[must_use]
-    pub fn new(place: Routes, chosen: RangeInclusive<u16>) -> Self {
-        Self { place, chosen, known: BTreeMap::new() }
+    pub fn new(routes: Routes, chosen: RangeInclusive<u16>) -> Self {
+        Self { routes, chosen, known: BTreeMap::new() }
     }
 
     /// True if sockets other than listeners are needed: in a process with the library, the library
@@ -149,8 +149,8 @@ impl Detector {
             if known.is_done {
                 continue;
             }
-            known.looks += 1;
-            known.is_done = known.looks >= LOOKS;
+            known.snapshots += 1;
+            known.is_done = known.snapshots >= SNAPSHOTS_FINAL;
             let owners: Vec<_> =
                 processes.iter().filter(|process| process.sockets.contains(&socket.inode)).collect();
             if let Some((process, why)) = self.fault(&socket, used, &owners, known.is_done) {
@@ -205,13 +205,13 @@ impl Detector {
             .filter(|socket| socket.inode != 0)
             .filter_map(move |socket| {
                 let local = SocketAddr::new(socket.local.ip().to_canonical(), socket.local.port());
-                let is_for = || self.place.is_for(local);
+                let is_for = || self.routes.is_for(local);
                 let used = match (socket.protocol, socket.remote.map(|remote| remote.ip().to_canonical())) {
                     // A client of the stack is intended to use the kernel.
-                    (_, Some(remote)) if self.place.has(remote) => false,
+                    (_, Some(remote)) if self.routes.has(remote) => false,
                     // Accepted: its listener is reported instead.
                     (SocketProtocol::Tcp, Some(_)) if listening.contains(&local.port()) => false,
-                    (_, Some(remote)) => *leads.entry(remote).or_insert_with(|| self.place.leads_to(remote)),
+                    (_, Some(remote)) => *leads.entry(remote).or_insert_with(|| self.routes.leads_to(remote)),
                     (SocketProtocol::Tcp, None) => socket.listens && is_for(),
                     // A socket with an ephemeral port is a client with unknown peers.
                     (SocketProtocol::Udp, None) => {

@@ -31,7 +31,7 @@ pub(super) struct Processes {
 struct Life {
     image: Image,
     /// Snapshots with this image.
-    looks: u32,
+    snapshots: u32,
     state: State,
 }
 
@@ -60,7 +60,7 @@ impl Processes {
     }
 
     /// Takes a snapshot.
-    pub fn look(&mut self) {
+    pub fn scan(&mut self) {
         let ids: BTreeSet<u32> =
             proc::descendants(self.root).into_iter().filter(|id| *id != self.but).collect();
         self.lives.retain(|id, _| ids.contains(id));
@@ -68,18 +68,18 @@ impl Processes {
         for id in ids {
             let now = image(id);
             let life = self.lives.remove(&id).filter(|life| life.image == now);
-            let looks = life.as_ref().map_or(0, |life| life.looks + 1);
+            let snapshots = life.as_ref().map_or(0, |life| life.snapshots + 1);
             let state = match life {
                 // A forked copy of the root is about to execute another program.
                 _ if now[0].is_none() || now[1..] == root[1..] && now[1] > Some(0) => State::Begins,
                 Some(Life { state: state @ (State::Known(_) | State::Unseen(..)), .. })
-                    if !looks.is_multiple_of(LOOKS_MAPPED) =>
+                    if !snapshots.is_multiple_of(LOOKS_MAPPED) =>
                 {
                     state
                 }
                 _ => self.look_into(id),
             };
-            self.lives.insert(id, Life { image: now, looks, state });
+            self.lives.insert(id, Life { image: now, snapshots, state });
         }
     }
 

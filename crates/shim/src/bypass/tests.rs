@@ -65,22 +65,22 @@ impl World {
         let mut command = ours.command("python3");
         command.args(["-c", PROGRAM]).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut program = ours.spawn(&mut command).unwrap();
-        let mut said = String::new();
-        BufReader::new(program.stdout.take().unwrap()).read_line(&mut said).unwrap();
-        assert_eq!(said, "ready\n");
+        let mut line = String::new();
+        BufReader::new(program.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        assert_eq!(line, "ready\n");
         Some(Self { ours, _clients: clients, _listener: listener, program })
     }
 
     fn detector(&self) -> Detector {
         let ours: IpAddr = OURS.parse().unwrap();
-        let place = Routes { addrs: vec![ours], subnets: vec![(ours, 24)], ..Routes::default() };
-        Detector::new(place, sockets::chosen_ports())
+        let routes = Routes { addrs: vec![ours], subnets: vec![(ours, 24)], ..Routes::default() };
+        Detector::new(routes, sockets::chosen_ports())
     }
 
     /// The program, inspected for a library of name `library`, with its sockets.
     fn process(&self, library: &str) -> Vec<Process> {
         let mut processes = Processes::new(std::process::id(), 0, Path::new(library));
-        processes.look();
+        processes.scan();
         let mut known: Vec<_> =
             processes.known().filter(|process| process.id == self.program.id()).cloned().collect();
         known.iter_mut().for_each(|process| process.sockets = processes::sockets(process.id));
@@ -116,15 +116,15 @@ fn a_program_without_the_library_is_found_by_what_the_stack_should_have() {
         (SocketProtocol::Udp, Use::Connects, "10.7.0.9:9001"),
     ];
     assert_eq!(found(&findings), expected.map(|(protocol, used, addr)| (protocol, used, addr.to_owned())));
-    let said: Vec<_> = findings.iter().map(ToString::to_string).collect();
+    let messages: Vec<_> = findings.iter().map(ToString::to_string).collect();
     let line = format!(
         "python3 (process {}) listens on 0.0.0.0:8080 by the kernel's TCP: started without LD_PRELOAD",
         world.program.id()
     );
     assert!(
-        said.iter().any(|said| said.replace("python3.", "python3").starts_with(&line[..20])
-            && said.ends_with(&line[line.len() - 90..])),
-        "{said:#?}"
+        messages.iter().any(|message| message.replace("python3.", "python3").starts_with(&line[..20])
+            && message.ends_with(&line[line.len() - 90..])),
+        "{messages:#?}"
     );
     // Each is reported once.
     let sockets = world.sockets(true);

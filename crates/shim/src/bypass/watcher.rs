@@ -28,7 +28,7 @@ use host::sock_diag::SockDiag;
 #[derive(Debug)]
 pub struct Watcher {
     process: Pid,
-    told: UnixStream,
+    socket: UnixStream,
     /// Start of an incomplete line.
     bytes: Vec<u8>,
     is_over: bool,
@@ -38,11 +38,11 @@ pub struct Watcher {
 const NAME: &std::ffi::CStr = c"greenwave-watch";
 /// Number of snapshots at the start, when programs open their sockets, and intervals between
 /// snapshots.
-const LOOKS_FIRST: u32 = 10;
+const SNAPSHOTS_FIRST: u32 = 10;
 const STEP_FIRST: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 const STEP: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 /// Maximum number of processes reported for anything but sockets.
-const TOLD_MAX: usize = 1024;
+const REPORTED_MAX: usize = 1024;
 
 impl Watcher {
     /// Starts the process, while this one has a single thread, for programs with `library`
@@ -55,18 +55,18 @@ impl Watcher {
         if proc::threads(this).count() != 1 {
             return Err(io::Error::other("this process has several threads, or no /proc"));
         }
-        let (told, tells) = UnixStream::pair()?;
-        told.set_nonblocking(true)?;
+        let (socket, watcher_end) = UnixStream::pair()?;
+        socket.set_nonblocking(true)?;
         // SAFETY: no memory, thread or signal is shared, so this is fork(2) without its signal; the
         // only thread continues in both processes, and holds no lock.
         let process = unsafe { libc::syscall(libc::SYS_clone, 0, 0, 0, 0, 0) };
         let process = i32::try_from(process).ok().filter(|process| *process >= 0);
         match process.map(Pid::from_raw) {
             None => Err(io::Error::last_os_error()),
-            Some(Some(process)) => Ok(Self { process, told, bytes: Vec::new(), is_over: false }),
+            Some(Some(process)) => Ok(Self { process, socket, bytes: Vec::new(), is_over: false }),
             Some(None) => {
-                drop(told);
-                let ends = std::panic::catch_unwind(move || watch(tells, this, library, is_confined));
+                drop(socket);
+                let ends = std::panic::catch_unwind(move || watch(watcher_end, this, library, is_confined));
                 // SAFETY: it ends this copy without running exit handlers of the original.
                 unsafe { libc::_exit(i32::from(ends.is_err())) }
             }
@@ -83,15 +83,15 @@ impl Watcher {
     ///
     /// # Errors
     /// The process has ended.
-    pub fn set_place(&mut self, place: &Routes) -> io::Result<()> {
-        self.told.write_all(message::of_place(place).as_bytes())
+    pub fn set_routes(&mut self, routes: &Routes) -> io::Result<()> {
+        self.socket.write_all(message::encode_routes(routes).as_bytes())
     }
 
     /// Events since the last call.
-    pub fn look(&mut self) -> Vec<WatcherEvent> {
+    pub fn events(&mut self) -> Vec<WatcherEvent> {
         let mut chunk = [0; 4096];
         while !self.is_over {
-            match self.told.read(&mut chunk) {
+            match self.socket.read(&mut chunk) {
                 Ok(0) => self.is_over = true,
                 Ok(len) => self.bytes.extend(&chunk[..len]),
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
@@ -99,8 +99,8 @@ impl Watcher {
                 Err(_) => self.is_over = true,
             }
         }
-        let whole = self.bytes.iter().rposition(|&b| b == b'\n').map_or(0, |end| end + 1);
-        let lines: Vec<u8> = self.bytes.drain(..whole).collect();
+        let complete_len = self.bytes.iter().rposition(|&b| b == b'\n').map_or(0, |end| end + 1);
+        let lines: Vec<u8> = self.bytes.drain(..complete_len).collect();
         String::from_utf8_lossy(&lines).lines().filter_map(WatcherEvent::parse).collect()
     }
 
@@ -131,19 +131,19 @@ fn watch(mut tells: UnixStream, parent: u32, library: &Path, is_confined: bool) 
         return blind(&mut tells, &io::Error::other(e.to_string()));
     }
     let mut line = String::new();
-    let heard = tells.try_clone().and_then(|hears| BufReader::new(hears).read_line(&mut line));
-    let Some(place) = heard.ok().and_then(|_| message::place(&line)) else { return };
-    let mut detector = Detector::new(place, chosen_ports());
+    let read = tells.try_clone().and_then(|hears| BufReader::new(hears).read_line(&mut line));
+    let Some(routes) = read.ok().and_then(|_| message::decode_routes(&line)) else { return };
+    let mut detector = Detector::new(routes, chosen_ports());
     let mut processes = Processes::new(parent, std::process::id(), library);
-    let mut told = BTreeSet::new();
-    for looks in 0_u32.. {
-        let events = match look(&mut detector, &mut processes, &mut diag) {
+    let mut reported = BTreeSet::new();
+    for snapshots in 0_u32.. {
+        let events = match snapshot(&mut detector, &mut processes, &mut diag) {
             Ok(events) => events,
             Err(e) => return blind(&mut tells, &e),
         };
         let is_new = |event: &WatcherEvent| match event {
             WatcherEvent::Ring { process, .. } | WatcherEvent::Unseen { process, .. } => {
-                told.len() < TOLD_MAX && told.insert(*process)
+                reported.len() < REPORTED_MAX && reported.insert(*process)
             }
             _ => true,
         };
@@ -151,7 +151,7 @@ fn watch(mut tells: UnixStream, parent: u32, library: &Path, is_confined: bool) 
         if tells.write_all(text.as_bytes()).is_err() {
             return;
         }
-        let step = if looks < LOOKS_FIRST { STEP_FIRST } else { STEP };
+        let step = if snapshots < SNAPSHOTS_FIRST { STEP_FIRST } else { STEP };
         let mut ready = [PollFd::new(&tells, PollFlags::IN)];
         // No further input is expected: readable means that the stack's process has ended.
         if !matches!(poll(&mut ready, Some(&step)), Ok(0) | Err(rustix::io::Errno::INTR)) {
@@ -194,12 +194,12 @@ fn blind(tells: &mut UnixStream, e: &io::Error) {
     let _ = tells.write_all(WatcherEvent::Blind { why }.line().as_bytes());
 }
 
-fn look(
+fn snapshot(
     detector: &mut Detector,
     processes: &mut Processes,
     diag: &mut SockDiag,
 ) -> io::Result<Vec<WatcherEvent>> {
-    processes.look();
+    processes.scan();
     let mut known: Vec<Process> = processes.known().cloned().collect();
     let there = sockets(diag, Detector::wants_all(&known))?;
     let mut events = Vec::new();

@@ -78,7 +78,7 @@ fn is_request(bytes: &[u8]) -> bool {
 fn datagram(bytes: &[u8]) {
     let Some(envelope) = DatagramHeader::decode(bytes) else { return };
     let head = bytes.first_chunk::<{ datagram_header::LEN }>().expect("a decoded header has its full length");
-    let said = Cmsg::decode(head);
-    let again = envelope.encode_with(said);
-    assert_eq!((DatagramHeader::decode(&again), Cmsg::decode(&again)), (Some(envelope), said));
+    let cmsg = Cmsg::decode(head);
+    let again = envelope.encode_with(cmsg);
+    assert_eq!((DatagramHeader::decode(&again), Cmsg::decode(&again)), (Some(envelope), cmsg));
 }

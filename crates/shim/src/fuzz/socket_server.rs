@@ -90,7 +90,7 @@ impl World {
     fn new() -> Option<Self> {
         let addrs = vec!["10.0.0.1".parse().ok()?, "fd00::1".parse().ok()?];
         let mut socket_server = SocketServer::open(SECRET).ok()?;
-        socket_server.set_place(Routes { subnets: vec![(addrs[0], 24)], addrs, ..Routes::default() });
+        socket_server.set_routes(Routes { subnets: vec![(addrs[0], 24)], addrs, ..Routes::default() });
         let control = socket_with(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC, None).ok()?;
         let run = u32::from_be_bytes([SECRET[0], SECRET[1], SECRET[2], SECRET[3]]) ^ std::process::id();
         let to = SocketAddrUnix::new_abstract_name(client::desk_name(run).as_bytes()).ok()?;
@@ -129,13 +129,13 @@ impl World {
     }
 
     fn ask_bytes(&mut self, bytes: &[u8], more: &[u8]) -> Option<(Option<Answer>, OwnedFd)> {
-        let (end, theirs) =
+        let (end, server_end) =
             socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).ok()?;
         if !more.is_empty() {
             let _ = send(&end, more, QUIET);
         }
-        scm_rights::send(&self.control, Some(&self.to), bytes, theirs.as_fd()).ok()?;
-        drop(theirs);
+        scm_rights::send(&self.control, Some(&self.to), bytes, server_end.as_fd()).ok()?;
+        drop(server_end);
         self.poll();
         let mut answer = [0; ANSWER_BYTES];
         let answer = match recv(&end, &mut answer, RecvFlags::DONTWAIT | RecvFlags::PEEK) {
@@ -404,14 +404,14 @@ impl World {
 
     /// The program writes to a connection: to its send buffer, or to the pair.
     fn write(&mut self, input: &mut Input<'_>) -> Option<()> {
-        let (at, way) = (usize::from(input.byte()?), input.below(3)?);
+        let (at, ending) = (usize::from(input.byte()?), input.below(3)?);
         let len = input.one_of(&[1u32, 10, 500, 5000, 70_000])?;
         let (count, outboxes) = (self.streams.len().max(1), &self.outboxes);
         let Some(stream) = self.streams.get_mut(at % count) else { return Some(()) };
         let Some(end) = &stream.end else { return Some(()) };
         let bytes: Vec<u8> = (0..len).map(|i| pattern(stream.written.wrapping_add(i))).collect();
         let is_alone = || rustix::io::ioctl_fionread(end).is_ok() && !is_unsent(end);
-        let put = way != 0 && outboxes.put(stream.id, bytes.chunks(3000), is_alone);
+        let put = ending != 0 && outboxes.put(stream.id, bytes.chunks(3000), is_alone);
         let taken = if put { bytes.len() } else { send(end, &bytes, QUIET).unwrap_or(0) };
         stream.written = stream.written.wrapping_add(taken as u32);
         Some(())
@@ -428,8 +428,8 @@ impl World {
             ProgramRead::Some(taken) => {
                 assert!((1..=len).contains(&taken), "{taken} bytes of {len}");
                 let wanted = |i: usize| pattern(stream.read.wrapping_add(i as u32));
-                let whole = (0..taken).all(|i| bytes[i] == wanted(i));
-                assert!(spoilt || whole, "the program's bytes, in order");
+                let is_intact = (0..taken).all(|i| bytes[i] == wanted(i));
+                assert!(spoilt || is_intact, "the program's bytes, in order");
                 stream.read = stream.read.wrapping_add(taken as u32);
                 assert!(spoilt || stream.read <= stream.written, "more bytes read than written");
             }
@@ -461,14 +461,14 @@ impl World {
         let (at, word) = (u64::from(input.u16()?), u64::from(input.u16()?) << (input.byte()? % 64));
         // The stack's page, or a send buffer's words, or its bytes.
         let slots = 2 * 4096 + slot * (shm_send::BYTES as u64 + 64);
-        let place = match which {
+        let offset = match which {
             0 => at % 4096,
             1 => 4096 + at % 4096,
             2 => slots + at % 4 * 8,
             _ => slots + at,
         };
         let word = if word == 0 { u64::MAX } else { word };
-        self.spoilt |= pwrite(&self.file, &word.to_ne_bytes(), place / 8 * 8).is_ok();
+        self.spoilt |= pwrite(&self.file, &word.to_ne_bytes(), offset / 8 * 8).is_ok();
         Some(())
     }
 
@@ -535,14 +535,14 @@ impl World {
         let to = Self::addr(input)?;
         let byte = input.byte()?;
         let hops = if byte % 2 == 0 { Some(byte) } else { None };
-        let said = Cmsg { here: None, class: None, hops, segment: u16::from(byte / 64) * 400 };
+        let cmsg = Cmsg { local: None, class: None, hops, segment: u16::from(byte / 64) * 400 };
         match kind {
             0 => {
                 let len = usize::from(input.byte()?);
                 let _ = send(end, &input.bytes(len), QUIET);
             }
             1 => {
-                let head = DatagramHeader::Connected.encode_with(said);
+                let head = DatagramHeader::Connected.encode_with(cmsg);
                 let _ = send(end, &[&head[..], &[7; 1000]].concat(), QUIET);
             }
             2 => drop(send(end, &KernelSocketInfo::Here.encode(), QUIET)),
@@ -553,15 +553,18 @@ impl World {
                     let envelope = DatagramHeader::decode(head).expect("a message to a program has a header");
                     if matches!(envelope, DatagramHeader::Peer(_)) {
                         let (rest, cut) = (&bytes[datagram_header::LEN..len.min(bytes.len())], 1200);
-                        let whole =
+                        let matches_at =
                             |from: usize| rest.iter().zip(from as u32..).all(|(b, i)| *b == pattern(i));
                         let sent = rest.iter().all(|byte| *byte == 7);
-                        assert!(sent || (0..64).any(|n| whole(n * cut)) || rest.len() <= 1, "as it was sent");
+                        assert!(
+                            sent || (0..64).any(|n| matches_at(n * cut)) || rest.len() <= 1,
+                            "as it was sent"
+                        );
                     }
                 }
             }
             _ => {
-                let head = DatagramHeader::Peer(to).encode_with(said);
+                let head = DatagramHeader::Peer(to).encode_with(cmsg);
                 let _ = send(end, &[&head[..], &[7; 1000]].concat(), QUIET);
             }
         }

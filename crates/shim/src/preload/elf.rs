@@ -128,15 +128,15 @@ impl Elf {
         self.find_note(|note| (note.name == b"Go").then_some(())).is_some() || self.has_go_build_information()
     }
 
-    /// First result of `look` at a note.
-    pub fn find_note<T>(&self, mut look: impl FnMut(Note<'_>) -> Option<T>) -> Option<T> {
+    /// First result of `matches` at a note.
+    pub fn find_note<T>(&self, mut matches: impl FnMut(Note<'_>) -> Option<T>) -> Option<T> {
         self.segments.iter().filter(|segment| segment.kind == PT_NOTE).find_map(|segment| {
             let notes = self.part(segment);
             // Any other alignment means 4.
             let align = if segment.align == 8 { 8 } else { 4 };
             let mut rest = &notes[..];
             while let Some((note, next)) = note(rest, align) {
-                if let Some(found) = look(note) {
+                if let Some(found) = matches(note) {
                     return Some(found);
                 }
                 rest = next;
@@ -247,16 +247,16 @@ mod tests {
 
     #[test]
     fn a_program_that_is_cut_anywhere_never_panics() {
-        let whole = std::fs::read("/proc/self/exe").unwrap();
+        let bytes = std::fs::read("/proc/self/exe").unwrap();
         let file = std::env::temp_dir().join(format!("greenwave-elf-{}", std::process::id()));
-        for len in (0..4096).chain([whole.len() / 2]) {
-            std::fs::write(&file, &whole[..len]).unwrap();
+        for len in (0..4096).chain([bytes.len() / 2]) {
+            std::fs::write(&file, &bytes[..len]).unwrap();
             let Some(elf) = Elf::read(File::open(&file).unwrap()).unwrap() else { continue };
             let _ = (elf.is_loadable(), elf.loader(), elf.needs_library(), elf.is_go());
         }
         // Out-of-range sizes and counts of program headers.
         for at in [54..56, 56..58, 54..58] {
-            let mut odd = whole[..4096].to_vec();
+            let mut odd = bytes[..4096].to_vec();
             odd[at].fill(0xff);
             std::fs::write(&file, odd).unwrap();
             let elf = Elf::read(File::open(&file).unwrap()).unwrap().expect("it begins as one");

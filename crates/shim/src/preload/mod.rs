@@ -100,7 +100,7 @@ impl fmt::Display for PreloadError {
                 write!(f, "{}: the loader takes no path with a space or a colon", path.display())
             }
             Self::OtherBuild(path) => write!(f, "{}: {OTHER_BUILD}", path.display()),
-            Self::NotLoaded(path, said) => write!(f, "{} is not loaded: {said}", path.display()),
+            Self::NotLoaded(path, reason) => write!(f, "{} is not loaded: {reason}", path.display()),
         }
     }
 }
@@ -198,16 +198,16 @@ impl Library {
         // No server has this number: the program sends no request.
         command.arg(SHOWS[1]).env(VARIABLE, client::variable(0, &AccessKey::default()));
         let out = self.preload(&mut command).stdin(Stdio::null()).output();
-        let not = |said: String| PreloadError::NotLoaded(self.0.clone(), said);
+        let not = |reason: String| PreloadError::NotLoaded(self.0.clone(), reason);
         let out = out.map_err(|e| not(e.to_string()))?;
-        let said = String::from_utf8_lossy(&out.stderr);
-        if said.contains(OTHER_BUILD) {
+        let stderr = String::from_utf8_lossy(&out.stderr);
+        if stderr.contains(OTHER_BUILD) {
             return Err(PreloadError::OtherBuild(self.0.clone()));
         }
         if !out.status.success() || !shows(&out.stdout, &self.0) {
-            let said =
-                said.lines().next().map_or_else(|| format!("{}: {}", SHOWS[0], out.status), str::to_owned);
-            return Err(not(said));
+            let reason =
+                stderr.lines().next().map_or_else(|| format!("{}: {}", SHOWS[0], out.status), str::to_owned);
+            return Err(not(reason));
         }
         Ok(None)
     }
@@ -241,20 +241,20 @@ mod tests {
         std::fs::write(&file, "no library").unwrap();
         let (found, refused) = (Library::find(Some(&file)), Library(file.clone()).check());
         std::fs::remove_file(&file).unwrap();
-        let said = refused.expect_err("it is no library").to_string();
-        assert!(said.contains("is not loaded: ERROR: ld.so") && said.contains("preload"), "{said}");
-        let said = found.expect_err("it is no library").to_string();
-        assert!(said.ends_with(": it is not an ELF file, not libgreenwave.so"), "{said}");
+        let error = refused.expect_err("it is no library").to_string();
+        assert!(error.contains("is not loaded: ERROR: ld.so") && error.contains("preload"), "{error}");
+        let error = found.expect_err("it is no library").to_string();
+        assert!(error.ends_with(": it is not an ELF file, not libgreenwave.so"), "{error}");
     }
 
     #[test]
     fn a_library_of_others_and_a_program_of_ours_are_not_the_library() {
-        let said = |path: &Path| Library::find(Some(path)).expect_err("it is another").to_string();
-        assert!(said(&libc()).ends_with(": it is another library than libgreenwave.so"));
+        let error_of = |path: &Path| Library::find(Some(path)).expect_err("it is another").to_string();
+        assert!(error_of(&libc()).ends_with(": it is another library than libgreenwave.so"));
         let this = std::env::current_exe().unwrap();
-        assert!(said(&this).ends_with(": it is a program, not libgreenwave.so"), "it has the note");
-        assert!(said(Path::new("/")).ends_with(": it is a directory, not libgreenwave.so"));
-        assert!(said(Path::new("/dev/null")).ends_with(": it is not a file, not libgreenwave.so"));
+        assert!(error_of(&this).ends_with(": it is a program, not libgreenwave.so"), "it has the note");
+        assert!(error_of(Path::new("/")).ends_with(": it is a directory, not libgreenwave.so"));
+        assert!(error_of(Path::new("/dev/null")).ends_with(": it is not a file, not libgreenwave.so"));
     }
 
     #[test]

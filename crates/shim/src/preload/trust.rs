@@ -99,10 +99,14 @@ mod tests {
 
     #[test]
     fn the_owner_of_this_program_may_write_the_library_too() {
-        let theirs = Rights { user: 7, group: 7, mode: 0o100_775, is_folder: false };
-        check(theirs, theirs, None);
-        check(theirs, Rights { mode: 0o100_755, ..theirs }, Some("writable by group 7 (mode 0775)"));
-        check(theirs, Rights { user: 8, ..theirs }, Some("owned by user 7"));
+        let owner_rights = Rights { user: 7, group: 7, mode: 0o100_775, is_folder: false };
+        check(owner_rights, owner_rights, None);
+        check(
+            owner_rights,
+            Rights { mode: 0o100_755, ..owner_rights },
+            Some("writable by group 7 (mode 0775)"),
+        );
+        check(owner_rights, Rights { user: 8, ..owner_rights }, Some("owned by user 7"));
     }
 
     #[test]
@@ -116,8 +120,8 @@ mod tests {
 
     #[test]
     fn in_a_namespace_of_users_those_without_a_number_are_not_others() {
-        let theirs = Rights { user: 65_534, ..ROOTS };
-        assert_eq!(theirs.exposed(ROOTS, Some(65_534)), None);
-        check(theirs, ROOTS, Some("owned by user 65534"));
+        let nobody_rights = Rights { user: 65_534, ..ROOTS };
+        assert_eq!(nobody_rights.exposed(ROOTS, Some(65_534)), None);
+        check(nobody_rights, ROOTS, Some("owned by user 65534"));
     }
 }

@@ -66,7 +66,7 @@ struct UnderWay {
     reply: Option<OwnedFd>,
     /// Copy of the program's end, to set its buffer size. While it is kept, the kernel does not
     /// report that the program has closed its own.
-    theirs: Option<OwnedFd>,
+    program_end: Option<OwnedFd>,
 }
 
 /// Maximum number of failed handshakes whose error is kept.
@@ -88,7 +88,7 @@ impl PendingConnects {
         while let Some(&(since, id)) = self.kept.front() {
             match self.under_way.get_mut(&id) {
                 Some(_) if now().duration_since(since) < KEPT => return,
-                Some(under_way) => under_way.theirs = None,
+                Some(under_way) => under_way.program_end = None,
                 None => {}
             }
             self.kept.pop_front();
@@ -124,14 +124,14 @@ impl SocketServer {
             None if from != 0 => return no(&asker.reply, Errno::INVAL),
             None => None,
         };
-        match self.place.leads_to(to.ip()) {
+        match self.routes.leads_to(to.ip()) {
             false if port.is_some() => {
                 self.refuse(RefusalKind::Connect);
                 no(&asker.reply, Errno::NETUNREACH)
             }
             false => say(&asker.reply, Answer::NotOurs),
             true if to.port() == 0 => no(&asker.reply, Errno::CONNREFUSED),
-            true if self.place.has(to.ip()) => {
+            true if self.routes.has(to.ip()) => {
                 if let Err(why) = self.connect_programs(to, port, &asker) {
                     no(&asker.reply, why);
                 }
@@ -155,12 +155,12 @@ impl SocketServer {
         let asker = self.openings.askers.remove(&call)?;
         let name = Name { run: self.run, kind: SocketKind::Opened, six: asker.six, id, local, remote };
         match self.hand_over_opening(&name, &asker) {
-            Ok((pipe, theirs)) => {
+            Ok((pipe, program_end)) => {
                 let set = asker.settings.iter().map(|&setting| SocketEvent::Set { id, setting });
                 self.inherited.extend(set);
                 let reply = asker.waits.then_some(asker.reply);
                 self.ports.open(id, local.port());
-                self.openings.begin(Instant::now(), id, UnderWay { reply, theirs: Some(theirs) });
+                self.openings.begin(Instant::now(), id, UnderWay { reply, program_end: Some(program_end) });
                 Some(pipe)
             }
             Err(why) => {
@@ -173,15 +173,16 @@ impl SocketServer {
     /// Makes the pair and sends the program its end; returns the stack's end and a copy of the
     /// program's.
     fn hand_over_opening(&self, name: &Name, asker: &PendingConnect) -> Result<(ConnPair, OwnedFd), Errno> {
-        let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+        let (ours, program_end) =
+            socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
         bind(&ours, &SocketAddrUnix::new_abstract_name(&name.encode())?)?;
         let watch = &self.watches[self.stack_of(name.id)];
         epoll::add(watch, &ours, epoll::EventData::new_u64(name.id), READABLE)?;
         let pipe = ConnPair::new(ours, name.id, watch.clone(), self.shared.clone());
-        let pipe = pipe.filled(&theirs, asker.send_buffer)?;
-        scm_rights::hand(&asker.reply, &Answer::Done.encode(), theirs.as_fd())
+        let pipe = pipe.filled(&program_end, asker.send_buffer)?;
+        scm_rights::hand(&asker.reply, &Answer::Done.encode(), program_end.as_fd())
             .map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::IO))?;
-        Ok((pipe, theirs))
+        Ok((pipe, program_end))
     }
 
     /// Rejects request `call`.
@@ -194,7 +195,7 @@ impl SocketServer {
     /// Reports that the handshake of connection `id` is complete.
     pub fn opened(&mut self, id: u64, pipe: &mut ConnPair) {
         let under_way = self.openings.under_way.remove(&id);
-        pipe.open(under_way.as_ref().and_then(|under_way| under_way.theirs.as_ref()));
+        pipe.open(under_way.as_ref().and_then(|under_way| under_way.program_end.as_ref()));
         if let Some(UnderWay { reply: Some(reply), .. }) = under_way {
             say(&reply, Answer::Done);
         }
@@ -227,18 +228,18 @@ impl SocketServer {
         let usual = EPHEMERAL + (count % u64::from(u16::MAX - EPHEMERAL)) as u16;
         let from = SocketAddr::new(to.ip(), port.unwrap_or(usual));
         let listener = self.listeners.taker(to, Stack::ANY).ok_or(Errno::CONNREFUSED)?;
-        let (theirs, accepted) =
+        let (program_end, accepted) =
             socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
         // The name of each end is read at the other end.
         let name = Name { run, kind: SocketKind::Opened, six: asker.six, id, local: from, remote: to };
         bind(&accepted, &SocketAddrUnix::new_abstract_name(&name.encode())?)?;
         let name = Name { kind: SocketKind::Connection, six: listener.six, local: to, remote: from, ..name };
         let (name, listener) = (name.encode(), listener.id);
-        bind(&theirs, &SocketAddrUnix::new_abstract_name(&name)?)?;
+        bind(&program_end, &SocketAddrUnix::new_abstract_name(&name)?)?;
         // Unread until accept takes it: a connection that ends in the accept queue is reset.
-        send(&theirs, &[0], QUIET)?;
+        send(&program_end, &[0], QUIET)?;
         self.hand_over(listener, name, accepted).map_err(|_| Errno::CONNREFUSED)?;
-        scm_rights::hand(&asker.reply, &Answer::Done.encode(), theirs.as_fd())
+        scm_rights::hand(&asker.reply, &Answer::Done.encode(), program_end.as_fd())
             .map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::IO))?;
         if asker.waits {
             say(&asker.reply, Answer::Done);

@@ -63,7 +63,7 @@ pub enum QueuedDatagram {
         /// Traffic class of each; a DSCP of 0 is replaced according to its label.
         class: u8,
         /// Do not fragment.
-        whole: bool,
+        dont_fragment: bool,
         /// Hop limit of each.
         hops: u8,
     },
@@ -83,8 +83,8 @@ pub enum QueuedDatagram {
 }
 
 /// Sends a message over a pair, with ancillary data.
-pub(super) fn put(end: &OwnedFd, envelope: DatagramHeader, said: Cmsg, payload: &[u8]) -> Result<(), Errno> {
-    let envelope = envelope.encode_with(said);
+pub(super) fn put(end: &OwnedFd, envelope: DatagramHeader, cmsg: Cmsg, payload: &[u8]) -> Result<(), Errno> {
+    let envelope = envelope.encode_with(cmsg);
     let both = [IoSlice::new(&envelope), IoSlice::new(payload)];
     sendmsg(end, &both, &mut SendAncillaryBuffer::default(), QUIET).map(|_| ())
 }
@@ -97,11 +97,11 @@ impl SocketServer {
         let Some(mailbox) = self.mailboxes.taker(local, remote) else { return Delivered::NoSocket };
         // Set before the program can read the datagram.
         self.shared.label_table.tell(of_mailbox(mailbox.id), level, &[0; PRIVATE]);
-        let interface = self.place.interface;
+        let interface = self.routes.interface;
         let DatagramOptions { info, told_class, gro, .. } = mailbox.options;
         let segment = if segment == 0 || segment >= payload.len() { payload.len() } else { segment };
-        let said = Cmsg {
-            here: info.then_some(PktInfo { addr: local.ip(), interface }),
+        let cmsg = Cmsg {
+            local: info.then_some(PktInfo { addr: local.ip(), interface }),
             class: told_class[usize::from(remote.is_ipv6())].then_some(class),
             hops: None,
             segment: 0,
@@ -109,12 +109,12 @@ impl SocketServer {
         let (mut rest, mut first) = (payload, true);
         let mut at_once = gro && segment < payload.len();
         loop {
-            let (len, said) = match at_once {
-                true => (rest.len(), Cmsg { segment: segment as u16, ..said }),
-                false => (segment.min(rest.len()), said),
+            let (len, cmsg) = match at_once {
+                true => (rest.len(), Cmsg { segment: segment as u16, ..cmsg }),
+                false => (segment.min(rest.len()), cmsg),
             };
             let (next, after) = rest.split_at(len);
-            match put(&mailbox.end, DatagramHeader::Peer(remote), said, next) {
+            match put(&mailbox.end, DatagramHeader::Peer(remote), cmsg, next) {
                 Ok(()) if after.is_empty() => return Delivered::To(mailbox.id),
                 Ok(()) => (rest, first) = (after, false),
                 // Larger than the socket's buffer; single datagrams may fit.
@@ -152,7 +152,7 @@ impl SocketServer {
             self.set_mail_half(id, &head[..KernelSocketInfo::BYTES], scm_rights::brought(&mut control));
             return QueuedDatagram::Elsewhere;
         }
-        let (len, whole) = match got {
+        let (len, is_complete) = match got {
             Ok(got) if got.bytes > 0 => (got.bytes, !got.flags.contains(ReturnFlags::TRUNC)),
             // The program has shut its end down, but not closed it.
             Ok(_) if !mailbox.gone => return QueuedDatagram::Nothing,
@@ -164,7 +164,7 @@ impl SocketServer {
             }
         };
         let envelope =
-            if whole { DatagramHeader::decode(&head[..len.min(datagram_header::LEN)]) } else { None };
+            if is_complete { DatagramHeader::decode(&head[..len.min(datagram_header::LEN)]) } else { None };
         let to = match (envelope, mailbox.peer) {
             (Some(DatagramHeader::Peer(to)), _) | (Some(DatagramHeader::Connected), Some(to)) => to,
             (Some(DatagramHeader::Connected), None) => {
@@ -177,9 +177,10 @@ impl SocketServer {
             }
         };
         let len = len - datagram_header::LEN;
-        let Cmsg { here, class, hops, segment } = Cmsg::decode(&head);
-        let here = here.filter(|here| !here.addr.is_unspecified());
-        if here.is_some_and(|PktInfo { addr, .. }| !self.place.has(addr) || addr.is_ipv4() != to.is_ipv4()) {
+        let Cmsg { local, class, hops, segment } = Cmsg::decode(&head);
+        let local = local.filter(|local| !local.addr.is_unspecified());
+        if local.is_some_and(|PktInfo { addr, .. }| !self.routes.has(addr) || addr.is_ipv4() != to.is_ipv4())
+        {
             // The kernel returns EINVAL at once; here the next call does.
             let _ = put(&mailbox.end, failed(Errno::INVAL), Cmsg::default(), &[]);
             return QueuedDatagram::Settled(Delivered::NoSocket);
@@ -192,15 +193,15 @@ impl SocketServer {
             let _ = put(&mailbox.end, failed(Errno::INVAL), Cmsg::default(), &[]);
             return QueuedDatagram::Settled(Delivered::NoSocket);
         }
-        if let Some(half) = mailbox.half.as_ref().filter(|_| !self.place.leads_to(to.ip())) {
+        if let Some(half) = mailbox.half.as_ref().filter(|_| !self.routes.leads_to(to.ip())) {
             let six = mailbox.bound.addr.is_ipv6();
             if let Err(errno) = sent((half, six), to, &bytes[..len], segment) {
                 let _ = put(&mailbox.end, failed(errno), Cmsg::default(), &[]);
             }
             return QueuedDatagram::Elsewhere;
         }
-        let from = SocketAddr::new(here.map_or(mailbox.local, |here| here.addr), mailbox.bound.addr.port());
-        match self.place.has(to.ip()) {
+        let from = SocketAddr::new(local.map_or(mailbox.local, |info| info.addr), mailbox.bound.addr.port());
+        match self.routes.has(to.ip()) {
             true => {
                 // The peer sees a socket bound to all addresses under the address that it writes
                 // to.
@@ -210,9 +211,9 @@ impl SocketServer {
                 QueuedDatagram::Settled(self.between(arrived, level, (&bytes[..len], segment)))
             }
             false => {
-                let whole = mailbox.options.whole(to.is_ipv6());
+                let dont_fragment = mailbox.options.dont_fragment(to.is_ipv6());
                 let hops = hops.unwrap_or(mailbox.options.hops[usize::from(to.is_ipv6())]);
-                QueuedDatagram::Out { from, to, len, segment, class, whole, hops }
+                QueuedDatagram::Out { from, to, len, segment, class, dont_fragment, hops }
             }
         }
     }

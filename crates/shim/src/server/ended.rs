@@ -24,7 +24,7 @@ pub struct ConnectionEnd {
     pub error: Option<Errno>,
     /// The peer had closed before: its data is complete, and reads return end of stream without an
     /// error.
-    pub whole: bool,
+    pub is_complete: bool,
     /// The program had shut down both sides, or closed: TCP finishes the connection alone.
     pub released: bool,
 }
@@ -32,7 +32,7 @@ pub struct ConnectionEnd {
 impl ConnectionEnd {
     /// An abnormal end.
     pub(super) fn error(error: Errno) -> Self {
-        Self { error: Some(error), whole: false, released: false }
+        Self { error: Some(error), is_complete: false, released: false }
     }
 }
 
@@ -93,12 +93,12 @@ impl SocketServer {
             self.ended.insert(id, ConnectionEnd::error(Errno::CONNRESET));
         }
         let Some(end) = self.ended.ends.get_mut(&id) else { return Answer::Done };
-        let told = match by {
-            ErrorUse::Read if end.whole => None,
+        let outcome = match by {
+            ErrorUse::Read if end.is_complete => None,
             ErrorUse::Poll => end.error,
             ErrorUse::Read | ErrorUse::Take => end.error.take(),
         };
-        told.map_or(Answer::Done, refused)
+        outcome.map_or(Answer::Done, refused)
     }
 }
 
@@ -107,7 +107,7 @@ mod tests {
     use super::ErrorUse::{Poll, Read, Take};
     use super::*;
 
-    const CLEAN: ConnectionEnd = ConnectionEnd { error: None, whole: true, released: false };
+    const CLEAN: ConnectionEnd = ConnectionEnd { error: None, is_complete: true, released: false };
 
     //~ programs: a connection that ended in an error reports it once, and never as a complete response
     #[test]

@@ -46,14 +46,14 @@ impl SocketServer {
         }
         if id & LISTENER != 0 {
             let listener = self.listeners.get(id);
-            let told = listener.and_then(|listener| match (level, name) {
+            let found = listener.and_then(|listener| match (level, name) {
                 (libc::IPPROTO_IPV6, libc::IPV6_V6ONLY) => Some(i32::from(listener.v6_only)),
                 (libc::SOL_SOCKET, libc::SO_ACCEPTCONN) => Some(i32::from(listener.backlog > 0)),
                 (libc::IPPROTO_TCP, libc::TCP_FASTOPEN) => i32::try_from(listener.fast_open).ok(),
                 _ => None,
             });
-            if let Some(told) = told {
-                return tell(&question.reply, &told.to_ne_bytes());
+            if let Some(value) = found {
+                return tell(&question.reply, &value.to_ne_bytes());
             }
             let figures = self.listeners.get(id).map_or(SocketInfo::gone(), |listener| {
                 SocketInfo::of_listener(listener.backlog, listener.settings())

@@ -45,9 +45,9 @@ impl SocketServer {
         }
     }
 
-    /// Kernel socket in the message `said` for `port`; its absence is counted.
-    fn half(&mut self, port: u16, said: &[u8], fd: Option<OwnedFd>) -> Option<OwnedFd> {
-        match (KernelSocketInfo::decode(said), fd) {
+    /// Kernel socket in the message `info` for `port`; its absence is counted.
+    fn half(&mut self, port: u16, info: &[u8], fd: Option<OwnedFd>) -> Option<OwnedFd> {
+        match (KernelSocketInfo::decode(info), fd) {
             (Some(KernelSocketInfo::Here), Some(half)) if ioctl_fionbio(&half, true).is_ok() => {
                 return Some(half);
             }

@@ -23,7 +23,7 @@ use super::{AcceptError, COOKIES_MAX, LISTENER, MAILBOX, RefusalKind, SocketEven
 impl SocketServer {
     /// Binds the socket whose program's end is paired with `end` to `addr`.
     pub(super) fn bind(&mut self, mut addr: SocketAddr, end: OwnedFd, change: impl FnOnce(&mut Listener)) {
-        if !self.place.is_for(addr) {
+        if !self.routes.is_for(addr) {
             return say(&end, Answer::NotOurs);
         }
         self.made += 1;
@@ -37,8 +37,8 @@ impl SocketServer {
         let id = LISTENER | self.made;
         let mut listener = Listener::new(id, addr, end);
         change(&mut listener);
-        let nobody = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
-        let name = self.name(SocketKind::Listener, id, listener.six, addr, nobody);
+        let unspecified = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
+        let name = self.name(SocketKind::Listener, id, listener.six, addr, unspecified);
         if let Err(listener) = self.listeners.add(listener) {
             return no(&listener.end, Errno::ADDRINUSE);
         }
@@ -153,10 +153,15 @@ impl SocketServer {
     }
 
     /// Queues a connection to listener `id`; returns it if the queue is full.
-    pub(super) fn hand_over(&mut self, id: u64, name: [u8; LEN], theirs: OwnedFd) -> Result<(), OwnedFd> {
-        let Some(listener) = self.listeners.get_mut(id) else { return Err(theirs) };
+    pub(super) fn hand_over(
+        &mut self,
+        id: u64,
+        name: [u8; LEN],
+        program_end: OwnedFd,
+    ) -> Result<(), OwnedFd> {
+        let Some(listener) = self.listeners.get_mut(id) else { return Err(program_end) };
         let before = listener.is_full();
-        listener.hand_over(name, theirs)?;
+        listener.hand_over(name, program_end)?;
         if listener.is_full() && !before {
             let _ = self.watch_listener(id);
         }
@@ -176,13 +181,13 @@ impl SocketServer {
         let name = Name { run, kind: SocketKind::Connection, six: listener.six, id, local, remote };
         let (name, listener) = (name.encode(), listener.id);
         let none = |_: Errno| AcceptError::NoDescriptor;
-        let (ours, theirs) =
+        let (ours, program_end) =
             socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None).map_err(none)?;
         bind(&ours, &SocketAddrUnix::new_abstract_name(&name).map_err(none)?).map_err(none)?;
         epoll::add(&watch, &ours, epoll::EventData::new_u64(id), READABLE).map_err(none)?;
         // Made before the program has the connection, so that its label exists.
         let pipe = ConnPair::new(ours, id, watch, self.shared.clone());
-        self.hand_over(listener, name, theirs).map_err(|_| AcceptError::Full)?;
+        self.hand_over(listener, name, program_end).map_err(|_| AcceptError::Full)?;
         if let Some(listener) = self.listeners.get(listener) {
             let set = listener.settings().iter().map(|&setting| SocketEvent::Set { id, setting });
             self.inherited.extend(set);

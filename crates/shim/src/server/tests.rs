@@ -32,7 +32,7 @@ impl World {
     fn new(secret: u8) -> Self {
         let addrs = vec!["10.0.0.1".parse().unwrap(), "fd00::1".parse().unwrap()];
         let mut socket_server = SocketServer::open([secret; 16]).unwrap();
-        socket_server.set_place(Routes { subnets: vec![(addrs[0], 24)], addrs, ..Routes::default() });
+        socket_server.set_routes(Routes { subnets: vec![(addrs[0], 24)], addrs, ..Routes::default() });
         let shim_client = ShimClient::parse(&socket_server.variable()).expect("a valid variable");
         Self { socket_server, shim_client }
     }
@@ -134,15 +134,15 @@ fn a_connection_reaches_the_program_and_bytes_pass_both_ways() {
     assert_eq!(stream.read(&mut bytes).unwrap(), 7);
     assert_eq!(found(&mut pipe, &mut bytes), ProgramRead::Nothing);
     stream.write_all(b"response").unwrap();
-    let told = SocketEvent::Pipe { id: 7, readable: true, writable: false, gone: false };
-    assert_eq!(world.poll(), [told]);
+    let expected = SocketEvent::Pipe { id: 7, readable: true, writable: false, gone: false };
+    assert_eq!(world.poll(), [expected]);
     assert_eq!(found(&mut pipe, &mut bytes), ProgramRead::Some(8));
     pipe.finish();
     assert_eq!(stream.read(&mut bytes).unwrap(), 0, "end of stream");
     stream.write_all(b"late").unwrap();
     drop(stream);
-    let told = SocketEvent::Pipe { id: 7, readable: true, writable: false, gone: true };
-    soon(|| world.poll().contains(&told));
+    let expected = SocketEvent::Pipe { id: 7, readable: true, writable: false, gone: true };
+    soon(|| world.poll().contains(&expected));
     assert_eq!(
         (found(&mut pipe, &mut bytes), found(&mut pipe, &mut bytes)),
         (ProgramRead::Some(4), ProgramRead::End)
@@ -190,8 +190,8 @@ fn free_space_is_reported_where_it_was_requested() {
     assert_eq!(world.poll(), [], "no space yet");
     let mut bytes = vec![0; written];
     stream.read_exact(&mut bytes).unwrap();
-    let told = SocketEvent::Pipe { id: 1, readable: false, writable: true, gone: false };
-    assert_eq!(world.poll(), [told]);
+    let expected = SocketEvent::Pipe { id: 1, readable: false, writable: true, gone: false };
+    assert_eq!(world.poll(), [expected]);
 }
 
 #[test]
@@ -219,11 +219,11 @@ fn a_closed_socket_is_noticed_by_the_request_for_its_address() {
     // Without a poll in between: the requests are served in one round.
     let mut wants = |request: Request| {
         let flags = SocketFlags::CLOEXEC;
-        let (end, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
+        let (end, server_end) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
         world.socket_server.serve(request, end, &mut Vec::new());
         let mut bytes = [0; ANSWER_BYTES];
-        let (len, _) = recv(&theirs, &mut bytes[..], RecvFlags::DONTWAIT).expect("an answer");
-        (Answer::decode(&bytes[..len]).unwrap(), theirs)
+        let (len, _) = recv(&server_end, &mut bytes[..], RecvFlags::DONTWAIT).expect("an answer");
+        (Answer::decode(&bytes[..len]).unwrap(), server_end)
     };
     let stream = Request::Bind { addr, six: false, v6_only: false, reuse_port: false };
     let (six, v6_only, to, connects) = (false, false, None, false);
@@ -273,7 +273,8 @@ fn a_program_that_leaves_no_room_for_its_answer_is_not_waited_for() {
     for request in [Request::Labels, Request::Interface] {
         // Both ends are blocking, which a program may set.
         let flags = SocketFlags::CLOEXEC;
-        let (reply, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
+        let (reply, program_end) =
+            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
         set_socket_timeout(&reply, Timeout::Send, Some(patience)).unwrap();
         let mut before = 0;
         while send(&reply, b"filler", QUIET).is_ok() {
@@ -283,7 +284,7 @@ fn a_program_that_leaves_no_room_for_its_answer_is_not_waited_for() {
         world.socket_server.serve(request, reply, &mut Vec::new());
         assert!(start.elapsed() < patience, "the server blocked");
         let mut bytes = [0; 16];
-        let mut next = || scm_rights::receive(&theirs, &mut bytes, true).unwrap();
+        let mut next = || scm_rights::receive(&program_end, &mut bytes, true).unwrap();
         (0..before).for_each(|_| assert_eq!(next().len, 6));
         let last = next();
         assert_eq!((last.len, last.fd.is_none()), (0, true), "no answer, then end of stream");
@@ -327,22 +328,22 @@ fn the_stack_is_asked_what_only_it_knows() {
     world.ask(Request::Option { id, level, name, value: [100, 0] });
     let int = |value: i32| Ok(value.to_ne_bytes().to_vec());
     assert_eq!(option(&mut world, id, level, name), (int(100), vec![]), "the value set");
-    let (told, happened) = option(&mut world, 9, level, name);
-    assert_eq!(told, int(7200), "the default");
+    let (read, happened) = option(&mut world, 9, level, name);
+    assert_eq!(read, int(7200), "the default");
     assert!(matches!(happened[..], [SocketEvent::Asked { id: 9, .. }]), "{happened:?}");
-    let (told, _) = option(&mut world, id, level, libc::TCP_INFO);
-    assert_eq!(told.map(|info| info[0]), Ok(10), "the state LISTEN");
-    let (told, _) = option(&mut world, id, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY);
-    assert_eq!(told, int(0), "dual-stack");
+    let (value, _) = option(&mut world, id, level, libc::TCP_INFO);
+    assert_eq!(value.map(|info| info[0]), Ok(10), "the state LISTEN");
+    let (value, _) = option(&mut world, id, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY);
+    assert_eq!(value, int(0), "dual-stack");
     let (_, bound) = world.bind("10.0.0.1:81");
     let bound = Name::of(bound.as_fd()).unwrap().id;
     for (id, listens) in [(id, 1), (bound, 0)] {
-        let (told, _) = option(&mut world, id, libc::SOL_SOCKET, libc::SO_ACCEPTCONN);
-        assert_eq!(told, int(listens));
+        let (value, _) = option(&mut world, id, libc::SOL_SOCKET, libc::SO_ACCEPTCONN);
+        assert_eq!(value, int(listens));
     }
     for id in [id, 9, MAILBOX | 1] {
-        let (told, _) = option(&mut world, id, level, libc::TCP_MD5SIG);
-        assert_eq!(told, Err(Errno::NOPROTOOPT), "{id:x}");
+        let (value, _) = option(&mut world, id, level, libc::TCP_MD5SIG);
+        assert_eq!(value, Err(Errno::NOPROTOOPT), "{id:x}");
     }
     assert_eq!(world.socket_server.refused().count(), 0, "the kernel's default is read instead");
     world.socket_server.answer(77, &SocketInfo::gone());
@@ -366,15 +367,15 @@ fn data_comes_with_a_syn_if_all_listeners_of_the_port_accept_it() {
     };
     let ask = |id, most| Request::Option { id, level, name, value: [most, 0] };
     let listen = |id| Request::Listen { id, backlog: 8 };
-    let told = |fast_open| {
+    let expected = |fast_open| {
         (Answer::Done, vec![SocketEvent::Listen { port: 80, fast_open, hops: Default::default() }])
     };
     assert_eq!(says(&mut world, ask(first, 5)), (Answer::Done, vec![]), "it does not listen yet");
-    assert_eq!(says(&mut world, listen(first)), told(5));
-    assert_eq!(says(&mut world, ask(first, 7)), told(7));
+    assert_eq!(says(&mut world, listen(first)), expected(5));
+    assert_eq!(says(&mut world, ask(first, 7)), expected(7));
     assert_eq!(option(&mut world, first, level, name).0, Ok(7_i32.to_ne_bytes().to_vec()));
-    assert_eq!(says(&mut world, listen(second)), told(0), "the second listener has it off");
-    assert_eq!(says(&mut world, ask(second, 3)), told(3));
+    assert_eq!(says(&mut world, listen(second)), expected(0), "the second listener has it off");
+    assert_eq!(says(&mut world, ask(second, 3)), expected(3));
     drop(other);
     let no = (Answer::No(Errno::INVAL.raw_os_error()), vec![]);
     assert_eq!(says(&mut world, ask(3, 5)), no, "a connection is open");
@@ -395,9 +396,9 @@ fn hop_limits_of_listeners_apply_while_all_that_share_a_port_agree() {
     let mut says = |request| {
         let (answer, _, happened) = world.ask(request);
         assert_eq!(answer, Answer::Done);
-        happened.iter().map(told).collect::<Vec<_>>()
+        happened.iter().map(hop_limits).collect::<Vec<_>>()
     };
-    fn told(what: &SocketEvent) -> [HopLimits; 2] {
+    fn hop_limits(what: &SocketEvent) -> [HopLimits; 2] {
         let SocketEvent::Listen { hops, .. } = *what else { panic!("{what:?}") };
         hops
     }
@@ -457,8 +458,8 @@ fn a_program_reads_how_urgent_its_connections_are() {
 #[test]
 fn requests_without_the_key_are_ignored() {
     let mut world = World::new(8);
-    let said = world.socket_server.variable();
-    let parts: Vec<&str> = said.split(':').collect();
+    let variable = world.socket_server.variable();
+    let parts: Vec<&str> = variable.split(':').collect();
     let stranger = ShimClient::parse(&format!("{}:{}:{}", parts[0], "0".repeat(32), parts[2])).unwrap();
     let asked = std::thread::scope(|scope| {
         let addr = end(HERE);
@@ -552,8 +553,8 @@ fn what_is_in_the_outbox_comes_before_what_is_in_the_pair() {
     assert!(put(b"five "), "the pair was read to its end");
     stream.write_all(b"six").unwrap();
     drop(stream);
-    let told = SocketEvent::Pipe { id: 7, readable: true, writable: false, gone: true };
-    soon(|| world.poll().contains(&told));
+    let expected = SocketEvent::Pipe { id: 7, readable: true, writable: false, gone: true };
+    soon(|| world.poll().contains(&expected));
     pipe.arrived(true);
     assert_eq!(read(&mut pipe), b"five six");
     assert_eq!(pipe.read(&mut [0; 8]), ProgramRead::End, "without another event");

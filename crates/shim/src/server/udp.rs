@@ -73,8 +73,8 @@ impl SocketServer {
     fn place_mailbox(&mut self, wanted: &Wanted) -> Result<Option<BindAddr>, Errno> {
         let Wanted { mut addr, v6_only, reuse, to, .. } = *wanted;
         let ours = match to {
-            Some(to) => addr.ip().is_unspecified() && self.place.leads_to(to.ip()),
-            None => self.place.is_for(addr),
+            Some(to) => addr.ip().is_unspecified() && self.routes.leads_to(to.ip()),
+            None => self.routes.is_for(addr),
         };
         if !ours {
             return Ok(None);
@@ -91,8 +91,8 @@ impl SocketServer {
 
     /// Names the server's end of socket `id`, and adds it to the epoll set.
     fn watch_mailbox(&self, id: u64, addr: SocketAddr, six: bool, end: &OwnedFd) -> Result<(), Errno> {
-        let nobody = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
-        let name = self.name(SocketKind::Datagrams, id, six, addr, nobody)?;
+        let unspecified = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
+        let name = self.name(SocketKind::Datagrams, id, six, addr, unspecified)?;
         rustix::io::ioctl_fionbio(end, true)?;
         bind(end, &name)?;
         epoll::add(&self.watches[0], end, epoll::EventData::new_u64(id), READABLE)
@@ -107,13 +107,13 @@ impl SocketServer {
     }
 
     fn connect_mailbox(&mut self, id: u64, to: Option<SocketAddr>) -> Answer {
-        if to.is_some_and(|to| !self.place.leads_to(to.ip())) {
+        if to.is_some_and(|to| !self.routes.leads_to(to.ip())) {
             self.expect_mail_half(id);
         }
         let Some(mailbox) = self.mailboxes.get_mut(id) else { return refused(Errno::INVAL) };
         let bound = mailbox.bound.addr.ip();
         match to {
-            Some(to) if !self.place.leads_to(to.ip()) => {
+            Some(to) if !self.routes.leads_to(to.ip()) => {
                 if mailbox.half.is_none() {
                     self.refuse(RefusalKind::Connect);
                     return refused(Errno::NETUNREACH);
@@ -123,7 +123,7 @@ impl SocketServer {
                 Answer::Done
             }
             Some(to) => {
-                let source = if bound.is_unspecified() { self.place.source(to.ip()) } else { Some(bound) };
+                let source = if bound.is_unspecified() { self.routes.source(to.ip()) } else { Some(bound) };
                 mailbox.local = source.unwrap_or(bound);
                 mailbox.peer = Some(to);
                 Answer::Done

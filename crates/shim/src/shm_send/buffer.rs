@@ -78,8 +78,8 @@ impl State {
     /// Decodes a word; `None` if it is invalid, as from a hostile program.
     fn of<M: Memory>(word: u64) -> Option<Self> {
         const { assert!(M::BYTES as u64 <= PLACE, "a place has its bits") };
-        let place = |shift: u32| (word >> shift & PLACE) as usize;
-        let (start, end) = (place(0), place(FIELD));
+        let offset = |shift: u32| (word >> shift & PLACE) as usize;
+        let (start, end) = (offset(0), offset(FIELD));
         let (taking, closed) = (word & TAKING != 0, word & CLOSED != 0);
         let state = Self { generation: (word >> GENERATION) as u32, taking, closed, start, end };
         (start <= end && end <= M::BYTES).then_some(state)

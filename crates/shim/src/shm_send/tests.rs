@@ -71,14 +71,14 @@ fn each_stack_is_notified_of_writes_to_its_own_connections() {
             assert!(program.put(id, once(&id.to_ne_bytes()[..]), || true));
         }
         for nth in 0..stacks {
-            let mut heard = Vec::new();
+            let mut written = Vec::new();
             let wanted: Vec<u64> =
                 ids.into_iter().filter(|id| (id >> 32) % u64::from(stacks) == u64::from(nth)).collect();
             assert!(!stack.sleep(nth), "something was written");
-            assert_eq!(stack.written(nth, |id| heard.push(id)), !wanted.is_empty());
-            assert_eq!(heard, wanted);
+            assert_eq!(stack.written(nth, |id| written.push(id)), !wanted.is_empty());
+            assert_eq!(written, wanted);
             assert!(!stack.written(nth, |_| panic!("reported once")));
-            heard.iter().for_each(|&id| assert_eq!(taken(&stack, id), id.to_ne_bytes()));
+            written.iter().for_each(|&id| assert_eq!(taken(&stack, id), id.to_ne_bytes()));
             assert!(stack.sleep(nth));
         }
         assert!(program.asleep(ids[0]).is_some());

@@ -37,7 +37,7 @@ impl World {
         let windows = StackHandle::open([secret; 16], steering).unwrap();
         let Ok(windows) = <[StackHandle; 2]>::try_from(windows) else { panic!("a window for each stack") };
         let addrs: Vec<IpAddr> = vec!["10.0.0.1".parse().unwrap()];
-        windows[0].set_place(Routes { subnets: vec![(addrs[0], 24)], addrs, ..Routes::default() });
+        windows[0].set_routes(Routes { subnets: vec![(addrs[0], 24)], addrs, ..Routes::default() });
         let shim_client = ShimClient::parse(&windows[0].variable()).unwrap();
         Self { windows, shim_client }
     }
@@ -45,41 +45,41 @@ impl World {
     /// Sends a request from a thread; returns each stack's events until the reply. It must not
     /// connect.
     fn ask(&mut self, request: Request) -> (Reply, [Vec<SocketEvent>; 2]) {
-        let (shim_client, mut told) = (self.shim_client, [Vec::new(), Vec::new()]);
+        let (shim_client, mut events) = (self.shim_client, [Vec::new(), Vec::new()]);
         let asked = std::thread::scope(|scope| {
             let asking = scope.spawn(move || shim_client.ask(&request).expect("the server is alive"));
             while !asking.is_finished() {
-                self.poll(&mut told);
+                self.poll(&mut events);
                 std::thread::yield_now();
             }
             asking.join().unwrap()
         });
-        self.poll(&mut told);
-        (asked, told)
+        self.poll(&mut events);
+        (asked, events)
     }
 
-    fn poll(&mut self, told: &mut [Vec<SocketEvent>; 2]) {
-        for (window, told) in self.windows.iter_mut().zip(told) {
-            window.poll(told);
+    fn poll(&mut self, events: &mut [Vec<SocketEvent>; 2]) {
+        for (window, into) in self.windows.iter_mut().zip(events) {
+            window.poll(into);
         }
     }
 
     /// Events of each stack now.
-    fn told(&mut self) -> [Vec<SocketEvent>; 2] {
-        let mut told = [Vec::new(), Vec::new()];
-        self.poll(&mut told);
-        told
+    fn poll_all(&mut self) -> [Vec<SocketEvent>; 2] {
+        let mut events = [Vec::new(), Vec::new()];
+        self.poll(&mut events);
+        events
     }
 
     /// Asserts that each stack soon receives exactly the `expected` events.
     #[track_caller]
     fn told_soon(&mut self, expected: [Vec<SocketEvent>; 2]) {
-        let mut told = [Vec::new(), Vec::new()];
+        let mut events = [Vec::new(), Vec::new()];
         soon(|| {
-            self.poll(&mut told);
-            let begins = told.iter().zip(&expected).all(|(told, expected)| expected.starts_with(told));
-            assert!(begins, "{told:?} is not {expected:?}");
-            told == expected
+            self.poll(&mut events);
+            let begins = events.iter().zip(&expected).all(|(seen, expected)| expected.starts_with(seen));
+            assert!(begins, "{events:?} is not {expected:?}");
+            events == expected
         });
     }
 
@@ -92,9 +92,9 @@ impl World {
 
     fn listener(&mut self) -> (u64, OwnedFd) {
         let (id, listener) = self.bind(HERE);
-        let (asked, told) = self.ask(Request::Listen { id, backlog: 8 });
+        let (asked, events) = self.ask(Request::Listen { id, backlog: 8 });
         assert_eq!(
-            (asked.answer, told),
+            (asked.answer, events),
             (
                 Answer::Done,
                 [
@@ -134,8 +134,8 @@ fn a_connection_belongs_to_one_stack_and_a_listener_to_all() {
         stream.write_all(b"request").unwrap();
         assert!(world.is_awake(stack) && !world.is_awake(1 - stack));
         let pipe = SocketEvent::Pipe { id: name.id, readable: true, writable: false, gone: false };
-        let mut told = world.told();
-        assert_eq!((std::mem::take(&mut told[stack]), told), (vec![pipe], [vec![], vec![]]));
+        let mut events = world.poll_all();
+        assert_eq!((std::mem::take(&mut events[stack]), events), (vec![pipe], [vec![], vec![]]));
     }
     assert_ne!(world.windows[0].number(conn), world.windows[1].number(conn));
     drop(listener);
@@ -158,16 +158,16 @@ fn a_listener_is_known_before_the_next_frame_is_processed() {
         }
     });
     // The program has its answer, and the second stack has not been polled since.
-    let mut told = Vec::new();
-    assert!(world.windows[1].poll_left(&mut told));
+    let mut events = Vec::new();
+    assert!(world.windows[1].poll_posted(&mut events));
     assert_eq!(
-        (told, first),
+        (events, first),
         (
             vec![SocketEvent::Listen { port: 80, fast_open: 0, hops: Default::default() }],
             vec![SocketEvent::Listen { port: 80, fast_open: 0, hops: Default::default() }]
         )
     );
-    assert!(!world.windows[1].poll_left(&mut Vec::new()));
+    assert!(!world.windows[1].poll_posted(&mut Vec::new()));
 }
 
 #[test]
@@ -184,10 +184,10 @@ fn a_request_on_a_connection_reaches_its_stack() {
         let _pipe = world.windows[stack].offer(conn, end(HERE), end(PEER)).unwrap();
         let id = world.windows[stack].number(conn);
         let set = vec![SocketEvent::Set { id, setting }];
-        let mut told = world.told();
-        assert_eq!((std::mem::take(&mut told[stack]), told), (set.clone(), [vec![], vec![]]), "{stack}");
-        let mut told = world.ask(option(id)).1;
-        assert_eq!((std::mem::take(&mut told[stack]), told), (set, [vec![], vec![]]), "{stack}");
+        let mut events = world.poll_all();
+        assert_eq!((std::mem::take(&mut events[stack]), events), (set.clone(), [vec![], vec![]]), "{stack}");
+        let mut events = world.ask(option(id)).1;
+        assert_eq!((std::mem::take(&mut events[stack]), events), (set, [vec![], vec![]]), "{stack}");
     }
 }
 
@@ -206,8 +206,8 @@ fn opener(world: &mut World, from: u64, to: &str) -> usize {
     std::thread::scope(|scope| {
         let asking = scope.spawn(move || shim_client.ask(&request).expect("the server is alive"));
         while !asking.is_finished() {
-            for (stack, told) in world.told().into_iter().enumerate() {
-                for what in told {
+            for (stack, events) in world.poll_all().into_iter().enumerate() {
+                for what in events {
                     let SocketEvent::Connect { call, .. } = what else { panic!("{what:?}") };
                     assert_eq!(opener.replace(stack), None, "one stack receives it");
                     world.windows[stack].refuse_opening(call, Errno::ADDRNOTAVAIL);
@@ -249,8 +249,11 @@ fn datagrams_leave_by_the_stack_that_delivered_last() {
         to: None,
         connects: false,
     };
-    let (Reply { answer, end: socket, .. }, told) = world.ask(request);
-    assert_eq!((answer, told), (Answer::Done, [vec![SocketEvent::Bound(53)], vec![SocketEvent::Bound(53)]]));
+    let (Reply { answer, end: socket, .. }, events) = world.ask(request);
+    assert_eq!(
+        (answer, events),
+        (Answer::Done, [vec![SocketEvent::Bound(53)], vec![SocketEvent::Bound(53)]])
+    );
     let id = Name::of(socket.as_fd()).expect("a socket has a name").id;
     let answers = [&DatagramHeader::Peer(end(PEER)).encode()[..], b"answer"].concat();
     let mut bytes = [0; 64];
@@ -258,11 +261,11 @@ fn datagrams_leave_by_the_stack_that_delivered_last() {
     for stack in [1, 0, 1] {
         assert_eq!(world.windows[stack].deliver(arrived, 2, b"question", 0), Delivered::To(id));
         send(&socket, &answers, SendFlags::empty()).unwrap();
-        let mut told = world.told();
+        let mut events = world.poll_all();
         // The first stack receives the event, and posts it to its recipient.
-        told.iter_mut().zip(world.told()).for_each(|(told, later)| told.extend(later));
+        events.iter_mut().zip(world.poll_all()).for_each(|(seen, later)| seen.extend(later));
         assert_eq!(
-            (std::mem::take(&mut told[stack]), told),
+            (std::mem::take(&mut events[stack]), events),
             (vec![SocketEvent::DatagramReadable(id)], [vec![], vec![]])
         );
         let out = QueuedDatagram::Out {
@@ -271,7 +274,7 @@ fn datagrams_leave_by_the_stack_that_delivered_last() {
             len: 6,
             segment: 6,
             class: 0,
-            whole: false,
+            dont_fragment: false,
             hops: 64,
         };
         assert_eq!(world.windows[stack].next_datagram(id, 2, &mut bytes), out);
@@ -282,5 +285,5 @@ fn datagrams_leave_by_the_stack_that_delivered_last() {
         world.windows[1].next_datagram(id, 2, &mut bytes),
         QueuedDatagram::End { port: 53, last: true }
     );
-    assert_eq!(world.told(), [vec![SocketEvent::Closed { socket: id, port: 53, last: true }], vec![]]);
+    assert_eq!(world.poll_all(), [vec![SocketEvent::Closed { socket: id, port: 53, last: true }], vec![]]);
 }

@@ -262,12 +262,12 @@ impl MachineState {
     pub fn account(&mut self, now: Time, core: usize) {
         let logical_core = &mut self.logical_cores[core];
         let since = logical_core.accounted_until.max(self.from);
-        let whole = now.since(logical_core.accounted_until).as_nanos();
+        let elapsed_ns = now.since(logical_core.accounted_until).as_nanos();
         let work_ns = logical_core.account(now);
         if work_ns > 0.0
             && let Some(holder) = logical_core.holder
         {
-            let counted = now.since(since).as_nanos() as f64 / whole as f64;
+            let counted = now.since(since).as_nanos() as f64 / elapsed_ns as f64;
             let task = &mut self.tasks[holder.index()];
             task.work_ns += work_ns * counted;
             task.progress(work_ns);

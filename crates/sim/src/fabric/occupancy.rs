@@ -21,7 +21,7 @@ pub const LOCATIONS: [&str; 3] = ["from hosts", "to hosts", "between switches"];
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Occupancy {
     /// One entry per name in [`LOCATIONS`].
-    pub places: Vec<Waited>,
+    pub queues: Vec<Waited>,
     /// Interval between samples.
     pub interval: Span,
 }
@@ -146,12 +146,12 @@ impl Sampler {
         if all.next_sample == Time::MAX {
             return Occupancy::default();
         }
-        let places =
+        let queues =
             all.samples.into_iter().zip(all.ports).map(|(LocationSamples { series, counts }, ports)| {
                 let mean = |(sum, most): (usize, usize)| (sum as f64 / ports.max(1) as f64, most);
                 Waited { ports, series: series.into_iter().map(mean).collect(), counts }
             });
-        Occupancy { places: places.collect(), interval: all.interval }
+        Occupancy { queues: queues.collect(), interval: all.interval }
     }
 
     fn merge(mut self, other: Self) -> Self {

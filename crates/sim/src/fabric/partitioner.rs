@@ -115,7 +115,7 @@ mod tests {
     fn partitions_are_at_most_hosts_and_one_partition_needs_no_barrier() {
         let wiring = Topology::Star { hosts: 2, host: HOST }.wire();
         assert_eq!(Partitioning::new(&wiring, 9).partitions, 2);
-        let whole = Partitioning::new(&wiring, 0);
-        assert_eq!((whole.partitions, whole.lookahead), (1, Span::MAX));
+        let unpartitioned = Partitioning::new(&wiring, 0);
+        assert_eq!((unpartitioned.partitions, unpartitioned.lookahead), (1, Span::MAX));
     }
 }

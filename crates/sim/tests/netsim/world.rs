@@ -242,12 +242,12 @@ impl World {
             EventKind::Readable { .. } => {
                 // Requests arrive one at a time, whole or fragmented.
                 let bytes = stack.received(conn);
-                let whole = bytes.len() / REQUEST * REQUEST;
-                for request in bytes[..whole].chunks(REQUEST) {
+                let complete_len = bytes.len() / REQUEST * REQUEST;
+                for request in bytes[..complete_len].chunks(REQUEST) {
                     server.requests += 1;
                     server.requested += u64::from_be_bytes(request[..8].try_into().expect("eight bytes"));
                 }
-                stack.consume(self.now, conn, whole);
+                stack.consume(self.now, conn, complete_len);
             }
             EventKind::PeerClosed => server.peer_closed = true,
             _ => {}

@@ -232,14 +232,14 @@ proptest! {
         target in addr6(),
         mac in any::<Option<[u8; 6]>>(),
         flags in any::<(bool, bool, bool)>(),
-        said in (any::<u8>(), any::<u16>(), any::<u32>()),
+        limits in (any::<u8>(), any::<u16>(), any::<u32>()),
         prefixes in vec(prefix(), 0..4),
     ) {
         prop_assume!(!target.is_multicast());
         let (router, solicited, replaces) = flags;
         let mut options = Vec::new();
         prefixes.iter().for_each(|prefix| prefix.emit(&mut options));
-        let (hops, lifetime_s, reachable_ms) = said;
+        let (hops, lifetime_s, reachable_ms) = limits;
         let advertisement = RouterAdvertisement { hops, lifetime_s, reachable_ms, mac: None, mtu: None, options: &options };
         prop_assert_eq!(advertisement.prefixes().collect::<Vec<_>>(), prefixes);
         for message in [
@@ -279,8 +279,8 @@ proptest! {
             if let Some(first) = message.first_mut() {
                 *first = kind;
             }
-            if let Ok(ndp::Message::RouterAdvertisement(said)) = ndp::Message::parse(&message) {
-                let _ = said.prefixes().count();
+            if let Ok(ndp::Message::RouterAdvertisement(advertisement)) = ndp::Message::parse(&message) {
+                let _ = advertisement.prefixes().count();
             }
         }
         let _ = udp::Datagram::parse(&bytes, HERE, THERE, true);

@@ -21,7 +21,7 @@ use super::*;
 struct Sleeper {
     wire: MemoryDevice,
     ready: OwnedFd,
-    bell: Arc<OwnedFd>,
+    wakeup: Arc<OwnedFd>,
     sleeps: Arc<AtomicU32>,
     forgotten: Arc<AtomicBool>,
 }
@@ -40,19 +40,19 @@ impl Device for Sleeper {
     }
     fn wait(&mut self, _span: Span) {
         let timeout = Timespec { tv_sec: 20, tv_nsec: 0 };
-        let mut fds = [PollFd::new(&self.ready, PollFlags::IN), PollFd::new(&*self.bell, PollFlags::IN)];
+        let mut fds = [PollFd::new(&self.ready, PollFlags::IN), PollFd::new(&*self.wakeup, PollFlags::IN)];
         self.sleeps.fetch_add(1, Ordering::Relaxed);
         if poll(&mut fds, Some(&timeout)) == Ok(0) {
             self.forgotten.store(true, Ordering::Relaxed);
         }
         if !fds[1].revents().is_empty() {
-            let _ = rustix::io::read(&*self.bell, &mut [0; 8]);
+            let _ = rustix::io::read(&*self.wakeup, &mut [0; 8]);
         }
     }
     fn waker(&self) -> Option<Waker> {
-        let bell = self.bell.clone();
+        let wakeup = self.wakeup.clone();
         Some(Arc::new(move || {
-            let _ = rustix::io::write(&*bell, &1u64.to_ne_bytes());
+            let _ = rustix::io::write(&*wakeup, &1u64.to_ne_bytes());
         }))
     }
 }
@@ -69,11 +69,11 @@ fn a_thread_that_sleeps_is_woken_by_its_ring() {
     };
     let folder = TempDir::new("asleep").unwrap();
     let (sleeps, forgotten) = <(Arc<AtomicU32>, Arc<AtomicBool>)>::default();
-    let bell = Arc::new(eventfd(0, EventfdFlags::NONBLOCK).unwrap());
+    let wakeup = Arc::new(eventfd(0, EventfdFlags::NONBLOCK).unwrap());
     let device = Sleeper {
         wire: pair(8, 1514).0,
         ready: ring.readiness().unwrap(),
-        bell,
+        wakeup,
         sleeps: sleeps.clone(),
         forgotten: forgotten.clone(),
     };

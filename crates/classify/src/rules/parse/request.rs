@@ -23,7 +23,7 @@ impl Item<'_, '_> {
             (_, L7Protocol::Message(layout)) => {
                 let (at, bytes) = self.bytes()?;
                 let end = at + bytes.len();
-                if end > layout.look {
+                if end > layout.shown_len {
                     return self.fail(format!(
                         "{} reads byte {end} of a message; valid: the first {LOOK_BYTES_MAX} bytes",
                         self.key
@@ -173,7 +173,7 @@ impl Item<'_, '_> {
             (None, Some(end)) => FrameLength::Mark(end.into()),
             _ => return self.fail("[message] has either `length_at` or `end`, such as length_at = 8"),
         };
-        Ok(Arc::new(MessageLayout { extent, kind: (kind_at, kind_bytes), look: LOOK_BYTES_MAX }))
+        Ok(Arc::new(MessageLayout { extent, kind: (kind_at, kind_bytes), shown_len: LOOK_BYTES_MAX }))
     }
 }
 

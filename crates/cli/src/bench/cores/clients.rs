@@ -101,7 +101,7 @@ impl Clients {
             let mut running = Vec::new();
             for (shard, (device, &core)) in (0..).zip(self.devices.iter_mut().zip(&self.cores)) {
                 let mut config = load_client::stack(mac, CLIENT, secret);
-                config.place = Some(ShardIndex { steering, shard });
+                config.shard_index = Some(ShardIndex { steering, shard });
                 let exchanger =
                     ClosedLoopClient::new(exchange.clone(), config, SocketAddr::from((SERVER, PORT)));
                 let exchanger = exchanger.paused();

@@ -115,8 +115,8 @@ mod tests {
     #[test]
     fn too_many_cores_are_refused_with_a_count_that_fits() {
         let check = |available, count, what: &str, fits: &str| {
-            let said = QueueCores::disjoint(&machine(available), count).unwrap_err().to_string();
-            assert!(said.contains(what) && said.contains(fits), "{said}");
+            let error = QueueCores::disjoint(&machine(available), count).unwrap_err().to_string();
+            assert!(error.contains(what) && error.contains(fits), "{error}");
         };
         check(
             2,

@@ -47,7 +47,7 @@ pub const PEER: &str = "10.7.0.9";
 /// Timeout, many times longer than any trial takes.
 pub const LIMIT: Duration = Duration::from_secs(60);
 /// Polling interval.
-const LOOK: Duration = Duration::from_millis(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// File of a program's output.
 const SAID: &str = "said";
 
@@ -203,7 +203,7 @@ pub fn until(what: &str, mut is: impl FnMut() -> bool) -> Result<(), String> {
         if Instant::now() > end {
             return Err(format!("not within a minute: {what}"));
         }
-        park_timeout(LOOK);
+        park_timeout(POLL_INTERVAL);
     }
     Ok(())
 }
@@ -234,7 +234,7 @@ impl ListeningServer<'_> {
             if Instant::now() > end {
                 return Err(format!("{otherwise}: {}", self.world.output()));
             }
-            park_timeout(LOOK);
+            park_timeout(POLL_INTERVAL);
         }
         Ok(())
     }
@@ -283,7 +283,7 @@ impl ListeningServer<'_> {
             if let Some(status) = self.child.try_wait().map_err(because("its status"))? {
                 return Ok(Some(status));
             }
-            park_timeout(LOOK);
+            park_timeout(POLL_INTERVAL);
         }
         Ok(None)
     }

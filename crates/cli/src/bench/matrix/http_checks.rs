@@ -113,7 +113,7 @@ fn curl(feature: Feature, world: &Trial<'_>) -> Result<TrialResult, String> {
     let (ours, kernel) = (world.folder().join("big"), world.folder().join("came"));
     let (ours, kernel) = (ours.display().to_string(), kernel.display().to_string());
     let [small, large, up] = ["small", "big", "came"].map(|name| format!("http://{at}/{name}"));
-    let whole = || match std::fs::read(&kernel).map_err(because("what came"))? == big {
+    let is_complete = || match std::fs::read(&kernel).map_err(because("what came"))? == big {
         true => Ok(TrialResult::Works),
         false => Err("the received bytes differ".to_owned()),
     };
@@ -124,11 +124,11 @@ fn curl(feature: Feature, world: &Trial<'_>) -> Result<TrialResult, String> {
     match feature {
         Feature::Download => {
             world.client(&[&curl[..], &["--output", &kernel, &large]].concat())?;
-            whole()
+            is_complete()
         }
         Feature::Upload => {
             world.client(&[&curl[..], &["--upload-file", &ours, &up]].concat())?;
-            whole()
+            is_complete()
         }
         Feature::KeepAlive => {
             // Prints the number of opened connections after each transfer.

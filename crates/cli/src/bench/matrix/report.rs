@@ -148,7 +148,7 @@ mod tests {
         };
         let output = |b: &[&str]| SuiteResult {
             files: [file("a", &[]), file("b", b), file("c", &[])].into(),
-            whole: true,
+            is_complete: true,
         };
         let suite = Results::new("redis-7", output(&["one"]), output(&[]));
         let fails = TrialResult::Fails("no\nline".to_owned());

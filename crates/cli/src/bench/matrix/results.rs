@@ -39,7 +39,7 @@ impl FileResult {
 pub struct SuiteResult {
     pub files: BTreeMap<String, FileResult>,
     /// True if they ran to their end.
-    pub whole: bool,
+    pub is_complete: bool,
 }
 
 impl SuiteResult {
@@ -51,7 +51,7 @@ impl SuiteResult {
 
     /// Replaces the results of files that `again` contains.
     pub fn replace(&mut self, again: Self) {
-        self.whole &= again.whole;
+        self.is_complete &= again.is_complete;
         self.files.extend(again.files);
     }
 
@@ -68,7 +68,7 @@ impl SuiteResult {
             count(&FileResult::passes),
             self.failed().len(),
             count(&|file| file.skipped.is_some() && file.failed.is_empty()),
-            if self.whole { "" } else { ", and does not finish" },
+            if self.is_complete { "" } else { ", and does not finish" },
         )
     }
 }
@@ -110,7 +110,7 @@ impl Results {
         let names = only.iter().map(|file| format!("{file} ({})", ours.cell(file)));
         let names = names.collect::<Vec<_>>().join(", ");
         let some = ours.files.values().any(FileResult::passes);
-        let verdict = match (only.is_empty() && some, ours.whole, kernel.whole) {
+        let verdict = match (only.is_empty() && some, ours.is_complete, kernel.is_complete) {
             (false, ..) | (_, false, true) => SuiteVerdict::Fails,
             (true, true, _) if ours.failed().is_empty() => SuiteVerdict::Works,
             (true, ..) => SuiteVerdict::Limited,
@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     /// One file per word: `a` passes, `a!` fails, `a?` is skipped.
-    fn output(words: &str, whole: bool) -> SuiteResult {
+    fn output(words: &str, is_complete: bool) -> SuiteResult {
         let files = words.split_whitespace().map(|word| {
             let file = match word.chars().last() {
                 Some('!') => FileResult { failed: vec!["2".to_owned()], ..FileResult::default() },
@@ -146,7 +146,7 @@ mod tests {
             };
             (word.trim_end_matches(['!', '?']).to_owned(), file)
         });
-        SuiteResult { files: files.collect(), whole }
+        SuiteResult { files: files.collect(), is_complete }
     }
 
     #[track_caller]
@@ -209,6 +209,6 @@ mod tests {
         let mut first = output("a! b c!", true);
         assert_eq!(first.failed(), ["a", "c"]);
         first.replace(output("a c!", true));
-        assert_eq!((first.failed(), first.whole), (vec!["c".to_owned()], true));
+        assert_eq!((first.failed(), first.is_complete), (vec!["c".to_owned()], true));
     }
 }

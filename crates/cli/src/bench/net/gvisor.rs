@@ -35,8 +35,8 @@ pub fn build() -> GvisorProgram {
     match out {
         Ok(out) if out.status.success() => Ok(path()),
         Ok(out) => {
-            let said = String::from_utf8_lossy(&out.stderr);
-            Err(format!("go build: {}", said.lines().last().unwrap_or("failed")))
+            let stderr = String::from_utf8_lossy(&out.stderr);
+            Err(format!("go build: {}", stderr.lines().last().unwrap_or("failed")))
         }
         Err(e) => Err(format!("go: {e}")),
     }

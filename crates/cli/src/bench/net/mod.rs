@@ -107,12 +107,12 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     if args.common.json {
         outln!("{:#}", report::json(&rows, &goals, rounds, time));
     } else {
-        let place = match rx_core {
+        let core_owner = match rx_core {
             RxCore::Receiver => "receiver's",
             RxCore::Sender => "sender's",
         };
         outln!(
-            "{}; server on core {}, client on core {}; receive processing on the {place} core",
+            "{}; server on core {}, client on core {}; receive processing on the {core_owner} core",
             host::Machine::this(),
             cores.server.0,
             cores.client.0

@@ -175,11 +175,11 @@ impl Setup<'_> {
         if line.trim() == "ready" {
             return Ok(child);
         }
-        let mut said = String::new();
+        let mut first_line = String::new();
         if let Some(stderr) = child.stderr.take() {
-            let _ = BufReader::new(stderr).read_line(&mut said);
+            let _ = BufReader::new(stderr).read_line(&mut first_line);
         }
-        Err(said.trim().trim_start_matches("error: ").to_owned())
+        Err(first_line.trim().trim_start_matches("error: ").to_owned())
     }
 
     fn gvisor(&self, program: &Path, app: &str) -> Result<Command, String> {

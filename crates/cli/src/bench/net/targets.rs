@@ -45,11 +45,11 @@ pub fn goals(rows: &[SystemRow]) -> Vec<Goal> {
     ]
 }
 
-/// Ratios of the figure of `ours` to that of `theirs` in all cases that `fits` accepts.
+/// Ratios of the figure of `ours` to that of `baseline` in all cases that `fits` accepts.
 fn ratios(
     rows: &[SystemRow],
     ours: Server,
-    theirs: Server,
+    baseline: Server,
     fits: impl Fn(&Case) -> bool,
     figure: impl Fn(&SystemFigures) -> f64,
 ) -> Vec<(f64, String)> {
@@ -58,7 +58,7 @@ fn ratios(
         let row = rows.find(|r| (r.system.stack, r.system.device) == (stack, device) && r.case.name == case);
         row.and_then(|row| row.figures().ok()).map(|figures| figure(&figures))
     };
-    let ratio = |row: &SystemRow| Some(find(ours, &row.case.name)? / find(theirs, &row.case.name)?);
+    let ratio = |row: &SystemRow| Some(find(ours, &row.case.name)? / find(baseline, &row.case.name)?);
     let ours = rows.iter().filter(|r| (r.system.stack, r.system.device) == ours && fits(&r.case));
     ours.filter_map(|r| Some((ratio(r)?, r.case.name.clone()))).collect()
 }

@@ -133,10 +133,10 @@ impl Processes {
             by_name("caladan", &Settings::default(), &board).map_err(|e| Error::new(e.to_string()))?;
         let setup = |spec: &TaskSpec, part: &Part| TaskSetup {
             spec: spec.clone(),
-            who: TaskSelector::Child(part.id()),
+            selector: TaskSelector::Child(part.id()),
             tail: None,
-            joined: Vec::new(),
-            pulse: !spec.is_critical() && mechanism == Mechanism::Runtime,
+            queue_reports: Vec::new(),
+            has_signal_page: !spec.is_critical() && mechanism == Mechanism::Runtime,
         };
         let tasks =
             vec![("lc".to_owned(), setup(&specs[0], &self.lc)), ("be".to_owned(), setup(&specs[1], be))];
@@ -173,7 +173,7 @@ impl Drop for Pinned {
 /// any case.
 pub fn measure(bounds: Bounds) -> Result<(Vec<Operation>, Vec<String>), Error> {
     let ours = affinity::cores().map_err(|e| Error::new(format!("cannot read the allowed cores: {e}")))?;
-    let (Some(&own), Some(&theirs)) = (ours.first(), ours.get(1)) else {
+    let (Some(&own), Some(&second)) = (ours.first(), ours.get(1)) else {
         return Err(Error::new("a handoff needs a second core").advice("a machine of 2 cores or more"));
     };
     let failed = |e: std::io::Error| Error::new(format!("scheduling the benchmark's processes: {e}"));
@@ -184,7 +184,7 @@ pub fn measure(bounds: Bounds) -> Result<(Vec<Operation>, Vec<String>), Error> {
     let (mut found, mut without) = (Vec::new(), Vec::new());
     // By the kernel's scheduler alone.
     for part in [&processes.lc, &processes.be] {
-        sched_setaffinity(Some(Pid::from_child(&part.0)), &cpulist::set_of([theirs]))
+        sched_setaffinity(Some(Pid::from_child(&part.0)), &cpulist::set_of([second]))
             .map_err(|e| failed(e.into()))?;
     }
     SchedPolicy::IDLE.set(Some(Pid::from_child(&processes.be.0))).map_err(failed)?;
@@ -192,7 +192,7 @@ pub fn measure(bounds: Bounds) -> Result<(Vec<Operation>, Vec<String>), Error> {
     check_interrupt()?;
     // By the mechanism, with a round before each.
     let clock = Monotonic::new();
-    let (mut manager, mut allocator) = processes.manager(&[theirs], Mechanism::Affinity)?;
+    let (mut manager, mut allocator) = processes.manager(&[second], Mechanism::Affinity)?;
     handoffs(&processes, bounds, ["preempt", "give back"], &mut found, || {
         // A round may park BE because LC waited; repeats rounds until BE has the core again.
         let start = clock.now();
@@ -229,16 +229,16 @@ pub fn measure(bounds: Bounds) -> Result<(Vec<Operation>, Vec<String>), Error> {
     }
     manager.end()?;
     check_interrupt()?;
-    found.push(migrate(&processes, bounds, [own, theirs], Mechanism::Affinity)?);
-    in_runtime(&processes, bounds, theirs, &mut found)?;
+    found.push(migrate(&processes, bounds, [own, second], Mechanism::Affinity)?);
+    in_runtime(&processes, bounds, second, &mut found)?;
     if let Err(e) = scx::check() {
         without.push(e.to_string());
         return Ok((found, without));
     }
-    in_kernel(&processes, bounds, theirs, &mut found)?;
+    in_kernel(&processes, bounds, second, &mut found)?;
     // The benchmark itself would keep BE off its core there.
     if let Some(&third) = ours.get(2) {
-        found.push(migrate(&processes, bounds, [theirs, third], Mechanism::Scx)?);
+        found.push(migrate(&processes, bounds, [second, third], Mechanism::Scx)?);
     }
     Ok((found, without))
 }
@@ -323,7 +323,7 @@ fn in_runtime(
 
 /// True if a task poll of `lane` began after `at`.
 fn report_after(lane: &WorkerSlot, at: Time) -> bool {
-    lane.read().is_some_and(|pulse| pulse.request.is_some_and(|since| since > at))
+    lane.read().is_some_and(|signals| signals.request.is_some_and(|since| since > at))
 }
 
 /// Both processes under the sched_ext scheduler, where a decision gives LC its core.
@@ -404,12 +404,12 @@ fn migrate(
         let start = clock.now();
         manager.act(start, &[run(to, BE), run(from, LC)]);
         // BE may move to the benchmark's own core, and arrives there while the benchmark sleeps.
-        let came = (0..ARRIVES).find_map(|_| {
+        let arrival = (0..ARRIVES).find_map(|_| {
             std::thread::sleep(PAUSE);
-            let (core, since) = processes.page.place();
+            let (core, since) = processes.page.core_and_time();
             (core == u32::from(both[to].0) && since > start).then(|| since.since(start))
         });
-        samples.add(came);
+        samples.add(arrival);
     }
     manager.end()?;
     let name = if mechanism == Mechanism::Scx { "scx migrate" } else { "migrate" };

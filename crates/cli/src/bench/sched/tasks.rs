@@ -26,7 +26,7 @@ pub fn run() -> Result<(), Error> {
         Quantum { thread: host::thread::number, demote: host::thread::demote, ..Quantum::default() };
     let options = WorkerOptions {
         signal_page: Some(Arc::new(board)),
-        current_core: Some(affinity::here),
+        current_core: Some(affinity::current_core),
         quantum: Some(quantum),
         ..WorkerOptions::new(Span::ZERO)
     };

@@ -10,18 +10,18 @@ fn the_example_is_right_and_shows_the_defaults() {
     assert_eq!(tasks[0].spec(Mechanism::Scx), TaskSpec::critical(1));
     assert_eq!(tasks[1].spec(Mechanism::Scx), TaskSpec::best_effort());
     // Commented settings are valid once the alternative task selector is removed.
-    let told = EXAMPLE
+    let text = EXAMPLE
         .replace("\n# ", "\n#  ")
         .replace("\n#  delay_max", "\ndelay_max")
         .replace("\n#  request_max", "\nrequest_max")
         .replace("\n#  tail", "\ntail")
         .replace("\n#  joined", "\njoined")
         .replace("\n#  pulse", "\npulse");
-    let told = Config::parse("example.toml", &told).unwrap();
-    assert_eq!(told.tasks[0].request_max, Some(Span::from_micros(40)));
-    assert!(told.tasks[0].tail.is_some() && told.tasks[0].pulse && told.tasks[0].joined.len() == 1);
+    let config = Config::parse("example.toml", &text).unwrap();
+    assert_eq!(config.tasks[0].request_max, Some(Span::from_micros(40)));
+    assert!(config.tasks[0].tail.is_some() && config.tasks[0].pulse && config.tasks[0].joined.len() == 1);
     // The commented value is the default where threads are observed.
-    assert_eq!(told.tasks[0].spec(Mechanism::Scx).delay_max, tasks[0].spec(Mechanism::Affinity).delay_max);
+    assert_eq!(config.tasks[0].spec(Mechanism::Scx).delay_max, tasks[0].spec(Mechanism::Affinity).delay_max);
 }
 
 //~ sched: latency-critical threads are real-time while they sleep; missing capabilities are reported
@@ -33,11 +33,11 @@ fn a_wait_requests_a_core_while_the_mechanism_can_still_end_it() {
         config.tasks[0].spec(mechanism).delay_max
     };
     let (paper, seen) = (Span::from_micros(10), Span::from_millis(1));
-    for (mechanism, looked_at, told) in
+    for (mechanism, looked_at, expected) in
         [(Mechanism::Affinity, seen, seen), (Mechanism::Runtime, seen, paper), (Mechanism::Scx, paper, paper)]
     {
         assert_eq!(delay("", mechanism), looked_at, "{mechanism:?}");
-        assert_eq!(delay("pulse = true", mechanism), told, "{mechanism:?}");
+        assert_eq!(delay("pulse = true", mechanism), expected, "{mechanism:?}");
         assert_eq!(delay("delay_max = \"70us\"", mechanism), Span::from_micros(70), "{mechanism:?}");
     }
 }

@@ -56,7 +56,7 @@ fn check(queues: usize, more: &[&str]) {
     let stack = addresses.stack([2, 0, 0, 0, 0, 1], [7; 16]);
     let (policies, observed) = policies(&args, 3).expect("valid arguments");
     let (over, there) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(queues)));
-    let place = Server {
+    let setup = Server {
         args: &args,
         arguments: &Arguments::default(),
         sandbox: Sandbox::none(),
@@ -77,7 +77,7 @@ fn check(queues: usize, more: &[&str]) {
     let devices = (1..=queues).map(|queue| Breaks { breaks: queue == queues, there: there.clone() });
     let devices: Vec<_> = devices.collect();
     std::thread::scope(|scope| {
-        let server = scope.spawn(|| place.serve_on(devices));
+        let server = scope.spawn(|| setup.serve_on(devices));
         let end = Instant::now() + LIMIT;
         while !server.is_finished() && Instant::now() < end {
             std::thread::yield_now();

@@ -48,8 +48,8 @@ fn another_host_name_is_refused_on_loopback() {
 }
 
 /// All bytes until the connection ends.
-fn answer_to(place: SocketAddr, question: &[u8]) -> String {
-    let mut stream = std::net::TcpStream::connect(place).expect("a listener");
+fn answer_to(addr: SocketAddr, question: &[u8]) -> String {
+    let mut stream = std::net::TcpStream::connect(addr).expect("a listener");
     stream.set_read_timeout(Some(CONNECTION_MAX * 4)).expect("a timeout");
     let _ = stream.write_all(question);
     let mut text = Vec::new();
@@ -60,25 +60,25 @@ fn answer_to(place: SocketAddr, question: &[u8]) -> String {
 
 #[test]
 fn a_server_answers_on_a_socket_and_is_gone_when_dropped() {
-    let here = SocketAddr::from(([127, 0, 0, 1], 0));
-    let server = UiServer::start(here, site(false)).expect("a free port");
-    let place = server.place();
-    assert_eq!(UiServer::start(place, site(false)).err().map(|e| e.kind()), Some(io::ErrorKind::AddrInUse));
-    let head = answer_to(place, b"HEAD / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n");
+    let loopback = SocketAddr::from(([127, 0, 0, 1], 0));
+    let server = UiServer::start(loopback, site(false)).expect("a free port");
+    let addr = server.addr();
+    assert_eq!(UiServer::start(addr, site(false)).err().map(|e| e.kind()), Some(io::ErrorKind::AddrInUse));
+    let head = answer_to(addr, b"HEAD / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n");
     assert!(head.starts_with("HTTP/1.1 200 OK\r\n") && head.ends_with("\r\n\r\n"), "{head}");
     assert!(head.contains("content-security-policy: default-src 'none'"), "{head}");
-    assert!(answer_to(place, b"\x16\x03\x01 no HTTP\r\n\r\n").starts_with("HTTP/1.1 400"));
+    assert!(answer_to(addr, b"\x16\x03\x01 no HTTP\r\n\r\n").starts_with("HTTP/1.1 400"));
     let mut long = b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX: ".to_vec();
     long.resize(BUFFER, b'x');
-    assert!(answer_to(place, &long).starts_with("HTTP/1.1 431"));
+    assert!(answer_to(addr, &long).starts_with("HTTP/1.1 431"));
     // More silent clients than slots: the request waits for a slot, and is answered.
-    let silent: Vec<_> = (0..CONNECTIONS_MAX + 4).map(|_| std::net::TcpStream::connect(place)).collect();
-    let metrics = answer_to(place, b"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n");
+    let silent: Vec<_> = (0..CONNECTIONS_MAX + 4).map(|_| std::net::TcpStream::connect(addr)).collect();
+    let metrics = answer_to(addr, b"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n");
     assert!(metrics.starts_with("HTTP/1.1 200 OK\r\n"), "{metrics}");
     drop(silent);
     drop(server);
-    assert!(std::net::TcpStream::connect(place).is_err(), "no listener any more");
-    assert!(TcpListener::bind(place).is_ok());
+    assert!(std::net::TcpStream::connect(addr).is_err(), "no listener any more");
+    assert!(TcpListener::bind(addr).is_ok());
 }
 
 #[test]

@@ -48,8 +48,8 @@ fn no_line_of_the_text_is_wider_than_80_columns() {
 fn old_figures_say_so() {
     let live = serve(3);
     assert_eq!(caution(&live.snapshot(at(3.5), 10)), None);
-    let said = caution(&live.snapshot(at(60.0), 10)).expect("a caution");
-    assert!(said.starts_with("serve has sent no update for 57 s"), "{said}");
+    let text = caution(&live.snapshot(at(60.0), 10)).expect("a caution");
+    assert!(text.starts_with("serve has sent no update for 57 s"), "{text}");
 }
 
 #[test]

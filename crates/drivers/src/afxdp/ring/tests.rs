@@ -213,7 +213,7 @@ mod interleavings {
         }
         fn write(&mut self, slot: u32, item: u64) {
             // SAFETY: the slot is the producer's; loom checks it.
-            self.0.2[slot as usize].with_mut(|place| unsafe { *place = item });
+            self.0.2[slot as usize].with_mut(|cell| unsafe { *cell = item });
         }
     }
 

@@ -81,10 +81,10 @@ impl Rig {
         let specs = [TaskSpec::critical(1), TaskSpec::best_effort()];
         let setup = |n: usize| TaskSetup {
             spec: specs[n].clone(),
-            who: TaskSelector::Child(shells[n].id()),
+            selector: TaskSelector::Child(shells[n].id()),
             tail: None,
-            joined: Vec::new(),
-            pulse: false,
+            queue_reports: Vec::new(),
+            has_signal_page: false,
         };
         let tasks = vec![("lc".to_owned(), setup(0)), ("be".to_owned(), setup(1))];
         let layout = Layout::new(&cores).unwrap();

@@ -143,9 +143,9 @@ fn a_machine_without_counters_says_so_of_each() {
     let machine = Machine::new("none", &[("bus/event_source/devices/cpu/type", "4")]);
     let why = Counters::find(&machine.0, &[], &nothing).err().unwrap();
     assert_eq!(why, "uncore IMC: there is none; AMD UMC: there is none; resctrl MBM: there is none");
-    let here = Counters::tried(CoreId(0));
+    let attempts = Counters::tried(CoreId(0));
     assert_eq!(
-        here.iter().map(|(name, _)| *name).collect::<Vec<_>>(),
+        attempts.iter().map(|(name, _)| *name).collect::<Vec<_>>(),
         ["uncore IMC", "AMD UMC", "resctrl MBM", "cache misses"]
     );
 }

@@ -18,7 +18,7 @@ fn send(device: &mut impl Device, now: Time, number: u64) -> Result<(), Full> {
     device.transmit(now, 8, &mut |buf| buf.copy_from_slice(&number.to_be_bytes()))
 }
 
-fn heard<D: Device>(device: &mut D, now: Time) -> Vec<u64> {
+fn receive_all<D: Device>(device: &mut D, now: Time) -> Vec<u64> {
     let mut numbers = Vec::new();
     while let Some(received) = device.receive(now) {
         numbers.push(u64::from_be_bytes(received.frame.as_ref().try_into().unwrap()));
@@ -33,11 +33,11 @@ fn sent_through(rates: &str, seed: u64) -> (Vec<u64>, Counters) {
     let mut numbers = Vec::new();
     for n in 0..FRAMES {
         send(&mut near, at(n), n).unwrap();
-        numbers.extend(heard(&mut far, at(n)));
+        numbers.extend(receive_all(&mut far, at(n)));
     }
     while let Some(due) = near.next() {
         near.advance(due);
-        numbers.extend(heard(&mut far, due));
+        numbers.extend(receive_all(&mut far, due));
     }
     (numbers, near.counters().0)
 }
@@ -49,11 +49,11 @@ fn received_through(rates: &str, seed: u64) -> (Vec<u64>, Counters) {
     for n in 0..FRAMES {
         send(&mut far, at(n), n).unwrap();
         if n % 100 == 99 {
-            numbers.extend(heard(&mut near, at(n)));
+            numbers.extend(receive_all(&mut near, at(n)));
         }
     }
     while let Some(due) = near.next() {
-        numbers.extend(heard(&mut near, due));
+        numbers.extend(receive_all(&mut near, due));
     }
     (numbers, near.counters().1)
 }
@@ -94,8 +94,8 @@ fn duplicated_frames_arrive_twice() {
 fn reordered_frames_arrive_late_but_arrive() {
     check("reorder=10%,late=50us", |mut numbers, counters| {
         assert!(counters.reordered > 100 && !numbers.is_sorted());
-        for (place, number) in numbers.iter().enumerate() {
-            assert!(place.abs_diff(*number as usize) <= 50, "{number} came at place {place}");
+        for (index, number) in numbers.iter().enumerate() {
+            assert!(index.abs_diff(*number as usize) <= 50, "{number} came at place {index}");
         }
         numbers.sort_unstable();
         assert_eq!(numbers, (0..FRAMES).collect::<Vec<_>>());
@@ -118,9 +118,9 @@ fn delayed_frames_arrive_when_they_are_due() {
     send(&mut near, at(10), 2).unwrap();
     assert_eq!(near.next(), Some(at(100)));
     near.advance(at(99));
-    assert!(heard(&mut far, at(99)).is_empty());
+    assert!(receive_all(&mut far, at(99)).is_empty());
     near.advance(at(100));
-    assert_eq!(heard(&mut far, at(100)), [1]);
+    assert_eq!(receive_all(&mut far, at(100)), [1]);
     assert_eq!(near.next(), Some(at(110)));
 
     send(&mut far, at(200), 3).unwrap();
@@ -146,9 +146,9 @@ fn each_direction_has_its_own_faults() {
     let mut near = FaultInjector::with_faults(near, ways, &Rng::seeded(1));
     send(&mut near, at(0), 1).unwrap();
     send(&mut far, at(0), 2).unwrap();
-    assert!(heard(&mut near, at(20)).is_empty(), "received frames are lost");
+    assert!(receive_all(&mut near, at(20)).is_empty(), "received frames are lost");
     near.advance(at(20));
-    assert_eq!(heard(&mut far, at(20)), [1], "sent frames are late");
+    assert_eq!(receive_all(&mut far, at(20)), [1], "sent frames are late");
 }
 
 #[test]
@@ -157,16 +157,16 @@ fn a_full_device_loses_nothing_and_accepts_due_frames_first() {
     let mut near = FaultInjector::new(near, "delay=10us".parse().unwrap(), &Rng::seeded(1));
     (0..3).for_each(|n| send(&mut near, at(0), n).unwrap());
     assert_eq!(send(&mut near, at(20), 3), Err(Full), "two were sent, one more is due");
-    assert_eq!(heard(&mut far, at(20)), [0, 1]);
+    assert_eq!(receive_all(&mut far, at(20)), [0, 1]);
     assert_eq!(send(&mut near, at(20), 3), Ok(()));
     near.advance(at(30));
-    assert_eq!(heard(&mut far, at(30)), [2, 3]);
+    assert_eq!(receive_all(&mut far, at(30)), [2, 3]);
 
     let (near, mut far) = memory::pair(1, 16);
     let mut near = FaultInjector::new(near, "loss=0%".parse().unwrap(), &Rng::seeded(1));
     send(&mut near, at(0), 0).unwrap();
     assert_eq!(send(&mut near, at(0), 1), Err(Full));
-    assert_eq!(heard(&mut far, at(0)), [0]);
+    assert_eq!(receive_all(&mut far, at(0)), [0]);
     assert_eq!(send(&mut near, at(0), 1), Ok(()));
     assert_eq!(near.counters().0.frames, 2, "a frame refused by a full device is decided once");
 }
@@ -184,9 +184,9 @@ fn buffers_return_to_their_owner() {
     let (mut near, mut far) = pair("delay=5us", 1);
     for n in 0..FRAMES {
         send(&mut near, at(n), n).unwrap();
-        heard(&mut far, at(n));
+        receive_all(&mut far, at(n));
         send(&mut far, at(n), n).unwrap();
-        heard(&mut near, at(n));
+        receive_all(&mut near, at(n));
     }
     assert!(near.spare.len() + near.sending.held.len() + near.receiving.held.len() < 20);
 }
@@ -226,6 +226,6 @@ fn a_damaged_frame_is_not_marked_as_verified() {
     }
     (0..100).for_each(|_| send(&mut near, at(1_000_000), 0).unwrap());
     near.flush(at(2_000_000));
-    let arrived = heard(&mut far, at(2_000_000));
+    let arrived = receive_all(&mut far, at(2_000_000));
     assert_eq!(arrived, vec![0; 100 - near.counters().0.corrupted as usize]);
 }

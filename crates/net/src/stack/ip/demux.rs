@@ -120,14 +120,14 @@ impl Stack {
                 self.counters.fragments_refused += 1;
                 Ok(())
             }
-            Outcome::Whole(whole) => {
+            Outcome::Whole(reassembled) => {
                 self.counters.reassembled += 1;
                 let meta = PacketMeta { checked: false, ..*arrived.meta };
                 let (protocol, payload) = match source {
-                    IpAddr::V4(_) => (whole.protocol, &whole.payload[..]),
-                    IpAddr::V6(_) => ipv6::upper(whole.protocol, &whole.payload)?,
+                    IpAddr::V4(_) => (reassembled.protocol, &reassembled.payload[..]),
+                    IpAddr::V6(_) => ipv6::upper(reassembled.protocol, &reassembled.payload)?,
                 };
-                let packet = Packet { protocol, marks: whole.marks, payload, ..*packet };
+                let packet = Packet { protocol, marks: reassembled.marks, payload, ..*packet };
                 self.on_upper(now, &packet, &Arrived { meta: &meta, packet: &[], ..*arrived })
             }
         }
@@ -139,8 +139,8 @@ impl Stack {
             self.counters.fragments_expired += 1;
             let multicast = expired.target.is_multicast() || expired.source.is_unspecified();
             if !expired.head.is_empty() && !multicast {
-                let (ours, theirs) = (expired.target, expired.source);
-                self.send_error(now, Cause::Reassembly, ours, theirs, &expired.head, expired.from);
+                let (local, remote) = (expired.target, expired.source);
+                self.send_error(now, Cause::Reassembly, local, remote, &expired.head, expired.from);
             }
         }
     }

@@ -234,8 +234,8 @@ impl Lease {
     /// eighths (RFC 2131 §4.4.5).
     fn new(now: Time, received: &Message, server: Ipv4Addr) -> Option<Self> {
         let lease_s = u64::from(received.lease_s.filter(|seconds| *seconds > 0)?);
-        let whole = lease_s == u64::from(u32::MAX);
-        let after = |s: u64| if whole { Time::MAX } else { now + Span::from_secs(s) };
+        let is_infinite = lease_s == u64::from(u32::MAX);
+        let after = |s: u64| if is_infinite { Time::MAX } else { now + Span::from_secs(s) };
         let rebind_s = received.rebind_s.map_or(lease_s * 7 / 8, u64::from).min(lease_s);
         let renew_s = received.renew_s.map_or(lease_s / 2, u64::from).min(rebind_s);
         Some(Self {
@@ -313,9 +313,19 @@ impl Stack {
                     let ident = self.ip.idents.next(&self.config.secret, source, target);
                     let mac = [0; 6];
                     let marks = TrafficClass::default();
-                    let (whole, sent, hops) = (false, 0, protocol.hops());
-                    let packet =
-                        Outgoing { mac, source, target, protocol, marks, hops, whole, payload, ident, sent };
+                    let (dont_fragment, sent, hops) = (false, 0, protocol.hops());
+                    let packet = Outgoing {
+                        mac,
+                        source,
+                        target,
+                        protocol,
+                        marks,
+                        hops,
+                        dont_fragment,
+                        payload,
+                        ident,
+                        sent,
+                    };
                     self.udp.outbox.queue(packet, &mut self.counters);
                 }
             }

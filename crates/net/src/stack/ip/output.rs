@@ -26,7 +26,7 @@ pub(crate) struct Outgoing {
     pub(crate) marks: TrafficClass,
     pub(crate) hops: u8,
     /// True if it must not be fragmented.
-    pub(crate) whole: bool,
+    pub(crate) dont_fragment: bool,
     pub(crate) payload: Vec<u8>,
     /// Identification of its fragments.
     pub(crate) ident: u32,
@@ -37,9 +37,9 @@ pub(crate) struct Outgoing {
 impl Outgoing {
     /// Payload that fits a packet of `mtu`, and payload that fits a fragment, in bytes.
     fn room(&self, mtu: u16) -> (usize, usize) {
-        let whole = usize::from(mtu).saturating_sub(ip::header_len(self.target));
+        let payload_max = usize::from(mtu).saturating_sub(ip::header_len(self.target));
         let extra = if self.target.is_ipv6() { ipv6::FRAGMENT_LEN } else { 0 };
-        (whole, (whole.saturating_sub(extra) & !7).max(8))
+        (payload_max, (payload_max.saturating_sub(extra) & !7).max(8))
     }
 
     /// True if it fits one packet of `mtu`.
@@ -55,8 +55,8 @@ impl Outgoing {
         source_mac: Mac,
         mtu: u16,
     ) -> Result<u64, Full> {
-        let (whole, piece) = self.room(mtu);
-        if self.payload.len() <= whole {
+        let (payload_max, piece) = self.room(mtu);
+        if self.payload.len() <= payload_max {
             self.transmit_fragment(now, device, source_mac, self.payload.len(), None)?;
             return Ok(1);
         }

@@ -111,13 +111,13 @@ impl Plpmtud {
         use State::{Base, Disabled, Error, SearchComplete, Searching};
         let as_before = (self.state, self.next_at);
         (self.state, self.next_at) = match (self.state, event) {
-            (_, Event::TooBig(said)) if said < self.size => {
-                (self.size, self.most) = (said, said);
+            (_, Event::TooBig(mtu)) if mtu < self.size => {
+                (self.size, self.most) = (mtu, mtu);
                 (SearchComplete, now + RAISE_AFTER)
             }
             // A router rejected a probe and reported the size to try next.
-            (Searching, Event::TooBig(said)) => {
-                (self.most, self.hinted) = (self.most.min(said), true);
+            (Searching, Event::TooBig(mtu)) => {
+                (self.most, self.hinted) = (self.most.min(mtu), true);
                 (Searching, now)
             }
             (_, Event::TooBig(_)) => as_before,

@@ -230,9 +230,9 @@ impl Partial {
         self.bytes[start..end].copy_from_slice(fragment.payload);
         self.received.insert(at, (start, end));
         self.join(at);
-        let whole =
+        let payload =
             self.received.len() == 1 && self.received[0].0 == 0 && self.len == Some(self.received[0].1);
-        if whole { Added::Last } else { Added::Piece }
+        if payload { Added::Last } else { Added::Piece }
     }
 
     /// Joins the range at `at` with adjacent ones.
@@ -273,7 +273,7 @@ mod tests {
         fragments.insert(Time::ZERO, &fragment).ok()
     }
 
-    fn whole(payload: &[u8]) -> Option<Outcome> {
+    fn complete(payload: &[u8]) -> Option<Outcome> {
         Some(Outcome::Whole(Reassembled {
             protocol: Protocol::Udp,
             marks: TrafficClass::default(),
@@ -295,7 +295,7 @@ mod tests {
         let mut f = Fragments::default();
         assert_eq!(insert(&mut f, 1, 0, &[1; 16], true), Some(Outcome::Held));
         assert_eq!(insert(&mut f, 1, 0, &[1; 16], true), Some(Outcome::Held));
-        assert_eq!(insert(&mut f, 1, 16, &[2], false), whole(&[&[1; 16][..], &[2]].concat()));
+        assert_eq!(insert(&mut f, 1, 16, &[2], false), complete(&[&[1; 16][..], &[2]].concat()));
         assert!(f.waiting.is_empty() && f.bytes == 0);
     }
 
@@ -352,7 +352,7 @@ mod tests {
                     insert(&mut f, 9, i * size * 8, cuts[i].1, more)
                 };
                 let last = n + 1 == cuts.len();
-                prop_assert_eq!(outcome, if last { whole(&payload) } else { Some(Outcome::Held) });
+                prop_assert_eq!(outcome, if last { complete(&payload) } else { Some(Outcome::Held) });
             }
         }
     }

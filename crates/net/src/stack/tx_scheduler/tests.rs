@@ -49,7 +49,7 @@ impl World {
     /// Takes the next transmit opportunity and queues the connection again.
     fn turn(&mut self) -> Option<usize> {
         let connections = &mut self.connections;
-        let turn = self.ready.next(self.now, |index| Some(&mut connections[index as usize].places))?;
+        let turn = self.ready.next(self.now, |index| Some(&mut connections[index as usize].tx_links))?;
         self.now += TURN_TIME;
         self.enqueue(turn.index as usize);
         Some(turn.index as usize)
@@ -110,7 +110,7 @@ fn acknowledgements_go_first_and_let_data_through() {
     // All connections are still queued for data; all but one only acknowledge now.
     let mut world = World { ready: TxScheduler::new(TransmitOrder::STRICT, 201, 1514), ..world };
     for index in 0..201 {
-        world.connections[index].places = TxLinks::default();
+        world.connections[index].tx_links = TxLinks::default();
         if index > 0 { world.only_acknowledges(index) } else { world.enqueue(0) }
     }
     let turns = world.turns(1_000);
@@ -129,11 +129,11 @@ fn a_raised_connection_is_queued_once_on_each_level() {
             world.enqueue(0);
         }
     }
-    let places = std::iter::from_fn(|| {
+    let turns = std::iter::from_fn(|| {
         let connections = &mut world.connections;
-        world.ready.next(world.now, |index| Some(&mut connections[index as usize].places))
+        world.ready.next(world.now, |index| Some(&mut connections[index as usize].tx_links))
     });
-    assert_eq!(places.map(|turn| turn.index).collect::<Vec<_>>(), [0, 0, 0, 0, 0, 0, 1, 0, 0]);
+    assert_eq!(turns.map(|turn| turn.index).collect::<Vec<_>>(), [0, 0, 0, 0, 0, 0, 1, 0, 0]);
 }
 
 #[test]

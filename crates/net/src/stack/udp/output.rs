@@ -36,7 +36,7 @@ pub struct SendOptions {
     pub marks: TrafficClass,
     /// True if it must not be fragmented, as a probe of the path MTU (RFC 8899). It is dropped and
     /// counted if it exceeds the link MTU; the cached path MTU does not apply.
-    pub whole: bool,
+    pub dont_fragment: bool,
     /// Hop limit; `None` is the default.
     pub hops: Option<u8>,
 }
@@ -147,7 +147,7 @@ impl Stack {
         id: UdpId,
         source: Option<IpAddr>,
         remote: SocketAddr,
-        &SendOptions { label, mut marks, whole, hops }: &SendOptions,
+        &SendOptions { label, mut marks, dont_fragment, hops }: &SendOptions,
         payload: &[u8],
     ) -> Result<(), SendError> {
         let target = remote.ip();
@@ -170,7 +170,8 @@ impl Stack {
         let ident = self.ip.idents.next(&self.config.secret, source, target);
         let (mac, protocol, sent) = ([0; 6], Protocol::Udp, 0);
         let hops = hops.unwrap_or(protocol.hops());
-        let packet = Outgoing { mac, source, target, protocol, marks, hops, whole, payload, ident, sent };
+        let packet =
+            Outgoing { mac, source, target, protocol, marks, hops, dont_fragment, payload, ident, sent };
         self.udp.outbox.waiting.push_back(packet);
         Ok(())
     }
@@ -204,11 +205,11 @@ impl Stack {
                 };
                 packet.mac = mac;
             }
-            let mtu = match packet.whole {
+            let mtu = match packet.dont_fragment {
                 true => self.ip.link_mtu(&self.config, packet.target),
                 false => self.ip.mtu(now, &self.config, packet.target),
             };
-            if packet.whole && !packet.fits(mtu) {
+            if packet.dont_fragment && !packet.fits(mtu) {
                 self.counters.udp_unsent += 1;
                 self.pool.give(packet.payload);
                 continue;

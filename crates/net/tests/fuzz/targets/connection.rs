@@ -454,9 +454,9 @@ impl World {
         received.seq = (s.seq + s.seq_len()).0;
         if let Some(start) = received.stack_start {
             let from = (s.seq + u32::from(has(Flags::SYN))) - Seq(start);
-            let whole =
+            let is_complete =
                 s.payload.iter().enumerate().all(|(i, byte)| *byte == pattern(from.wrapping_add(i as u32)));
-            assert!(whole, "the stack sends what was written, where it was written");
+            assert!(is_complete, "the stack sends what was written, where it was written");
         }
     }
 

@@ -260,8 +260,8 @@ impl Side {
             return;
         }
         assert!(self.read + len <= self.awaited, "no more than was sent");
-        let whole = bytes.iter().enumerate().all(|(i, byte)| *byte == pattern(self.read + i as u32));
-        assert!(whole, "the other side's bytes, in order");
+        let is_correct = bytes.iter().enumerate().all(|(i, byte)| *byte == pattern(self.read + i as u32));
+        assert!(is_correct, "the other side's bytes, in order");
         self.read += len;
         self.stack.consume(now, id, len as usize);
     }

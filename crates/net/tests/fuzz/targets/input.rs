@@ -33,7 +33,7 @@ impl Input<'_> {
     }
 }
 
-/// Byte of every stream at offset `place`.
-pub fn pattern(place: u32) -> u8 {
-    (place % 251) as u8
+/// Byte of every stream at offset `offset`.
+pub fn pattern(offset: u32) -> u8 {
+    (offset % 251) as u8
 }

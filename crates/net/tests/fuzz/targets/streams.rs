@@ -36,7 +36,7 @@ impl RequestVisitor for Recorder {
 /// The first byte selects the protocol, the second the sizes of the pieces.
 pub fn requests(data: &[u8]) {
     let [which, cut, stream @ ..] = data else { return };
-    let layout = |extent| L7Protocol::Message(Arc::new(MessageLayout { extent, kind: (1, 2), look: 5 }));
+    let layout = |extent| L7Protocol::Message(Arc::new(MessageLayout { extent, kind: (1, 2), shown_len: 5 }));
     let protocol = match which % 6 {
         0 => L7Protocol::Http,
         1 => L7Protocol::Resp,
@@ -62,11 +62,11 @@ pub fn requests(data: &[u8]) {
         assert_eq!(notes.held(), 0, "all buffered bytes are released");
         (reported, failed)
     };
-    let whole = read(&mut [stream].into_iter());
-    assert_eq!(read(&mut stream.chunks(usize::from(*cut) + 1)), whole);
+    let unsplit = read(&mut [stream].into_iter());
+    assert_eq!(read(&mut stream.chunks(usize::from(*cut) + 1)), unsplit);
     // In two pieces, cut near the start, where most is decided.
     for at in 0..stream.len().min(48) {
-        assert_eq!(read(&mut <[&[u8]; 2]>::from(stream.split_at(at)).into_iter()), whole, "cut at {at}");
+        assert_eq!(read(&mut <[&[u8]; 2]>::from(stream.split_at(at)).into_iter()), unsplit, "cut at {at}");
     }
     guess(stream);
 }
@@ -75,11 +75,11 @@ pub fn requests(data: &[u8]) {
 /// start.
 fn guess(stream: &[u8]) {
     let name = |len: usize| L7Protocol::of_first(&stream[..len]).map(|protocol| protocol.name());
-    let whole = name(stream.len());
+    let expected = name(stream.len());
     let before = (0..stream.len().min(32)).filter_map(name);
-    before.for_each(|name| assert_eq!(Some(name), whole, "detection is right or none"));
+    before.for_each(|name| assert_eq!(Some(name), expected, "detection is right or none"));
     if stream.starts_with(b"PRI * HTTP/2.0") {
-        assert_eq!(whole, None, "HTTP/2 is not parsed");
+        assert_eq!(expected, None, "HTTP/2 is not parsed");
     }
 }
 
@@ -98,7 +98,7 @@ pub fn labels(data: &[u8]) {
             .filter_map(|fragment| flow.label(&classifier, fragment));
         labels.min()
     };
-    let whole = label(&mut [stream].into_iter());
+    let unsplit = label(&mut [stream].into_iter());
     let cuts = (0..stream.len()).map(|at| label(&mut <[&[u8]; 2]>::from(stream.split_at(at)).into_iter()));
     let all: Vec<_> = cuts.chain([label(&mut stream.chunks(1))]).collect();
     assert_eq!(policy.observed().notes.held(), 0, "all buffered bytes are released");
@@ -107,7 +107,7 @@ pub fn labels(data: &[u8]) {
         return;
     }
     for (at, label) in all.into_iter().enumerate() {
-        assert_eq!(label, whole, "cut at {at}, or everywhere");
+        assert_eq!(label, unsplit, "cut at {at}, or everywhere");
     }
 }
 

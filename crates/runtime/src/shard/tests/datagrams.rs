@@ -11,7 +11,7 @@ use super::*;
 const PORT: u16 = 53;
 
 /// A world whose server has a UDP socket, and the client's socket.
-fn heard(workers: usize, change: impl FnOnce(&mut Config)) -> (World, UdpId) {
+fn world_with_udp(workers: usize, change: impl FnOnce(&mut Config)) -> (World, UdpId) {
     let mut world = world(workers, change);
     world.shard.stack().bind_udp(PORT, UdpOptions::default()).unwrap();
     let socket = world.client.bind_udp(9, UdpOptions::default()).unwrap();
@@ -39,7 +39,7 @@ impl World {
 
 #[test]
 fn a_datagram_is_a_request_and_gets_its_response() {
-    let (mut world, socket) = heard(1, |_| {});
+    let (mut world, socket) = world_with_udp(1, |_| {});
     world.say(socket, "3 hello\n");
     assert_eq!(world.jobs[0].label.priority.level(), 3);
     assert_eq!(world.serve_all(), ["3 hello\n"]);
@@ -51,7 +51,7 @@ fn a_datagram_is_a_request_and_gets_its_response() {
 
 #[test]
 fn datagrams_and_connections_wait_in_one_queue_by_label() {
-    let (mut world, socket) = heard(1, |_| {});
+    let (mut world, socket) = world_with_udp(1, |_| {});
     let ids: Vec<_> = (0..3).map(|_| world.connect()).collect();
     world.send(ids[0], "7 busy\n");
     world.say(socket, "5 a\n");
@@ -65,7 +65,7 @@ fn datagrams_and_connections_wait_in_one_queue_by_label() {
 
 #[test]
 fn a_full_event_queue_keeps_datagrams_in_their_socket_and_admits_the_urgent_first() {
-    let (mut world, socket) = heard(1, |config| config.dispatch = Box::new(strict(2)));
+    let (mut world, socket) = world_with_udp(1, |config| config.dispatch = Box::new(strict(2)));
     // One is served, two are queued, one waits to enter, two are in the socket.
     for text in ["7 a\n", "7 b\n", "7 c\n", "7 d\n", "5 e\n", "3 f\n"] {
         world.say(socket, text);
@@ -74,14 +74,14 @@ fn a_full_event_queue_keeps_datagrams_in_their_socket_and_admits_the_urgent_firs
     let order = world.serve_all();
     assert_eq!(order.len(), 6, "nothing is lost: {order:?}");
     assert_eq!(order[..2], ["7 a\n", "7 b\n"]);
-    let place = |text| order.iter().position(|served| served == text);
-    assert!(place("3 f\n") < place("5 e\n"), "{order:?}");
+    let position = |text| order.iter().position(|served| served == text);
+    assert!(position("3 f\n") < position("5 e\n"), "{order:?}");
     assert_eq!(world.shard.waiting(), 0);
 }
 
 #[test]
 fn invalid_datagrams_and_panics_get_no_response() {
-    let (mut world, socket) = heard(1, |_| {});
+    let (mut world, socket) = world_with_udp(1, |_| {});
     for text in ["!", "", "torn", "two\nlines\n", "P\n", "3 good\n"] {
         world.say(socket, text);
         world.serve_all();
@@ -100,7 +100,7 @@ fn a_datagrams_response_has_the_requests_destination_as_source() {
         probes: 0,
         ..Default::default()
     };
-    let (mut world, _) = heard(1, |config| config.stack.ipv6 = Some(ipv6(&[own, other])));
+    let (mut world, _) = world_with_udp(1, |config| config.stack.ipv6 = Some(ipv6(&[own, other])));
     let mut config = world.client.config().clone();
     config.ipv6 = Some(ipv6(&["fd00::2"]));
     world.client = Stack::new(config);

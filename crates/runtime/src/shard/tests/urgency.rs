@@ -112,12 +112,12 @@ fn check_known(mut world: World, first: [&str; 2], expected: [&str; 4]) {
 #[test]
 fn a_frame_inherits_its_connections_label() {
     // Only the transport classifies requests, and the dispatch policy is FCFS.
-    let told = || world(1, |config| config.dispatch = Box::new(fcfs(64)));
-    check_known(told(), ["7 bulk\n", "0 urgent\n"], OVERTAKEN);
-    check_known(told(), ["0 urgent\n", "0 urgent\n"], IN_TURN);
-    check_known(told(), ["0 urgent\n", "7 bulk\n"], IN_TURN);
+    let new_world = || world(1, |config| config.dispatch = Box::new(fcfs(64)));
+    check_known(new_world(), ["7 bulk\n", "0 urgent\n"], OVERTAKEN);
+    check_known(new_world(), ["0 urgent\n", "0 urgent\n"], IN_TURN);
+    check_known(new_world(), ["0 urgent\n", "7 bulk\n"], IN_TURN);
     // No connection has a priority.
-    check_known(told(), ["bulk\n", "bulk\n"], IN_TURN);
+    check_known(new_world(), ["bulk\n", "bulk\n"], IN_TURN);
 }
 
 //~ mechanisms: a frame without a verdict takes its connection's last level; frames of a connection keep their order

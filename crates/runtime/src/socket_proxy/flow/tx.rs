@@ -43,8 +43,8 @@ impl<D: Device, P: AppSockets> SocketProxy<D, P> {
                 if had_entry && (turns >= DELIVERIES_MAX || is_full(&self.counters)) {
                     break;
                 }
-                let Some(who) = self.outbound[level.index()].pop_front() else { break };
-                let had = match who {
+                let Some(entry) = self.outbound[level.index()].pop_front() else { break };
+                let had = match entry {
                     QueueEntry::Conn(conn) => self.collect_one(now, conn, level),
                     QueueEntry::Socket(socket) => self.collect_datagrams(socket, level),
                     QueueEntry::Port(_) => false,

@@ -65,13 +65,13 @@ impl ClientRequests {
 
     /// Implements [`RequestTracker::wrote`](super::RequestTracker::wrote).
     pub(super) fn wrote(&mut self, now: Time, level: Priority, piece: &[u8], tracker_state: &TrackerState) {
-        let place = self.written;
+        let offset = self.written;
         self.written += piece.len() as u64;
-        let Some(reader) = self.parser.reader(place, piece, tracker_state) else { return };
+        let Some(reader) = self.parser.reader(offset, piece, tracker_state) else { return };
         self.writing.begun.get_or_insert(now);
         self.writing.bytes += piece.len();
         let (writing, waiting) = (&mut self.writing, &mut self.waiting);
-        reader.read(place, piece, &mut CallCollector { now, level, writing, waiting });
+        reader.read(offset, piece, &mut CallCollector { now, level, writing, waiting });
     }
 
     /// Implements [`RequestTracker::sent`](super::RequestTracker::sent).

@@ -42,8 +42,8 @@ impl World {
         std::iter::from_fn(|| client.receive_from(now, id)).map(|datagram| datagram.payload).collect()
     }
 
-    fn came(&mut self) -> Vec<Vec<u8>> {
-        std::mem::take(&mut self.proxy.programs.mail.came)
+    fn take_delivered(&mut self) -> Vec<Vec<u8>> {
+        std::mem::take(&mut self.proxy.programs.mail.delivered)
     }
 }
 
@@ -53,7 +53,7 @@ fn datagrams_pass_both_ways() {
     for payload in [&b"question"[..], b"", &[b'x'; 5000]] {
         world.post(id, payload);
         world.settle();
-        assert_eq!(world.came(), [payload]);
+        assert_eq!(world.take_delivered(), [payload]);
         world.send_mail(1, CLIENT, payload);
         world.settle();
         assert_eq!(world.got(id), [payload]);
@@ -93,7 +93,7 @@ fn ip_header_fields_of_datagrams_pass_in_both_directions() {
         world.client.answer(&path, &options, b"question").unwrap();
         world.client.egress(world.now, &mut world.far);
         world.settle();
-        assert_eq!((world.came().len(), world.proxy.programs.mail.marked), (1, marks));
+        assert_eq!((world.take_delivered().len(), world.proxy.programs.mail.marked), (1, marks));
         world.proxy.programs.mail.marks = marks;
         world.send_mail(1, CLIENT, b"answer");
         world.settle();
@@ -113,20 +113,20 @@ fn equally_long_datagrams_are_delivered_together_with_udp_gro() {
         world.post(id, b"know who it is");
         world.settle();
         world.proxy.programs.mail.merges = merges;
-        world.came();
+        world.take_delivered();
         world.proxy.programs.mail.calls = 0;
         let all: Vec<Vec<u8>> = lens.iter().enumerate().map(|(n, len)| vec![n as u8; *len]).collect();
         all.iter().for_each(|payload| world.post(id, payload));
         // All go through UDP before any is delivered.
         assert!(world.proxy.receive(world.now, &mut world.near));
         world.settle();
-        let mut came = world.came();
-        while came.len() < all.len() {
+        let mut delivered = world.take_delivered();
+        while delivered.len() < all.len() {
             world.proxy.programs.events.push(AppEvent::DatagramWritable(53));
             world.settle();
-            came.extend(world.came());
+            delivered.extend(world.take_delivered());
         }
-        assert_eq!(came, all, "{merges} {room}");
+        assert_eq!(delivered, all, "{merges} {room}");
         assert_eq!(world.proxy.programs.mail.calls, calls, "{merges} {room}");
         let Counters { datagrams_in, datagrams_lost, .. } = *world.proxy.counters();
         assert_eq!((datagrams_in, datagrams_lost), (15, 0));
@@ -138,12 +138,12 @@ fn equally_long_datagrams_are_delivered_together_with_udp_gro() {
 #[test]
 fn a_datagram_with_dont_fragment_is_sent_whole_or_not_at_all() {
     let (mut world, id) = World::with_mail(10);
-    for (whole, len, arrives) in [(true, 1472, true), (true, 1473, false), (false, 1473, true)] {
-        world.proxy.programs.mail.whole = whole;
+    for (dont_fragment, len, arrives) in [(true, 1472, true), (true, 1473, false), (false, 1473, true)] {
+        world.proxy.programs.mail.dont_fragment = dont_fragment;
         world.send_mail(1, CLIENT, &vec![b'x'; len]);
         world.settle();
         assert_eq!(world.got(id).len(), usize::from(arrives), "{len} bytes");
-        assert_eq!(world.client.counters().fragments > 0, !whole, "in pieces");
+        assert_eq!(world.client.counters().fragments > 0, !dont_fragment, "in pieces");
     }
     assert_eq!(world.proxy.stack().counters().udp_unsent, 1);
 }
@@ -153,21 +153,21 @@ fn the_most_urgent_datagram_is_delivered_first_and_waits_in_the_stack() {
     let (mut world, id) = World::with_mail(1);
     world.post(id, b"know who it is");
     world.settle();
-    world.came();
+    world.take_delivered();
     for payload in [b"5", b"7", b"0"] {
         world.post(id, payload);
     }
     // All go through UDP before any is delivered.
     assert!(world.proxy.receive(world.now, &mut world.near));
     world.settle();
-    assert_eq!(world.came(), [b"0"]);
+    assert_eq!(world.take_delivered(), [b"0"]);
     world.post(id, b"1");
     world.settle();
-    assert_eq!(world.came(), [b""; 0], "no space was reported");
+    assert_eq!(world.take_delivered(), [b""; 0], "no space was reported");
     for expected in [b"5", b"1", b"7"] {
         world.proxy.programs.events.push(AppEvent::DatagramWritable(53));
         world.settle();
-        assert_eq!(world.came(), [expected], "the held one, then the most urgent");
+        assert_eq!(world.take_delivered(), [expected], "the held one, then the most urgent");
     }
     assert_eq!(world.proxy.counters().datagrams_lost, 0);
 }
@@ -178,10 +178,10 @@ fn a_full_socket_does_not_block_others_on_its_port() {
     world.proxy.programs.mail.shared = true;
     (0..3).for_each(|_| world.post(id, b"more"));
     world.settle();
-    assert_eq!((world.came().len(), world.proxy.counters().datagrams_lost), (1, 2));
+    assert_eq!((world.take_delivered().len(), world.proxy.counters().datagrams_lost), (1, 2));
     world.post(id, b"later");
     world.settle();
-    assert_eq!(world.came(), [b"later"]);
+    assert_eq!(world.take_delivered(), [b"later"]);
 }
 
 #[test]
@@ -222,11 +222,11 @@ fn datagrams_wait_while_the_stacks_buffer_is_full() {
 #[test]
 fn a_program_gets_port_unreachable() {
     let (mut world, _) = World::with_mail(1);
-    let nobody = "10.0.0.2:8";
-    world.send_mail(1, nobody, b"anybody there?");
+    let unbound = "10.0.0.2:8";
+    world.send_mail(1, unbound, b"anybody there?");
     world.send_mail(1, "192.0.2.1:8", b"no way leads there");
     world.settle();
-    assert_eq!(world.proxy.programs.mail.undelivered, [(53, nobody.parse().unwrap())]);
+    assert_eq!(world.proxy.programs.mail.undelivered, [(53, unbound.parse().unwrap())]);
     assert_eq!(world.proxy.counters().datagrams_unsent, 1);
 }
 

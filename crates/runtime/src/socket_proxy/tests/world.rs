@@ -40,7 +40,7 @@ pub(super) struct End {
     pub(super) opening: bool,
     pub(super) wanted: bool,
     /// Published levels, with the number of waiting bytes at that time.
-    pub(super) told: Vec<(Priority, usize)>,
+    pub(super) levels: Vec<(Priority, usize)>,
     /// Rank among all ends by first read.
     pub(super) read_as: Option<u32>,
     reads: Rc<Cell<u32>>,
@@ -58,7 +58,7 @@ impl AppStream for Half {
     fn publish(&mut self, level: Priority, _: &Private) {
         let mut end = self.0.borrow_mut();
         let had = end.inbound.len();
-        end.told.push((level, had));
+        end.levels.push((level, had));
     }
 
     fn write(&mut self, bytes: &[u8]) -> WriteResult {
@@ -86,7 +86,7 @@ impl AppStream for Half {
         if end.read_as.is_none() {
             end.read_as = Some(end.reads.replace(end.reads.get() + 1));
         }
-        end.outbound.drain(..taken).zip(bytes).for_each(|(byte, place)| *place = byte);
+        end.outbound.drain(..taken).zip(bytes).for_each(|(byte, slot)| *slot = byte);
         ReadResult::Some(taken)
     }
 
@@ -112,7 +112,7 @@ impl AppStream for Half {
 pub(super) struct Program {
     pub(super) events: Vec<AppEvent>,
     /// Events that another stack has left for this one.
-    pub(super) left: Vec<AppEvent>,
+    pub(super) posted: Vec<AppEvent>,
     pub(super) ends: Vec<Rc<RefCell<End>>>,
     /// Pipe size of offered connections.
     pub(super) room: usize,
@@ -134,7 +134,7 @@ pub(super) struct Mail {
     pub(super) taker: u64,
     /// Deliveries, the marks of the last, their maximum, and true if several sockets share the
     /// port.
-    pub(super) came: Vec<Vec<u8>>,
+    pub(super) delivered: Vec<Vec<u8>>,
     pub(super) marked: TrafficClass,
     pub(super) room: usize,
     pub(super) shared: bool,
@@ -145,7 +145,7 @@ pub(super) struct Mail {
     /// Segment length, marks, and the don't-fragment setting of the output.
     pub(super) segment: Option<usize>,
     pub(super) marks: TrafficClass,
-    pub(super) whole: bool,
+    pub(super) dont_fragment: bool,
     pub(super) taken: Vec<u64>,
     /// True with UDP_GRO, and the number of deliveries.
     pub(super) merges: bool,
@@ -165,7 +165,7 @@ impl AppSockets for Program {
     }
 
     fn poll_other_stacks(&mut self, into: &mut Vec<AppEvent>) -> bool {
-        into.append(&mut self.left);
+        into.append(&mut self.posted);
         !into.is_empty()
     }
 
@@ -214,14 +214,14 @@ impl AppSockets for Program {
         if mail.unwanted {
             return DeliveryResult::NoSocket;
         }
-        if mail.came.len() >= mail.room {
+        if mail.delivered.len() >= mail.room {
             return if mail.shared { DeliveryResult::Dropped } else { DeliveryResult::Full };
         }
         let all = &datagram.payload;
         let segment = if segment == 0 { all.len().max(1) } else { segment };
         match all.is_empty() {
-            true => mail.came.push(Vec::new()),
-            false => mail.came.extend(all.chunks(segment).map(<[u8]>::to_vec)),
+            true => mail.delivered.push(Vec::new()),
+            false => mail.delivered.extend(all.chunks(segment).map(<[u8]>::to_vec)),
         }
         mail.calls += 1;
         mail.marked = datagram.marks;
@@ -246,7 +246,7 @@ impl AppSockets for Program {
             len: payload.len(),
             segment: mail.segment.unwrap_or(payload.len()),
             marks: mail.marks,
-            whole: mail.whole,
+            dont_fragment: mail.dont_fragment,
             hops: 64,
         }
     }

@@ -36,14 +36,14 @@ const LONGEST: usize = 65_535;
 impl SocketServer {
     /// Handles a message of socket `id` that is no datagram: its kernel socket, or why there is
     /// none.
-    pub(in super::super) fn set_mail_half(&mut self, id: u64, said: &[u8], half: Option<OwnedFd>) {
+    pub(in super::super) fn set_mail_half(&mut self, id: u64, info: &[u8], half: Option<OwnedFd>) {
         let Some(mailbox) = self.mailboxes.get(id) else { return };
         let port = mailbox.bound.addr.port();
         if mailbox.half.is_some() {
             // The first one is in the epoll set, and stays.
             return self.refuse(RefusalKind::Malformed);
         }
-        let Some(half) = self.half(port, said, half) else { return };
+        let Some(half) = self.half(port, info, half) else { return };
         if !is_for_datagrams(&half) {
             return self.refuse(RefusalKind::Malformed);
         }
@@ -61,8 +61,8 @@ impl SocketServer {
     pub(in super::super) fn expect_mail_half(&mut self, id: u64) {
         let Some(mailbox) = self.mailboxes.get(id).filter(|mailbox| mailbox.half.is_none()) else { return };
         let mut bytes = [0; KernelSocketInfo::BYTES];
-        let look = RecvFlags::PEEK | RecvFlags::TRUNC | RecvFlags::DONTWAIT;
-        if recv(&mailbox.end, &mut bytes[..], look).is_ok_and(|(_, len)| len == KernelSocketInfo::BYTES)
+        let flags = RecvFlags::PEEK | RecvFlags::TRUNC | RecvFlags::DONTWAIT;
+        if recv(&mailbox.end, &mut bytes[..], flags).is_ok_and(|(_, len)| len == KernelSocketInfo::BYTES)
             && let Ok(message) = scm_rights::receive_now(&mailbox.end, &mut bytes)
         {
             self.set_mail_half(id, &bytes[..message.len], message.fd);

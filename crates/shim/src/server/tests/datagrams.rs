@@ -23,13 +23,13 @@ impl Socket {
     }
 
     /// Sends `payload` to `to`, with ancillary data.
-    fn say(&self, to: &str, said: Cmsg, payload: &[u8]) {
-        let bytes = [&DatagramHeader::Peer(end(to)).encode_with(said)[..], payload].concat();
+    fn say(&self, to: &str, cmsg: Cmsg, payload: &[u8]) {
+        let bytes = [&DatagramHeader::Peer(end(to)).encode_with(cmsg)[..], payload].concat();
         assert_eq!(send(&self.0, &bytes, SendFlags::empty()), Ok(bytes.len()));
     }
 
     /// Ancillary data of the next datagram.
-    fn told(&self) -> Cmsg {
+    fn cmsg(&self) -> Cmsg {
         let mut bytes = [0; 2000];
         recv(&self.0, &mut bytes[..], RecvFlags::DONTWAIT).expect("a datagram");
         Cmsg::decode(bytes.first_chunk().unwrap())
@@ -56,7 +56,7 @@ fn out(from: &str, to: &str, len: usize) -> QueuedDatagram {
         len,
         segment: len.max(1),
         class: 0,
-        whole: false,
+        dont_fragment: false,
         hops: 64,
     }
 }
@@ -216,10 +216,10 @@ fn programs_send_to_each_other_without_a_wire() {
     world.next_datagram(&server);
     assert_eq!(client.get(), Some((DatagramHeader::Peer(end(MAIL)), b"answer".to_vec())));
     // A connected socket receives the error; others do not.
-    let nobody = "10.0.0.1:4001";
+    let unbound = "10.0.0.1:4001";
     for connected in [false, true] {
-        assert_eq!(world.aim(&client, connected.then_some(nobody)), Answer::Done);
-        client.send(DatagramHeader::Peer(end(nobody)), b"anybody there?");
+        assert_eq!(world.aim(&client, connected.then_some(unbound)), Answer::Done);
+        client.send(DatagramHeader::Peer(end(unbound)), b"anybody there?");
         assert_eq!(world.next_datagram(&client).0, QueuedDatagram::Settled(Delivered::NoSocket));
         let refused = (DatagramHeader::Failed(libc::ECONNREFUSED as u16), vec![]);
         assert_eq!(client.get(), connected.then_some(refused));
@@ -265,7 +265,7 @@ fn a_socket_receives_and_sets_the_local_address_by_pktinfo() {
     let mut world = World::new(49);
     let addrs = ["10.0.0.1", "10.0.0.2"].map(|addr| addr.parse().unwrap());
     let interface = 7;
-    world.socket_server.set_place(Routes {
+    world.socket_server.set_routes(Routes {
         addrs: addrs.to_vec(),
         subnets: vec![(addrs[0], 24)],
         interface,
@@ -287,11 +287,11 @@ fn a_socket_receives_and_sets_the_local_address_by_pktinfo() {
             world.socket_server.deliver(arrived("10.0.0.2:53", PEER), 7, b"x", 0),
             Delivered::To(socket.1)
         );
-        assert_eq!(socket.told().here, expected);
+        assert_eq!(socket.cmsg().local, expected);
     }
     let send_from = |addr: &str, to: &str| {
-        let here = Some(PktInfo { addr: addr.parse().unwrap(), interface: 0 });
-        socket.say(to, Cmsg { here, ..Cmsg::default() }, b"y");
+        let local = Some(PktInfo { addr: addr.parse().unwrap(), interface: 0 });
+        socket.say(to, Cmsg { local, ..Cmsg::default() }, b"y");
     };
     for (from, expected) in [("10.0.0.2", "10.0.0.2:53"), ("0.0.0.0", "0.0.0.0:53")] {
         send_from(from, PEER);
@@ -320,27 +320,27 @@ fn what_is_sent_at_once_is_cut_as_the_message_says_or_the_socket_does() {
     let send_to = |to: &str, segment, len: usize| {
         socket.say(to, Cmsg { segment, ..Cmsg::default() }, &vec![b'y'; len]);
     };
-    for (set, said, len, segment) in
+    for (set, sent, len, segment) in
         [(0, 0, 1000, 1000), (0, 300, 1000, 300), (400, 0, 1000, 400), (400, 30, 90, 30)]
     {
         assert_eq!(option(&mut world, set), Answer::Done);
-        send_to(PEER, said, len);
+        send_to(PEER, sent, len);
         let out = QueuedDatagram::Out {
             from: end(MAIL),
             to: end(PEER),
             len,
             segment,
             class: 0,
-            whole: false,
+            dont_fragment: false,
             hops: 64,
         };
         assert_eq!(world.next_datagram(&socket).0, out);
     }
-    let told = world.while_polled(
+    let reply = world.while_polled(
         |shim_client| shim_client.option(socket.1, libc::SOL_UDP, libc::UDP_SEGMENT).unwrap(),
         |_, _| (),
     );
-    assert_eq!(told.0, 400_i32.to_ne_bytes());
+    assert_eq!(reply.0, 400_i32.to_ne_bytes());
     for wrong in [-1, 65_536] {
         assert_eq!(option(&mut world, wrong), no(Errno::INVAL));
     }
@@ -367,22 +367,22 @@ fn a_socket_receives_and_sets_the_traffic_class() {
         let request = Request::Option { id: socket.1, level, name, value: [value, 0] };
         assert_eq!(world.ask(request).0, Answer::Done);
     };
-    let came = |world: &mut World| {
+    let delivered_classes = |world: &mut World| {
         [(MAIL, PEER), ("[fd00::1]:53", six)].map(|(local, remote)| {
             let delivered = world.socket_server.deliver(arrived(local, remote), 7, b"x", 0);
             assert_eq!(delivered, Delivered::To(socket.1));
-            socket.told().class
+            socket.cmsg().class
         })
     };
-    assert_eq!(came(&mut world), [None, None]);
+    assert_eq!(delivered_classes(&mut world), [None, None]);
     set(&mut world, (v4, libc::IP_RECVTOS), 1);
-    assert_eq!(came(&mut world), [Some(CLASS), None]);
+    assert_eq!(delivered_classes(&mut world), [Some(CLASS), None]);
     set(&mut world, (v6, libc::IPV6_RECVTCLASS), 1);
-    assert_eq!(came(&mut world), [Some(CLASS), Some(CLASS)]);
+    assert_eq!(delivered_classes(&mut world), [Some(CLASS), Some(CLASS)]);
 
-    let leaves = |world: &mut World, said| {
+    let leaves = |world: &mut World, class| {
         [PEER, six].map(|to| {
-            socket.say(to, Cmsg { class: said, ..Cmsg::default() }, b"y");
+            socket.say(to, Cmsg { class, ..Cmsg::default() }, b"y");
             match world.next_datagram(&socket).0 {
                 QueuedDatagram::Out { class, .. } => class,
                 other => panic!("{other:?}"),
@@ -401,7 +401,7 @@ fn a_socket_receives_and_sets_the_traffic_class() {
     assert_eq!(world.ask(request).0, Answer::Done);
     socket.say("10.0.0.1:54", Cmsg { class: Some(3), ..Cmsg::default() }, b"y");
     assert_eq!(world.next_datagram(&socket).0, QueuedDatagram::Settled(Delivered::To(other.1)));
-    assert_eq!(other.told().class, Some(3));
+    assert_eq!(other.cmsg().class, Some(3));
 }
 
 //~ datagrams: UDP_GRO delivers several datagrams of one length in one call
@@ -423,9 +423,10 @@ fn datagrams_are_handed_over_at_once_to_a_socket_that_takes_them_so() {
             assert_eq!(lens.collect::<Vec<_>>(), expected);
         }
         // A single datagram has no segment size.
-        for (len, segment, said) in [(100, 40, if value == 1 { 40 } else { 0 }), (40, 40, 0), (40, 0, 0)] {
+        for (len, segment, reported) in [(100, 40, if value == 1 { 40 } else { 0 }), (40, 40, 0), (40, 0, 0)]
+        {
             world.socket_server.deliver(arrived(MAIL, PEER), 7, &vec![b'x'; len], segment);
-            assert_eq!(socket.told().segment, said, "{len} in {segment}");
+            assert_eq!(socket.cmsg().segment, reported, "{len} in {segment}");
             while socket.get().is_some() {}
         }
     }
@@ -446,9 +447,9 @@ fn what_is_too_much_at_once_is_handed_over_one_by_one() {
     let payload: Vec<u8> = (0..30_000).map(|n| n as u8).collect();
     // Some do not fit, which counts as all lost.
     assert_eq!(world.socket_server.deliver(arrived(MAIL, PEER), 7, &payload, 1000), Delivered::Lost);
-    let came: Vec<_> = std::iter::from_fn(|| socket.get()).map(|(_, one)| one).collect();
-    assert!(came.len() > 1, "{} of 30", came.len());
-    assert!(came.iter().map(Vec::as_slice).eq(payload.chunks(1000).take(came.len())));
+    let datagrams: Vec<_> = std::iter::from_fn(|| socket.get()).map(|(_, one)| one).collect();
+    assert!(datagrams.len() > 1, "{} of 30", datagrams.len());
+    assert!(datagrams.iter().map(Vec::as_slice).eq(payload.chunks(1000).take(datagrams.len())));
 }
 
 //~ datagrams: with IP_MTU_DISCOVER a datagram longer than the link is dropped and not fragmented
@@ -463,10 +464,10 @@ fn a_socket_that_probes_for_the_mtu_sends_nothing_that_may_be_cut() {
         // Options of IPv4 do not apply to IPv6.
         for (to, expected) in [(PEER, expected), ("[fd00::9]:7", false)] {
             socket.say(to, Cmsg::default(), b"x");
-            let QueuedDatagram::Out { whole, .. } = world.next_datagram(&socket).0 else {
+            let QueuedDatagram::Out { dont_fragment, .. } = world.next_datagram(&socket).0 else {
                 panic!("sent to a peer")
             };
-            assert_eq!(whole, expected, "{to}");
+            assert_eq!(dont_fragment, expected, "{to}");
         }
     }
     let (level, name) = (libc::IPPROTO_IPV6, libc::IPV6_DONTFRAG);
@@ -474,10 +475,10 @@ fn a_socket_that_probes_for_the_mtu_sends_nothing_that_may_be_cut() {
     assert_eq!(world.ask(request).0, Answer::Done);
     for (to, expected) in [(PEER, false), ("[fd00::9]:7", true)] {
         socket.say(to, Cmsg::default(), b"x");
-        let QueuedDatagram::Out { whole, .. } = world.next_datagram(&socket).0 else {
+        let QueuedDatagram::Out { dont_fragment, .. } = world.next_datagram(&socket).0 else {
             panic!("sent to a peer")
         };
-        assert_eq!(whole, expected, "{to}");
+        assert_eq!(dont_fragment, expected, "{to}");
     }
 }
 

@@ -173,13 +173,13 @@ fn says(end: &OwnedFd, envelope: DatagramHeader, text: &[u8]) {
 /// Receives a datagram as the program of `end`: its sender and payload.
 fn hears(world: &mut World, end: &OwnedFd) -> (SocketAddr, Vec<u8>) {
     let mut bytes = [0; 2048];
-    let mut heard = None;
+    let mut received = None;
     soon(|| {
         world.poll();
-        heard = recv(end, &mut bytes[..], RecvFlags::DONTWAIT).ok().map(|(len, _)| len);
-        heard.is_some()
+        received = recv(end, &mut bytes[..], RecvFlags::DONTWAIT).ok().map(|(len, _)| len);
+        received.is_some()
     });
-    let len = heard.unwrap();
+    let len = received.unwrap();
     match DatagramHeader::decode(&bytes[..datagram_header::LEN]) {
         Some(DatagramHeader::Peer(from)) => (from, bytes[datagram_header::LEN..len].to_vec()),
         other => panic!("{other:?}"),
@@ -192,14 +192,14 @@ fn datagrams_come_by_the_kernels_addresses_and_go_where_the_device_does_not_lead
     let (end, id, at) = mailbox(&mut world);
     let client = UdpSocket::bind("127.0.0.1:0").unwrap();
     client.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-    let here = client.local_addr().unwrap();
+    let client_addr = client.local_addr().unwrap();
     let mut bytes = [0; 100];
     // The kernel socket is the first message.
     assert_eq!(world.socket_server.next_datagram(id, 7, &mut bytes), QueuedDatagram::Elsewhere);
     assert_eq!(world.socket_server.next_datagram(id, 7, &mut bytes), QueuedDatagram::Nothing);
     client.send_to(b"question", at).unwrap();
-    assert_eq!(hears(&mut world, &end), (here, b"question".to_vec()));
-    says(&end, DatagramHeader::Peer(here), b"answer");
+    assert_eq!(hears(&mut world, &end), (client_addr, b"question".to_vec()));
+    says(&end, DatagramHeader::Peer(client_addr), b"answer");
     assert_eq!(
         world.socket_server.next_datagram(id, 7, &mut bytes),
         QueuedDatagram::Elsewhere,
@@ -347,8 +347,8 @@ fn a_socket_has_one_half_and_that_is_for_datagrams() {
     };
     let (answer, end, _) = world.ask(request);
     assert_eq!(answer, Answer::Done);
-    let (ours, mut theirs) = UnixStream::pair().unwrap();
-    theirs.write_all(b"nobody takes this").unwrap();
+    let (ours, mut peer) = UnixStream::pair().unwrap();
+    peer.write_all(b"nobody takes this").unwrap();
     scm_rights::send(&end, None, &KernelSocketInfo::Here.encode(), ours.as_fd()).unwrap();
     let id = Name::of(end.as_fd()).unwrap().id;
     world.poll();

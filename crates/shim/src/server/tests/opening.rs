@@ -48,8 +48,8 @@ impl World {
             }
         });
         assert_eq!(asked.answer, Answer::Done);
-        let theirs = asked.brought.take().expect("the connection comes with the answer");
-        (pipe.expect("the stack received the request"), theirs, asked)
+        let program_end = asked.brought.take().expect("the connection comes with the answer");
+        (pipe.expect("the stack received the request"), program_end, asked)
     }
 
     fn stands(&mut self) -> Answer {
@@ -64,15 +64,15 @@ fn no(errno: Errno) -> Answer {
 #[test]
 fn a_connection_is_writable_once_its_handshake_is_complete() {
     let mut world = World::new(20);
-    let (mut pipe, theirs, _) = world.opening(false);
-    let name = Name::of(theirs.as_fd()).unwrap();
+    let (mut pipe, program_end, _) = world.opening(false);
+    let name = Name::of(program_end.as_fd()).unwrap();
     assert_eq!((name.kind, name.local, name.remote), (SocketKind::Opened, end(FROM), end(PEER)));
-    assert_eq!((ready(&theirs), world.stands()), (PollFlags::empty(), no(Errno::ALREADY)));
-    let mut stream = UnixStream::from(theirs.try_clone().unwrap());
+    assert_eq!((ready(&program_end), world.stands()), (PollFlags::empty(), no(Errno::ALREADY)));
+    let mut stream = UnixStream::from(program_end.try_clone().unwrap());
     stream.set_nonblocking(true).unwrap();
     assert_eq!(stream.write(b"early").unwrap_err().kind(), io::ErrorKind::WouldBlock);
     world.socket_server.opened(7, &mut pipe);
-    assert_eq!((ready(&theirs), world.stands()), (PollFlags::OUT, Answer::Done));
+    assert_eq!((ready(&program_end), world.stands()), (PollFlags::OUT, Answer::Done));
     let much = vec![b'x'; 100_000];
     assert_eq!(stream.write(&much).unwrap(), much.len(), "the buffer has its full size");
     let mut bytes = vec![0; much.len()];
@@ -84,19 +84,19 @@ fn a_connection_is_writable_once_its_handshake_is_complete() {
         }
     }
     assert!(bytes == much, "no padding");
-    drop((theirs, stream));
+    drop((program_end, stream));
     soon(|| found(&mut pipe, &mut [0; 8]) == ProgramRead::End);
 }
 
 #[test]
 fn a_connection_that_could_not_be_opened_is_an_error_with_its_reason() {
     let mut world = World::new(21);
-    let (pipe, theirs, _) = world.opening(false);
+    let (pipe, program_end, _) = world.opening(false);
     world.socket_server.failed(7, Errno::CONNREFUSED);
     drop(pipe);
-    soon(|| ready(&theirs).contains(PollFlags::ERR | PollFlags::OUT | PollFlags::IN));
+    soon(|| ready(&program_end).contains(PollFlags::ERR | PollFlags::OUT | PollFlags::IN));
     assert_eq!(world.stands(), no(Errno::CONNREFUSED));
-    assert!(Name::of(theirs.as_fd()).is_some(), "the name stays");
+    assert!(Name::of(program_end.as_fd()).is_some(), "the name stays");
 }
 
 #[test]
@@ -149,14 +149,14 @@ fn a_syn_has_the_hop_limits_of_its_socket() {
             low_water: 1,
             hops: kernels,
         };
-        let mut told = None;
+        let mut hop_limits = None;
         world.ask_stack(request, |socket_server, what| {
             if let SocketEvent::Connect { call, hops, .. } = *what {
-                told = Some(hops);
+                hop_limits = Some(hops);
                 socket_server.refuse_opening(call, Errno::NETUNREACH);
             }
         });
-        assert_eq!(told, Some(expected), "from {from}");
+        assert_eq!(hop_limits, Some(expected), "from {from}");
     }
 }
 
@@ -220,7 +220,7 @@ fn a_socket_bound_to_any_port_has_none_of_a_connection() {
         });
         assert!(pipe.is_some());
         if closes {
-            world.socket_server.ended(7, ConnectionEnd { error: None, whole: true, released: true });
+            world.socket_server.ended(7, ConnectionEnd { error: None, is_complete: true, released: true });
         }
         assert_ne!(port(&world.bind("10.0.0.1:0").1), first, "closed: {closes}");
     }
@@ -234,15 +234,15 @@ fn programs_connect_to_each_other_without_a_wire() {
     let (asked, happened) = world.ask_stack(connect(HERE), |_, _| ());
     assert_eq!((asked.answer, &happened[..]), (Answer::Done, &[][..]));
     let mut ours = UnixStream::from(asked.brought.unwrap());
-    let (accepted, mut theirs) = accept(&listener);
-    theirs.read_exact(&mut [0; 1]).expect("the mark that accept takes");
+    let (accepted, mut program_end) = accept(&listener);
+    program_end.read_exact(&mut [0; 1]).expect("the mark that accept takes");
     let opened = Name::of(ours.as_fd()).unwrap();
     assert_eq!((opened.kind, accepted.kind), (SocketKind::Opened, SocketKind::Connection));
     assert_eq!((opened.local, opened.remote), (accepted.remote, accepted.local));
-    assert_eq!(Name::of(theirs.as_fd()), Some(accepted), "the peer has the same name");
+    assert_eq!(Name::of(program_end.as_fd()), Some(accepted), "the peer has the same name");
     ours.write_all(b"hello").unwrap();
     let mut bytes = [0; 5];
-    theirs.read_exact(&mut bytes).unwrap();
+    program_end.read_exact(&mut bytes).unwrap();
     assert_eq!(&bytes, b"hello");
 }
 
@@ -273,9 +273,9 @@ fn a_connection_in_its_handshake_has_no_outbox_to_write_to() {
 #[test]
 fn a_program_that_is_gone_before_its_handshake_is_complete_is_noticed_after_a_while() {
     let mut world = World::new(67);
-    let (_pipe, theirs, _asked) = world.opening(false);
+    let (_pipe, program_end, _asked) = world.opening(false);
     let is_gone = |what: &SocketEvent| matches!(what, SocketEvent::Pipe { id: 7, gone: true, .. });
-    drop(theirs);
+    drop(program_end);
     assert!(!world.poll().iter().any(is_gone), "the server keeps a copy");
     world.socket_server.openings.let_go(|| std::time::Instant::now() + KEPT);
     soon(|| world.poll().iter().any(is_gone));
@@ -284,12 +284,12 @@ fn a_program_that_is_gone_before_its_handshake_is_complete_is_noticed_after_a_wh
 #[test]
 fn a_handshake_that_takes_a_while_ends_as_others_do() {
     let mut world = World::new(68);
-    let (mut pipe, theirs, _asked) = world.opening(false);
+    let (mut pipe, program_end, _asked) = world.opening(false);
     world.socket_server.openings.let_go(|| std::time::Instant::now() + KEPT);
-    assert_eq!((ready(&theirs), world.stands()), (PollFlags::empty(), no(Errno::ALREADY)));
+    assert_eq!((ready(&program_end), world.stands()), (PollFlags::empty(), no(Errno::ALREADY)));
     world.socket_server.opened(7, &mut pipe);
-    assert_eq!((ready(&theirs), world.stands()), (PollFlags::OUT, Answer::Done));
-    UnixStream::from(theirs).write_all(b"hello").unwrap();
+    assert_eq!((ready(&program_end), world.stands()), (PollFlags::OUT, Answer::Done));
+    UnixStream::from(program_end).write_all(b"hello").unwrap();
     let mut bytes = [0; 8];
     assert_eq!(found(&mut pipe, &mut bytes), ProgramRead::Some(5));
     assert_eq!(&bytes[..5], b"hello", "no padding");

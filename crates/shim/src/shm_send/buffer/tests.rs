@@ -172,19 +172,19 @@ fn a_lock_is_broken_for_the_next_connection_only_when_its_process_is_gone() {
 #[test]
 fn memory_is_released_while_no_write_runs_and_the_buffer_is_empty() {
     let memory = opened();
-    let goes = || {
+    let gives_back = || {
         let mut given = false;
         give_back(&memory, || given = true);
         given
     };
-    assert!(goes());
+    assert!(gives_back());
     assert!(write(&memory, MINE, b"a", true), "still open");
-    assert!(!goes(), "not empty");
+    assert!(!gives_back(), "not empty");
     assert_eq!(taken(&memory, 8), b"a");
     assert!(memory.lock(PROCESS));
-    assert!(!goes(), "the lock is taken");
+    assert!(!gives_back(), "the lock is taken");
     assert!(memory.unlock(PROCESS));
-    assert!(goes());
+    assert!(gives_back());
 }
 
 /// A buffer and its pair in loom's memory, which tries every order of accesses that the memory
@@ -204,7 +204,7 @@ mod interleavings {
         asleep: AtomicU64,
         /// The kernel's socket buffer, and its wake-up.
         pair: Mutex<VecDeque<u8>>,
-        bell: Notify,
+        notify: Notify,
     }
 
     // SAFETY: the protocol gives each byte to one side at a time; loom checks it.
@@ -239,15 +239,15 @@ mod interleavings {
             self.lock.compare_exchange(holder, 0, Ordering::Release, Ordering::Relaxed).is_ok()
         }
         fn write(&self, at: usize, bytes: &[u8]) {
-            for (place, byte) in self.bytes[at..].iter().zip(bytes) {
+            for (cell, byte) in self.bytes[at..].iter().zip(bytes) {
                 // SAFETY: the writer owns the byte; loom checks it.
-                place.with_mut(|place| unsafe { *place = *byte });
+                cell.with_mut(|target| unsafe { *target = *byte });
             }
         }
         fn read(&self, at: usize, bytes: &mut [u8]) {
-            for (place, byte) in self.bytes[at..].iter().zip(bytes) {
+            for (cell, byte) in self.bytes[at..].iter().zip(bytes) {
                 // SAFETY: the reader owns the byte; loom checks it.
-                place.with(|place| unsafe { *byte = *place });
+                cell.with(|source| unsafe { *byte = *source });
             }
         }
         fn note(&self) {
@@ -268,7 +268,7 @@ mod interleavings {
                 noted: AtomicBool::new(false),
                 asleep: AtomicU64::new(0),
                 pair: Mutex::default(),
-                bell: Notify::new(),
+                notify: Notify::new(),
             };
             assert!(begin(&shared, MINE, |_| false));
             open(&shared);
@@ -283,7 +283,7 @@ mod interleavings {
                 return;
             }
             self.pair.lock().unwrap().push_back(byte);
-            self.bell.notify();
+            self.notify.notify();
             if asleep & 1 != 0 {
                 let _ = self.asleep.compare_exchange(asleep, asleep + 1, Ordering::AcqRel, Ordering::Relaxed);
             }
@@ -310,7 +310,7 @@ mod interleavings {
                     self.asleep.fetch_or(1, Ordering::AcqRel);
                     fence(Ordering::SeqCst);
                     if !self.noted.load(Ordering::Relaxed) && self.pair.lock().unwrap().is_empty() {
-                        self.bell.wait();
+                        self.notify.wait();
                     }
                     let awake = |asleep| Some((asleep | 1) + 1);
                     self.asleep.fetch_update(Ordering::AcqRel, Ordering::Relaxed, awake).unwrap();
@@ -321,9 +321,9 @@ mod interleavings {
     }
 
     /// Released memory is zero.
-    fn zero(place: &UnsafeCell<u8>) {
+    fn zero(cell: &UnsafeCell<u8>) {
         // SAFETY: the stack owns the byte while it holds the lock; loom checks it.
-        place.with_mut(|place| unsafe { *place = 0 });
+        cell.with_mut(|target| unsafe { *target = 0 });
     }
 
     fn model(bound: usize, check: impl Fn() + Sync + Send + 'static) {

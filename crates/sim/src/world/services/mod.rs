@@ -360,12 +360,12 @@ impl<'a> World<'a> {
     fn aggregate(&mut self, now: Time, request: usize) {
         let current = &mut self.requests[request];
         let unit = &self.config.stages[current.stage];
-        let whole = current.answers.len() == unit.parts;
+        let is_complete = current.answers.len() == unit.parts;
         current.outstanding = 0;
         current.used = (current.answers.len(), unit.parts);
         let answers = std::mem::take(&mut current.answers);
-        let joined = StageTimer::join(now, answers).filter(|_| whole || unit.partial);
-        match joined {
+        let timer = StageTimer::join(now, answers).filter(|_| is_complete || unit.partial);
+        match timer {
             Some(visit) => {
                 current.budget = visit.outgoing_budget(now);
                 self.advance(now, request);

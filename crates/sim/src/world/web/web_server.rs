@@ -230,14 +230,14 @@ impl AppStream for ServerConnection {
         let mut state = self.0.borrow_mut();
         let state = &mut *state;
         let page = &mut state.connections[self.1];
-        let whole = state.page.len();
-        let len = bytes.len().min(page.piped).min(whole - page.read);
+        let page_len = state.page.len();
+        let len = bytes.len().min(page.piped).min(page_len - page.read);
         if len == 0 {
             return ReadResult::Nothing;
         }
         bytes[..len].copy_from_slice(&state.page[page.read..page.read + len]);
         page.piped -= len;
-        page.read = (page.read + len) % whole;
+        page.read = (page.read + len) % page_len;
         state.make_ready(self.1);
         ReadResult::Some(len)
     }

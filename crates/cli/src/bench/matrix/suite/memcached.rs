@@ -46,9 +46,9 @@ pub fn run(world: &Trial<'_>, source: &Path, only: &[String]) -> Result<SuiteRes
         }
     }
     files.sort();
-    let place = folder.display().to_string();
+    let dir = folder.display().to_string();
     let jobs = if only.is_empty() { AT_ONCE } else { "1" };
-    let prove = ["env", "-C", &place, "prove", "--jobs", jobs, "--exec", "timeout 120 perl"];
+    let prove = ["env", "-C", &dir, "prove", "--jobs", jobs, "--exec", "timeout 120 perl"];
     let words: Vec<String> = prove.iter().map(|&word| word.to_owned()).chain(files).collect();
     let out = finished(&world.clients, &words, LIMIT)?;
     shared.stop()?;
@@ -75,7 +75,7 @@ fn output(text: &str) -> SuiteResult {
     let mut of = String::new();
     for line in text.lines() {
         if line.starts_with("Files=") {
-            all.whole = true;
+            all.is_complete = true;
         } else if let Some((name, _)) = line.split_once(' ').filter(|(_, rest)| rest.contains("(Wstat:")) {
             of.clear();
             if let Some(file) = all.files.get_mut(name).filter(|file| !file.failed.is_empty()) {
@@ -123,13 +123,13 @@ mod tests {
         // As on a terminal, both are one text.
         let text = String::from_utf8([out.stderr, out.stdout].concat()).unwrap();
         let ours = output(&text);
-        assert!(ours.whole, "{text}");
+        assert!(ours.is_complete, "{text}");
         assert_eq!(ours.failed(), ["t/b.t", "t/e.t"], "{text}");
         assert_eq!(ours.files["t/b.t"].failed, ["Failed test: 2"]);
         let failed = ["Non-zero exit status: 1", "Parse errors: No plan found in TAP output"];
         assert_eq!(ours.files["t/e.t"].failed, failed);
         assert_eq!(ours.files["t/c-d.t"].skipped.as_deref(), Some("none"));
         assert_eq!(ours.files.len(), 5);
-        assert!(!output("t/a.t .. ok\n").whole);
+        assert!(!output("t/a.t .. ok\n").is_complete);
     }
 }

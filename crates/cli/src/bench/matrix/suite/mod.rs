@@ -32,7 +32,7 @@ pub fn suite(program: TestedProgram, world: &Trial<'_>) -> Result<TrialResult, S
     let on = |world: &Trial<'_>| -> Result<SuiteResult, String> {
         let mut output = run(world, &source, &[])?;
         let failed = output.failed();
-        if output.whole && !failed.is_empty() {
+        if output.is_complete && !failed.is_empty() {
             output.replace(run(world, &source, &failed)?);
         }
         Ok(output)

@@ -24,8 +24,8 @@ pub fn run(world: &Trial<'_>, source: &Path, only: &[String]) -> Result<SuiteRes
         std::os::unix::fs::symlink(file.trim(), link).map_err(because("a link"))?;
     }
     let server = serving(TestedProgram::Redis, world, SetupVariant::Usual, b"")?;
-    let place = folder.display().to_string();
-    let test = ["env", "-C", &place, "TERM=dumb", "tclsh", "tests/test_helper.tcl"];
+    let dir = folder.display().to_string();
+    let test = ["env", "-C", &dir, "TERM=dumb", "tclsh", "tests/test_helper.tcl"];
     let what = ["--host", OURS, "--port", "6379", "--tags", "-slow", "--skiptest", ON_ONE_MACHINE];
     let single = only.iter().flat_map(|unit| ["--single", unit.as_str()]);
     let words: Vec<String> = test.into_iter().chain(what).chain(single).map(str::to_owned).collect();
@@ -36,7 +36,7 @@ pub fn run(world: &Trial<'_>, source: &Path, only: &[String]) -> Result<SuiteRes
 
 fn output(text: &str) -> SuiteResult {
     let ended = text.contains("\\o/") || text.contains("!!! WARNING");
-    let mut all = SuiteResult { whole: ended && !text.contains("[TIMEOUT]"), ..SuiteResult::default() };
+    let mut all = SuiteResult { is_complete: ended && !text.contains("[TIMEOUT]"), ..SuiteResult::default() };
     let (mut unit, mut file, mut why) = (String::new(), FileResult::default(), None);
     for line in text.lines() {
         let after = |begin: &str| line.strip_prefix(begin);
@@ -82,7 +82,7 @@ mod tests {
                     \x20                  The End\n\n!!! WARNING The following tests failed:\n\n\
                     *** [err]: SET it in tests/unit/a.tcl\n";
         let ours = output(text);
-        assert!(ours.whole);
+        assert!(ours.is_complete);
         assert_eq!(ours.failed(), ["unit/a"]);
         let names = |all: &[&str]| all.iter().map(|&name| name.to_owned()).collect();
         let a =
@@ -96,7 +96,9 @@ mod tests {
     #[test]
     fn tests_that_are_cut_off_do_not_come_to_their_end() {
         let kernel = output("Testing unit/a\n[ok]: GET (0 ms)\n[exception]: Executing test client: no.\n");
-        assert_eq!((kernel.whole, kernel.failed()), (false, vec!["unit/a".to_owned()]));
-        assert!(!output("Testing unit/a\n[TIMEOUT]: clients\nThe End\n!!! WARNING The following\n").whole);
+        assert_eq!((kernel.is_complete, kernel.failed()), (false, vec!["unit/a".to_owned()]));
+        assert!(
+            !output("Testing unit/a\n[TIMEOUT]: clients\nThe End\n!!! WARNING The following\n").is_complete
+        );
     }
 }

@@ -159,10 +159,10 @@ fn link(plan: &Plan, before: &Status, after: &Status, window: Duration) -> [f64;
     let sum = |status: &Status, of: fn(&Level) -> u64| status.levels.iter().map(of).sum::<u64>();
     let more = |of: fn(&Level) -> u64| (sum(after, of) - sum(before, of)) as f64;
     let allowed = plan.rate.bits_per_sec() as f64 * window.as_secs_f64();
-    let levels = after.levels.iter().filter(|level| level.came.packets > 0).count();
+    let levels = after.levels.iter().filter(|level| level.arrived.packets > 0).count();
     [
         more(|level| level.sent.bytes) * 8.0 / allowed * 100.0,
-        more(|level| level.dropped) / more(|level| level.came.packets) * 100.0,
+        more(|level| level.dropped) / more(|level| level.arrived.packets) * 100.0,
         levels as f64,
     ]
 }

@@ -92,7 +92,7 @@ impl HttpdSetup {
             let thread = thread.ok_or_else(|| LabError::Failed {
                 namespace: host.name().to_owned(),
                 command: format!("echo 1 >/sys/class/net/{device}/threaded"),
-                said: "the kernel started no thread".to_owned(),
+                message: "the kernel started no thread".to_owned(),
             })?;
             // The thread counts against the server's share, as softirqs do.
             group.take(thread)?;
