@@ -39,6 +39,7 @@ macro_rules! errln {
 
 mod address;
 mod bench;
+mod bound;
 mod calibrate;
 mod check;
 mod classify;

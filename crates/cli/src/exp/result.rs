@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use super::claim::{Bound, MetricExpr};
+use super::claim::MetricExpr;
 use super::fingerprint;
 use super::grid::{GridResults, GridRun};
 use super::plots;
@@ -13,6 +13,7 @@ use super::registry::{Source, stem};
 use super::spec::Experiment;
 use super::verdict::{Checked, seed_plot};
 use super::world::{MetricColumn, Noise, TimeKind, World};
+use crate::bound::Bound;
 use crate::confidence::interval;
 use crate::error::Error;
 use crate::report::{self, Plot, ResultHeader};

@@ -10,8 +10,9 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use toml::{Table, Value};
 
-use super::claim::{Bound, MetricExpr};
+use super::claim::MetricExpr;
 use super::world::World;
+use crate::bound::Bound;
 
 /// One experiment.
 #[derive(Debug, Deserialize)]

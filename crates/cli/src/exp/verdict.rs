@@ -1,6 +1,6 @@
 //! Verdict: a claim checked against the measured value.
 
-use super::claim::Bound;
+use crate::bound::Bound;
 use crate::report::Plot;
 
 /// A claim and its measured value.
