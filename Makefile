@@ -115,14 +115,15 @@ fuzz: toolchain
 	fuzz/run
 
 # Every experiment in virtual time, small. All run; then a claim that failed
-# fails this: the same seed gives the same figures everywhere.
+# fails this: the same seed gives the same figures everywhere. An undecided claim
+# (exit status 3) does not: few seeds give wide intervals.
 exp-smoke: build
-	@$(GREENWAVE) exp run all --world sim --scale smoke --out $(TARGET)/exp-smoke
+	@$(GREENWAVE) exp run all --world sim --scale smoke --out $(TARGET)/exp-smoke || [ $$? = 3 ]
 
 # Every experiment on real services, at the paper's scale, into out/: best on a
 # machine that does nothing else. One that cannot run says why, and the others go on.
 exp-host: build testbed workloads
-	@$(GREENWAVE) exp run all --world host --scale paper --out out
+	@$(GREENWAVE) exp run all --world host --scale paper --out out || [ $$? = 3 ]
 
 # docs/results.md: every claim of the results that lie in out/, and their figures; of real services
 # also what is kept in docs/results/host, as another machine gives other results; of all other

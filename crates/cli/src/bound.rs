@@ -2,6 +2,12 @@
 
 use std::fmt;
 
+/// Text `bound` with `margin` unless it is 0.
+#[must_use]
+pub fn margin_in_words(bound: &str, margin: f64) -> String {
+    if margin == 0.0 { bound.to_owned() } else { format!("{bound} ± {margin}") }
+}
+
 const WITHIN_SEEDS: &str = "among seeds";
 
 /// The bound a claim must keep.
@@ -63,28 +69,45 @@ impl Bound {
         }
     }
 
-    /// Distance of `value` from the bound: negative inside it, larger is worse.
-    fn badness(self, value: f64) -> f64 {
+    /// The bound moved outwards by `margin`, at least 0, in the unit of the value.
+    #[must_use]
+    pub fn relaxed(self, margin: f64) -> Self {
         match self {
+            Self::AtMost(x) => Self::AtMost(x + margin),
+            Self::AtLeast(x) => Self::AtLeast(x - margin),
+            Self::Within(low, high) => Self::Within(low - margin, high + margin),
+            Self::PaperWithinSeeds => self,
+        }
+    }
+
+    /// The bound in words, with `margin` unless it is 0.
+    #[must_use]
+    pub fn with_margin(self, margin: f64) -> String {
+        margin_in_words(&self.to_string(), margin)
+    }
+
+    /// Distance of `value` from the nearest end of the bound, in the unit of the value; 0 for a bound
+    /// without ends.
+    #[must_use]
+    pub fn distance(self, value: f64) -> f64 {
+        match self {
+            Self::AtMost(x) | Self::AtLeast(x) => (value - x).abs(),
+            Self::Within(low, high) => (value - low).abs().min((value - high).abs()),
+            Self::PaperWithinSeeds => 0.0,
+        }
+    }
+
+    /// Distance of `value` outside the bound, in the unit of the value: negative inside it, infinite
+    /// for NaN.
+    #[must_use]
+    pub fn excess(self, value: f64) -> f64 {
+        match self {
+            _ if value.is_nan() => f64::INFINITY,
             Self::AtMost(x) => value - x,
             Self::AtLeast(x) => x - value,
             Self::Within(low, high) => (low - value).max(value - high),
             Self::PaperWithinSeeds => 0.0,
         }
-    }
-
-    /// The worst of several values; NaN is worse than any number.
-    #[must_use]
-    pub fn worst(self, values: impl IntoIterator<Item = f64>) -> Option<f64> {
-        let rank = |v: f64| if v.is_nan() { f64::INFINITY } else { self.badness(v) };
-        values.into_iter().max_by(|a, b| rank(*a).total_cmp(&rank(*b)))
-    }
-
-    /// The best of several values.
-    #[must_use]
-    pub fn best(self, values: impl IntoIterator<Item = f64>) -> Option<f64> {
-        let rank = |v: f64| if v.is_nan() { f64::INFINITY } else { self.badness(v) };
-        values.into_iter().min_by(|a, b| rank(*a).total_cmp(&rank(*b)))
     }
 }
 
@@ -104,14 +127,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_worst_point_counts() {
-        let values = [0.01, 0.03, 0.02];
-        assert_eq!(Bound::AtMost(0.015).worst(values), Some(0.03));
-        assert_eq!(Bound::AtLeast(0.015).worst(values), Some(0.01));
-        assert_eq!(Bound::Within(0.015, 0.025).worst(values), Some(0.01));
-        assert!(Bound::AtMost(0.015).worst([0.01, f64::NAN]).is_some_and(f64::is_nan));
-        assert_eq!(Bound::AtLeast(0.015).best(values.into_iter().chain([f64::NAN])), Some(0.03));
-        assert!(!Bound::AtMost(1.0).holds(f64::NAN), "a figure that does not exist proves nothing");
+    fn a_value_that_does_not_exist_is_outside_every_bound() {
+        for bound in [Bound::AtMost(1.0), Bound::AtLeast(1.0), Bound::Within(0.0, 1.0)] {
+            assert!(!bound.holds(f64::NAN) && !bound.meets(f64::NAN, f64::NAN));
+            assert!(bound.excess(f64::NAN) > bound.excess(1e300));
+        }
+    }
+
+    #[test]
+    fn distance_is_from_the_nearest_end() {
+        assert_eq!(Bound::AtMost(1.0).distance(3.0), 2.0);
+        assert_eq!(Bound::Within(1.0, 2.0).distance(1.25), 0.25);
+        assert_eq!(Bound::Within(1.0, 2.0).distance(4.0), 2.0);
+        assert_eq!(Bound::Within(1.0, 2.0).relaxed(0.5), Bound::Within(0.5, 2.5));
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! `greenwave`: the single binary, one file per subcommand. Results go to stdout, progress to
 //! stderr.
 //!
-//! Exit 0: done; 1: a claim failed; 2: could not run, or a file is incomplete; 130: a measurement
-//! was interrupted.
+//! Exit 0: done; 1: a claim failed; 2: could not run, or a file is incomplete; 3: no claim failed and
+//! some are undecided; 130: a measurement was interrupted.
 #![forbid(unsafe_code)]
 // Text goes through `output`, which survives a closed or full stream.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
@@ -86,6 +86,7 @@ mod table;
 mod top;
 mod traces;
 mod ui;
+mod verdict;
 
 /// Large simulations make many small allocations, accessed in any order: a tenth to a fifth faster
 /// than with glibc's (ADR 0056).

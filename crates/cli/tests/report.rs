@@ -55,7 +55,7 @@ fn read(path: impl AsRef<Path>) -> String {
     std::fs::read_to_string(path).expect("the file is there")
 }
 
-/// A one-second experiment over two seeds: its result, and its page.
+/// A one-second experiment over six seeds: its result, and its page.
 static RUN: LazyLock<(Value, String)> = LazyLock::new(|| {
     let folder = Folder::new("run");
     let ran = greenwave(&["exp", "run", "overload/e3", "--out", &folder.path("")]);
@@ -117,14 +117,16 @@ fn a_folder_is_one_page_that_leads_to_each_run_and_passes_over_what_is_not_ours(
     }
 }
 
-//~ results: `report --compare` exits 1 if a claim that held fails
+//~ results: `report --compare` exits 1 if a claim fails that did not, 3 if one that held is undecided
 #[test]
-fn a_claim_that_held_and_fails_is_exit_1_and_one_that_holds_is_exit_0() {
+fn a_claim_that_held_and_fails_is_exit_1_and_one_that_is_undecided_exit_3() {
     let folder = Folder::new("compare");
     let a = folder.file("a.json", &RUN.0.to_string());
     let mut changed = RUN.0.clone();
-    changed["claims"][0]["holds"] = json!(false);
+    changed["claims"][0]["verdict"] = json!("fails");
     let worse = folder.file("worse.json", &changed.to_string());
+    changed["claims"][0]["verdict"] = json!("undecided");
+    let open = folder.file("open.json", &changed.to_string());
     let check = |a: &str, b: &str, code: i32, verdict: &str| {
         let (found, text) = outcome(&greenwave(&["report", "--compare", a, b]));
         assert_eq!(found, Some(code), "{text}");
@@ -134,6 +136,9 @@ fn a_claim_that_held_and_fails_is_exit_1_and_one_that_holds_is_exit_0() {
     check(&a, &a, 0, "holds in both");
     check(&a, &worse, 1, "now FAILS");
     check(&worse, &a, 0, "now holds");
+    check(&a, &open, 3, "now undecided");
+    check(&open, &open, 0, "undecided in both");
+    check(&open, &worse, 1, "now FAILS");
     let page = folder.path("both.html");
     let (_, text) = outcome(&greenwave(&["report", "--compare", &a, &worse, "--out", &page]));
     assert!(read(&page).contains("now FAILS"), "{text}");
@@ -229,6 +234,7 @@ fn a_result_with_more_or_less_than_the_schema_says_is_seen() {
     changed(|result| result["greenwave"]["kind"] = json!("novel"));
     changed(|result| result["surprise"] = json!(1));
     changed(|result| result["claims"][0]["holds"] = json!("yes"));
+    changed(|result| result["claims"][0]["verdict"] = json!("perhaps"));
     changed(|result| result["figures"][0]["p99"] = json!("fast"));
     changed(|result| result["plots"][0]["series"][0]["points"][0] = json!([1]));
 }

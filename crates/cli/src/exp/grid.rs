@@ -3,10 +3,12 @@
 //! Runs in parallel as far as the world allows. Modes of one seed run together, so that background
 //! noise affects all of them.
 
+use std::ops::Range;
+
 use super::checkpoint::{Checkpoint, RunKey};
 use super::metrics::GridFigures;
 use super::spec::{Experiment, Scale};
-use super::world::{self, ClassFigures, Noise, RunResult};
+use super::world::{self, ClassFigures, Noise, RunResult, World};
 use crate::error::Error;
 use crate::parallel;
 
@@ -50,19 +52,30 @@ impl Task {
     }
 }
 
-/// Runs `experiment` at `scale` with seeds from `seed` on. Skips runs that `journal` knows and
-/// records the others there.
+impl GridResults {
+    /// Results without runs.
+    #[must_use]
+    pub fn new(world: &'static World) -> Self {
+        Self { figures: GridFigures::new(world), runs: Vec::new(), events: 0, noise: None, seeds: 0 }
+    }
+}
+
+/// Runs `experiment` at `scale` with `seeds`, which follow those in `measured`, and adds their figures there. Skips runs that `journal` knows and records the others there.
+///
+/// Returns the number of runs that were made, without the skipped ones.
 ///
 /// # Errors
 /// Settings are invalid, reported before anything runs; or a run fails.
-pub fn run(
+pub fn extend(
+    measured: &mut GridResults,
     name: &str,
     experiment: &Experiment,
     scale: &Scale,
-    seed: u64,
+    seeds: Range<u64>,
     journal: Option<&Checkpoint>,
-) -> Result<GridResults, Error> {
-    let tasks = tasks(experiment, scale, seed).map_err(|e| Error::new(format!("experiment {name}: {e}")))?;
+) -> Result<usize, Error> {
+    let count = seeds.end.saturating_sub(seeds.start);
+    let tasks = tasks(experiment, scale, seeds).map_err(|e| Error::new(format!("experiment {name}: {e}")))?;
     let world = experiment.world().map_err(Error::new)?;
     let left = tasks.iter().filter(|task| !journal.is_some_and(|journal| journal.knows(&task.key()))).count();
     if left < tasks.len() {
@@ -88,31 +101,31 @@ pub fn run(
     bar.finish_and_clear();
     drop(awake);
 
-    let figures = GridFigures::new(world);
-    let mut measured = GridResults { figures, runs: Vec::new(), events: 0, noise: None, seeds: scale.runs };
+    let is_first = measured.seeds == 0;
     for (task, RunResult { events, rows, noise }) in tasks.into_iter().zip(all_found?) {
         measured.events += events;
         measured.noise = [measured.noise, noise].into_iter().flatten().reduce(Noise::worse);
         measured.figures.add(&task.point, &task.mode, &rows);
-        if task.first {
+        if is_first && task.first {
             let Task { point, mode, settings, .. } = task;
             measured.runs.push(GridRun { point, mode, settings, rows });
         }
     }
-    Ok(measured)
+    measured.seeds += count;
+    Ok(left)
 }
 
-fn tasks(experiment: &Experiment, scale: &Scale, seed: u64) -> Result<Vec<Task>, String> {
+fn tasks(experiment: &Experiment, scale: &Scale, seeds: Range<u64>) -> Result<Vec<Task>, String> {
     let mut tasks = Vec::new();
     for point in experiment.points() {
         if !scale.runs_point(&point.name) {
             continue;
         }
-        for seed_offset in 0..scale.runs {
+        for seed in seeds.clone() {
             let runs = |mode: &&String| scale.runs_mode(mode) && point.has_mode(mode);
             for mode in experiment.modes.iter().filter(runs) {
                 let mut settings = experiment.settings_for(scale, &point, mode)?;
-                settings.insert("seed".to_owned(), toml::Value::Integer((seed + seed_offset) as i64));
+                settings.insert("seed".to_owned(), toml::Value::Integer(seed as i64));
                 let at = |e: &str| format!("settings of mode {mode}, point {:?}: {e}", point.name);
                 let run = (experiment.world()?.prepare)(mode, settings.clone()).map_err(|e| at(&e))?;
                 tasks.push(Task {
@@ -120,7 +133,7 @@ fn tasks(experiment: &Experiment, scale: &Scale, seed: u64) -> Result<Vec<Task>,
                     mode: mode.clone(),
                     settings,
                     run,
-                    first: seed_offset == 0,
+                    first: seed == seeds.start,
                 });
             }
         }

@@ -4,6 +4,7 @@
 //! the simulator or on real services, prints the figures and checks every claim. Plots come from
 //! the measured data only.
 
+mod checked;
 mod checkpoint;
 mod claim;
 mod embedded;
@@ -17,21 +18,26 @@ mod result;
 mod resume;
 mod spec;
 mod summary;
-mod verdict;
+mod until_decided;
 pub mod world;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
 use clap::{Args as ClapArgs, Subcommand, ValueEnum};
 use host::signals;
+use queueing::Span;
 
 use crate::error::Error;
+use crate::verdict::ClaimVerdict;
 use checkpoint::Checkpoint;
+use grid::GridResults;
 use registry::Source;
 use result::ExperimentResult;
 pub use spec::lay;
 use summary::Overview;
+use until_decided::Pace;
 
 /// List or run the papers' experiments.
 #[derive(Debug, ClapArgs)]
@@ -49,6 +55,11 @@ enum Command {
         json: bool,
     },
     /// Run experiments and check their claims.
+    ///
+    /// A claim holds if its whole 95 % interval keeps the bound, fails if no part
+    /// does, and is undecided if the interval contains the bound. Exit status 0:
+    /// all claims hold; 1: one fails; 2: an experiment could not run; 3: none
+    /// fails and some are undecided.
     Run(RunArgs),
     /// Search for workloads on which a default loses against doing nothing.
     ///
@@ -57,13 +68,13 @@ enum Command {
     /// Print one table of all claims of results in folders.
     Table {
         /// Folders written by `exp run --out`; of duplicate results the first counts.
-        #[arg(value_name = "DIR", required = true)]
+        #[arg(value_name = "DIR", required_unless_present = "out")]
         folders: Vec<PathBuf>,
         /// Print Markdown, with the origin of each row.
         #[arg(long)]
         markdown: bool,
         /// Write DIR/results.md and figures in DIR/results/; records of experiments
-        /// without a result in the folders are kept.
+        /// without a result in the folders are kept and judged again.
         #[arg(long, value_name = "DIR", requires = "markdown")]
         out: Option<PathBuf>,
     },
@@ -84,6 +95,13 @@ struct RunArgs {
     /// First seed; further runs use the following numbers.
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// Seeds to run [default: those of the scale].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    runs: Option<u64>,
+    /// Run further seeds until every claim is decided, for at most this time per
+    /// experiment [without a value: 600s].
+    #[arg(long, value_name = "BUDGET", num_args = 0..=1, default_missing_value = "600s")]
+    until_decided: Option<Span>,
     /// Print one JSON object per experiment.
     #[arg(long)]
     json: bool,
@@ -131,10 +149,21 @@ impl WorldName {
 impl RunArgs {
     /// Result of `source` that `--resume` reuses.
     fn kept(&self, source: &Source) -> Result<Option<serde_json::Value>, Error> {
-        match &self.out {
-            Some(folder) if self.resume => resume::result(folder, source, self.scale.name(), self.seed),
-            _ => Ok(None),
-        }
+        let kept = match &self.out {
+            Some(folder) if self.resume => resume::result(folder, source, self.scale.name(), self.seed)?,
+            _ => None,
+        };
+        Ok(kept.filter(|kept| self.is_enough(kept)))
+    }
+
+    /// True if `kept` has the requested seeds, or decided claims where these are requested.
+    fn is_enough(&self, kept: &serde_json::Value) -> bool {
+        let undecided = serde_json::json!(ClaimVerdict::Undecided);
+        let has_undecided = kept["claims"]
+            .as_array()
+            .is_some_and(|claims| claims.iter().any(|claim| claim["verdict"] == undecided));
+        let has_seeds = self.runs.is_none_or(|runs| kept["runs"].as_u64() == Some(runs));
+        has_seeds && !(self.until_decided.is_some() && has_undecided)
     }
 }
 
@@ -150,7 +179,8 @@ impl ScaleName {
 /// Runs the command.
 ///
 /// # Errors
-/// An experiment does not exist or cannot run; a failed claim is exit code 1, not an error.
+/// An experiment does not exist or cannot run; a failed claim is exit status 1 and an undecided one 3,
+/// not an error.
 pub fn run(args: Args) -> Result<ExitCode, Error> {
     match args.command {
         Command::List { json } => list(json),
@@ -280,7 +310,7 @@ fn run_all(args: &RunArgs) -> Result<ExitCode, Error> {
     if overview.len() > 1 && !args.json {
         out!("{}", overview.text());
     }
-    Ok(ExitCode::from(if ran_not { 2 } else { u8::from(!overview.all_hold()) }))
+    Ok(ExitCode::from(if ran_not { 2 } else { overview.counts().exit_status() }))
 }
 
 /// The result, and the journal to remove once it is written.
@@ -299,8 +329,17 @@ fn run_one(source: &Source, args: &RunArgs) -> Result<(ExperimentResult, Option<
     let path = folder.map(|folder| folder.join(format!("{}.part", registry::stem(&source.name))));
     let journal = path.map(Checkpoint::open).transpose()?;
     let scale = &experiment.scale[args.scale.name()];
-    let measured = grid::run(&source.name, &experiment, scale, args.seed, journal.as_ref())?;
-    let result = ExperimentResult::new(source, experiment, args.scale.name(), args.seed, measured)?;
+    let runs = args.runs.unwrap_or(scale.runs);
+    let start = Instant::now();
+    let mut measured = GridResults::new(world);
+    let seeds = args.seed..args.seed + runs;
+    let made = grid::extend(&mut measured, &source.name, &experiment, scale, seeds, journal.as_ref())?;
+    let pace = Pace { took: start.elapsed(), made, per_seed: measured.runs.len() };
+    let mut result = ExperimentResult::new(source, experiment, args.scale.name(), args.seed, measured)?;
+    if let Some(budget) = args.until_decided {
+        let budget = Duration::from_nanos(budget.as_nanos());
+        until_decided::run(&mut result, source, budget, pace, journal.as_ref())?;
+    }
     Ok((result, journal))
 }
 

@@ -5,19 +5,20 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
+use super::checked::{Checked, PointValue, Rules, seed_plot};
+use super::checkpoint::Checkpoint;
 use super::claim::MetricExpr;
 use super::fingerprint;
-use super::grid::{GridResults, GridRun};
+use super::grid::{self, GridResults, GridRun};
 use super::plots;
 use super::registry::{Source, stem};
 use super::spec::Experiment;
-use super::verdict::{Checked, seed_plot};
 use super::world::{MetricColumn, Noise, TimeKind, World};
 use crate::bound::Bound;
-use crate::confidence::interval;
 use crate::error::Error;
 use crate::report::{self, Plot, ResultHeader};
 use crate::table::{Table, in_unit, number};
+use crate::verdict::{ClaimVerdict, VerdictCounts};
 
 /// An experiment with its figures and checked claims.
 pub struct ExperimentResult {
@@ -47,72 +48,41 @@ impl ExperimentResult {
         seed: u64,
         measured: GridResults,
     ) -> Result<Self, Error> {
-        let mut points: Vec<&str> = measured.runs.iter().map(|run| run.point.as_str()).collect();
-        points.dedup();
-        let scale_runs = &experiment.scale[scale];
-        let mut claims = Vec::new();
-        let mut left_out = Vec::new();
-        for claim in &experiment.claim {
-            let error =
-                |e: String| Error::new(format!("experiment {}, claim {}: {e}", source.name, claim.id));
-            let wanted = |p: &&&str| claim.at.as_ref().is_none_or(|at| at.iter().any(|name| name == **p));
-            let at: Vec<&str> = points.iter().filter(wanted).copied().collect();
-            let metric = MetricExpr::parse(&claim.metric).map_err(error)?;
-            let bound = Bound::parse(&claim.holds).map_err(error)?;
-            if !metric.needs_only(&|r| scale_runs.runs_mode(&r.mode)) {
-                left_out.push(claim.id.clone());
-                continue;
-            }
-            let value = |point: &str| {
-                metric.value(&|r| {
-                    r.at(point, &points, &|point| measured.figures.mean(point, &r.mode, &r.class, &r.stat))
-                })
-            };
-            let of_run = |run: usize, point: &str| {
-                metric.value(&|r| {
-                    let figure =
-                        |point: &str| measured.figures.of_run(run, point, &r.mode, &r.class, &r.stat);
-                    r.at(point, &points, &figure)
-                })
-            };
-            let values = at.iter().map(|point| value(point)).collect::<Result<Vec<_>, _>>().map_err(error)?;
-            let of_all = values.iter().copied();
-            let Some(ours) = (if claim.best { bound.best(of_all) } else { bound.worst(of_all) }) else {
-                left_out.push(claim.id.clone());
-                continue;
-            };
-            let worst = values.iter().position(|value| value.total_cmp(&ours).is_eq()).unwrap_or(0);
-            let seeds = (0..measured.seeds as usize).map(|run| of_run(run, at[worst]));
-            let seeds = seeds.collect::<Result<Vec<_>, _>>().map_err(error)?;
-            claims.push(Checked {
-                id: claim.id.clone(),
-                says: claim.says.clone(),
-                paper: claim.paper.as_deref().map(|id| source.printed(id)).transpose()?,
-                ours,
-                interval: interval(&seeds),
-                seeds,
-                within_interval: claim.within_interval,
-                significant: claim.significant,
-                bound,
-                unit: claim.unit.clone(),
-                at: match &claim.at {
-                    _ if claim.best => at[worst].to_owned(),
-                    Some(_) => at.join(", "),
-                    None => String::new(),
-                },
-                why: claim.why.clone(),
-            });
-        }
         let world = experiment.world().map_err(Error::new)?;
         let header = header(world, seed);
         let program = fingerprint::mark_with(source)?;
         let name = source.name.clone();
+        let (claims, left_out) = check(source, &experiment, scale, &measured)?;
         Ok(Self { name, world, experiment, scale, seed, measured, header, program, claims, left_out })
+    }
+
+    /// Runs `count` further seeds and checks the claims again; returns the number of runs made.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new), or a run fails.
+    pub fn add_seeds(
+        &mut self,
+        source: &Source,
+        count: u64,
+        journal: Option<&Checkpoint>,
+    ) -> Result<usize, Error> {
+        let next = self.seed + self.measured.seeds;
+        let (experiment, scale) = (&self.experiment, &self.experiment.scale[self.scale]);
+        let seeds = next..next + count;
+        let made = grid::extend(&mut self.measured, &self.name, experiment, scale, seeds, journal)?;
+        (self.claims, self.left_out) = check(source, &self.experiment, self.scale, &self.measured)?;
+        Ok(made)
+    }
+
+    /// Seeds that were run.
+    #[must_use]
+    pub fn seeds(&self) -> u64 {
+        self.measured.seeds
     }
 
     /// Claims about the values of single seeds.
     fn of_seeds(&self) -> impl Iterator<Item = &Checked> {
-        self.claims.iter().filter(|claim| claim.bound == Bound::PaperWithinSeeds)
+        self.claims.iter().filter(|claim| claim.rules.bound == Bound::PaperWithinSeeds)
     }
 
     /// Tables and one closing line.
@@ -132,10 +102,18 @@ impl ExperimentResult {
                 self.scale
             );
         }
-        for claim in self.claims.iter().filter(|claim| !claim.holds()) {
-            if let Some(why) = &claim.why {
-                let _ = writeln!(text, "claim {} fails: {why}", claim.id);
-            }
+        for claim in &self.claims {
+            let why = claim.why.as_ref().map_or(String::new(), |why| format!("; {why}"));
+            let _ = match claim.verdict() {
+                ClaimVerdict::Holds => Ok(()),
+                ClaimVerdict::Undecided => {
+                    writeln!(text, "claim {} is undecided: {}{why}", claim.id, claim.more_runs_in_words())
+                }
+                ClaimVerdict::Fails => match &claim.why {
+                    Some(why) => writeln!(text, "claim {} fails: {why}", claim.id),
+                    None => Ok(()),
+                },
+            };
         }
         let _ = writeln!(text, "{}\n", self.closing());
         text
@@ -149,14 +127,26 @@ impl ExperimentResult {
         }
     }
 
+    /// Number of claims by verdict.
+    #[must_use]
+    pub fn counts(&self) -> VerdictCounts {
+        self.claims.iter().map(Checked::verdict).collect()
+    }
+
+    /// Largest number of further runs that an undecided claim needs; `None` if there is no such
+    /// claim, or none that a number of runs would decide.
+    #[must_use]
+    pub fn more_runs(&self) -> Option<u64> {
+        self.claims.iter().filter_map(Checked::more_runs).max()
+    }
+
     fn closing(&self) -> String {
         let noise = self.measured.noise.map(|Noise { late, beyond }| {
             format!("; worst: {late} late to send, service times {beyond} longer than planned")
         });
-        let hold = self.claims.iter().filter(|c| c.holds()).count();
         format!(
-            "{hold} of {} claims hold   ({}, scale {}, seed {}, {} each, {} events{})",
-            self.claims.len(),
+            "{}   ({}, scale {}, seed {}, {} each, {} events{})",
+            self.counts(),
             self.world.kind.name(),
             self.scale,
             self.seed,
@@ -190,16 +180,17 @@ impl ExperimentResult {
     }
 
     fn claim_table(&self) -> Table {
-        let mut table = Table::new(1, &["claim", "paper", "ours", "±", "ours/paper", "bound", "holds", "at"]);
+        let mut table =
+            Table::new(1, &["claim", "paper", "ours", "±", "ours/paper", "bound", "verdict", "at"]);
         for claim in &self.claims {
             table.row(vec![
                 claim.id.clone(),
                 claim.paper.map_or("–".to_owned(), number),
-                number(claim.ours),
-                claim.interval.map_or("–".to_owned(), number),
-                claim.paper.map_or("–".to_owned(), |paper| number(claim.ours / paper)),
-                claim.bound.to_string(),
-                if claim.holds() { "yes" } else { "NO" }.to_owned(),
+                number(claim.measured.ours),
+                claim.measured.interval().map_or("–".to_owned(), number),
+                claim.paper.map_or("–".to_owned(), |paper| number(claim.measured.ours / paper)),
+                claim.rules.bound.with_margin(claim.rules.margin),
+                claim.verdict().word().to_owned(),
                 claim.at.clone(),
             ]);
         }
@@ -211,7 +202,7 @@ impl ExperimentResult {
         let header = ["claim", "paper", "least", "25 %", "median", "75 %", "most", "seeds", "below paper"];
         let mut table = Table::new(1, &header);
         for claim in self.of_seeds() {
-            let seeds = claim.sorted();
+            let seeds = claim.measured.sorted();
             let of = |q: f64| {
                 let place = (q * seeds.len().saturating_sub(1) as f64).round() as usize;
                 number(seeds.get(place).copied().unwrap_or(f64::NAN))
@@ -236,9 +227,11 @@ impl ExperimentResult {
             self.world.stats.iter().map(|s| (s.name.to_owned(), json!(s.unit))).collect();
         let claims = self.claims.iter().map(|c| {
             json!({
-                "id": c.id, "says": c.says, "paper": c.paper, "ours": c.ours, "interval": c.interval,
-                "unit": c.unit, "seeds": c.seeds, "at": c.at,
-                "bound": c.bound.to_string(), "holds": c.holds(), "why": c.why,
+                "id": c.id, "says": c.says, "paper": c.paper, "ours": c.measured.ours,
+                "interval": c.measured.interval(), "unit": c.unit, "seeds": c.measured.seeds, "at": c.at,
+                "bound": c.rules.bound.to_string(), "margin": c.rules.margin,
+                "holds": c.verdict() == ClaimVerdict::Holds, "verdict": c.verdict(),
+                "more_runs": c.more_runs(), "why": c.why,
             })
         });
         let runs = self
@@ -271,7 +264,10 @@ impl ExperimentResult {
             "not_checked": self.left_out,
             "plots": self.plots(),
         });
-        let command = report::experiment_again(&result);
+        let mut command = report::experiment_again(&result);
+        if self.measured.seeds != self.experiment.scale[self.scale].runs {
+            command.extend(["--runs".to_owned(), self.measured.seeds.to_string()]);
+        }
         ResultHeader { command, ..header }.stamp(result)
     }
 
@@ -337,6 +333,67 @@ impl ExperimentResult {
         plots.extend(seed_plot(self.of_seeds()));
         plots
     }
+}
+
+/// Claims of `experiment` with their values, and the ids of those that `scale` cannot check.
+fn check(
+    source: &Source,
+    experiment: &Experiment,
+    scale: &str,
+    measured: &GridResults,
+) -> Result<(Vec<Checked>, Vec<String>), Error> {
+    let mut points: Vec<&str> = measured.runs.iter().map(|run| run.point.as_str()).collect();
+    points.dedup();
+    let scale_runs = &experiment.scale[scale];
+    let mut claims = Vec::new();
+    let mut left_out = Vec::new();
+    for claim in &experiment.claim {
+        let error = |e: String| Error::new(format!("experiment {}, claim {}: {e}", source.name, claim.id));
+        let wanted = |p: &&&str| claim.at.as_ref().is_none_or(|at| at.iter().any(|name| name == **p));
+        let at: Vec<&str> = points.iter().filter(wanted).copied().collect();
+        let metric = MetricExpr::parse(&claim.metric).map_err(error)?;
+        let rules = Rules::of(claim).map_err(error)?;
+        if !metric.needs_only(&|r| scale_runs.runs_mode(&r.mode)) {
+            left_out.push(claim.id.clone());
+            continue;
+        }
+        let value = |point: &str| {
+            metric.value(&|r| {
+                r.at(point, &points, &|point| measured.figures.mean(point, &r.mode, &r.class, &r.stat))
+            })
+        };
+        let of_run = |run: usize, point: &str| {
+            metric.value(&|r| {
+                let figure = |point: &str| measured.figures.of_run(run, point, &r.mode, &r.class, &r.stat);
+                r.at(point, &points, &figure)
+            })
+        };
+        let at_point = |point: &&str| {
+            let seeds = (0..measured.seeds as usize).map(|run| of_run(run, point));
+            Ok(PointValue { ours: value(point)?, seeds: seeds.collect::<Result<Vec<_>, _>>()? })
+        };
+        let mut values = at.iter().map(at_point).collect::<Result<Vec<_>, _>>().map_err(error)?;
+        let paper = claim.paper.as_deref().map(|id| source.printed(id)).transpose()?;
+        let Some(deciding) = rules.deciding(&values, paper) else {
+            left_out.push(claim.id.clone());
+            continue;
+        };
+        claims.push(Checked {
+            id: claim.id.clone(),
+            says: claim.says.clone(),
+            paper,
+            measured: values.swap_remove(deciding),
+            rules,
+            unit: claim.unit.clone(),
+            at: match &claim.at {
+                _ if claim.best => at[deciding].to_owned(),
+                Some(_) => at.join(", "),
+                None => String::new(),
+            },
+            why: claim.why.clone(),
+        });
+    }
+    Ok((claims, left_out))
 }
 
 /// `value` rounded to six digits, more than a run's precision, to keep results of thirty seeds

@@ -121,11 +121,11 @@ pub struct Claim {
     /// True if one point that keeps the bound is enough.
     #[serde(default)]
     pub best: bool,
-    /// True if it is enough that the bound lies within the 95 % interval of the metric over the
-    /// seeds.
+    /// Non-inferiority margin, at least 0, in the unit of the metric: the claim holds if the 95 %
+    /// interval lies inside the bound moved outwards by this. Stated before the run, with its reason.
     #[serde(default)]
-    pub within_interval: bool,
-    /// True if both ends of the 95 % interval over the seeds must keep the bound.
+    pub margin: f64,
+    /// True if the claim needs a 95 % interval: without one, as after a single run, it is undecided.
     #[serde(default)]
     pub significant: bool,
     /// Known reason of a failure; shown when the claim fails.
@@ -195,6 +195,9 @@ impl Experiment {
             let at = claim.at.as_ref().map_or(points.len(), Vec::len);
             if bound == Bound::PaperWithinSeeds && (claim.paper.is_none() || at != 1) {
                 return Err(format!("claim {}: {bound} needs the paper's figure, at one point", claim.id));
+            }
+            if !(claim.margin >= 0.0 && claim.margin.is_finite()) {
+                return Err(format!("claim {}: margin {} is not a number from 0 on", claim.id, claim.margin));
             }
             let metric = MetricExpr::parse(&claim.metric).map_err(|e| format!("claim {}: {e}", claim.id))?;
             metric.value(&|reference| {

@@ -1,8 +1,8 @@
 //! Summary of claims over many experiments: one row per claim.
 //!
 //! Rows come from written results, new or old; only the known reason of a failure is read from the
-//! experiment's current file. The module deliberately runs nothing and checks no bound: a result
-//! states whether its claims hold. A record beside the page keeps the rows of other experiments
+//! experiment's current file. The module deliberately runs nothing: a result states the verdicts on
+//! its claims, and only those of earlier versions are judged again. A record beside the page keeps the rows of other experiments
 //! when one experiment is run again.
 
 use std::collections::BTreeMap;
@@ -14,10 +14,12 @@ use serde_json::Value;
 
 use super::registry::{self, stem};
 use super::spec;
+use crate::bound::{Bound, margin_in_words};
 use crate::error::Error;
 use crate::renames;
 use crate::report::{self, ParsedResult, Plot, ResultHeader};
 use crate::table::{Table, number};
+use crate::verdict::{ClaimVerdict, VerdictCounts, more_runs_in_words, runs_to_decide};
 
 /// Claims of several experiments, in the order in which they were added.
 #[derive(Debug, Default)]
@@ -63,7 +65,12 @@ struct Claim {
     ours: Option<f64>,
     interval: Option<f64>,
     bound: String,
+    /// Non-inferiority margin that the file stated when it ran.
+    #[serde(default)]
+    margin: f64,
     holds: bool,
+    /// Absent from results of earlier versions until they are added here.
+    verdict: Option<ClaimVerdict>,
     /// Known reason of a failure.
     why: Option<String>,
 }
@@ -87,6 +94,15 @@ impl Stored {
         }
     }
 
+    /// Judges claims of earlier versions again: see [`ClaimVerdict::written`].
+    fn judge(&mut self) {
+        for claim in &mut self.claims {
+            let Claim { verdict, holds, ours, interval, ref bound, .. } = *claim;
+            claim.verdict = ClaimVerdict::written(verdict, Some(holds), ours, interval, bound);
+            claim.holds = claim.verdict() == ClaimVerdict::Holds;
+        }
+    }
+
     /// Sets the claims' present ids, and the known reasons of failures from the experiment's current
     /// file.
     fn explain(&mut self) {
@@ -101,6 +117,21 @@ impl Stored {
     }
 }
 
+impl Claim {
+    fn verdict(&self) -> ClaimVerdict {
+        self.verdict.unwrap_or(ClaimVerdict::Fails)
+    }
+
+    /// Further runs beyond `runs` that an undecided claim needs, in words.
+    fn more_runs(&self, runs: u64) -> String {
+        let bound = Bound::parse(&self.bound).ok();
+        let known = self.ours.zip(self.interval).zip(bound);
+        let more =
+            known.and_then(|((ours, half), bound)| runs_to_decide(ours, half, runs, bound, self.margin));
+        more_runs_in_words(runs, if known.is_none() { Some(1) } else { more })
+    }
+}
+
 impl Overview {
     /// Adds a result in the format of [`super::result::ExperimentResult::json`].
     ///
@@ -110,6 +141,7 @@ impl Overview {
         let run = ParsedResult::read(&result).map_err(|e| e.to_string())?;
         let mut stored: Stored = serde_json::from_value(result).map_err(|e| e.to_string())?;
         stored.explain();
+        stored.judge();
         let date = stored.greenwave.take().map(|header| header.date).or(stored.date);
         let titles = run.plots.iter().map(|plot| plot.title().to_owned()).collect();
         self.results.push(Stored { date, titles, plots: run.plots, ..stored });
@@ -143,7 +175,7 @@ impl Overview {
                     .advice("a folder that `exp run --out` wrote")
             })?;
         }
-        if overview.results.is_empty() {
+        if overview.results.is_empty() && !folders.is_empty() {
             let names: Vec<_> = folders.iter().map(|folder| folder.display().to_string()).collect();
             return Err(Error::new(format!("{} holds no results", names.join(", ")))
                 .advice(format!("greenwave exp run all --out {}", names[0])));
@@ -157,10 +189,10 @@ impl Overview {
         self.results.len() + self.missing.len()
     }
 
-    /// True if every claim holds, of the experiments that ran.
+    /// Number of claims by verdict, of the experiments that ran.
     #[must_use]
-    pub fn all_hold(&self) -> bool {
-        self.claims().all(|(_, claim)| claim.holds)
+    pub fn counts(&self) -> VerdictCounts {
+        self.claims().map(|(_, claim)| claim.verdict()).collect()
     }
 
     /// The table, reasons where a claim does not hold, and one closing line.
@@ -196,12 +228,17 @@ impl Overview {
     /// Rows of an earlier record are kept for other experiments that are still shipped.
     ///
     /// # Errors
-    /// A file cannot be written, and is then unchanged; or the existing record is invalid.
+    /// A file cannot be written, and is then unchanged; the existing record is invalid; or there are
+    /// no results.
     pub fn write(mut self, folder: &Path) -> Result<usize, Error> {
         let below = folder.join(FIGURES);
         std::fs::create_dir_all(&below).map_err(|e| Error::file(&below, &e))?;
         let record = below.join(RECORD);
         self.keep(&record)?;
+        if self.results.is_empty() {
+            return Err(Error::new(format!("{} has no record of results", folder.display()))
+                .advice("greenwave exp table DIR --markdown --out, with a folder of results"));
+        }
         let mut count = 2;
         for stored in &self.results {
             for (number, plot) in stored.plots.iter().enumerate() {
@@ -229,6 +266,7 @@ impl Overview {
             let has = self.results.iter().any(|result| result.experiment == stored.experiment);
             if !has && shipped.iter().any(|source| source.name == stored.experiment) {
                 stored.explain();
+                stored.judge();
                 self.results.push(stored);
             }
         }
@@ -244,7 +282,7 @@ impl Overview {
     }
 
     fn table(&self) -> Table {
-        let header = ["experiment", "claim", "paper", "ours", "±", "ours/paper", "bound", "holds"];
+        let header = ["experiment", "claim", "paper", "ours", "±", "ours/paper", "bound", "verdict"];
         let mut table = Table::new(2, &header);
         for (stored, claim) in self.claims() {
             let figure = |value: Option<f64>| value.map_or("–".to_owned(), number);
@@ -255,8 +293,8 @@ impl Overview {
                 figure(claim.ours),
                 figure(claim.interval),
                 figure(claim.ours.zip(claim.paper).map(|(ours, paper)| ours / paper)),
-                claim.bound.clone(),
-                if claim.holds { "yes" } else { "NO" }.to_owned(),
+                margin_in_words(&claim.bound, claim.margin),
+                claim.verdict().word().to_owned(),
             ]);
         }
         table
@@ -277,32 +315,37 @@ impl Overview {
         text
     }
 
+    /// Why claims fail, what would decide those that are undecided, and which experiments could not
+    /// run: a line for each reason, after `before`.
     fn reasons(&self, before: &str) -> String {
-        let failed: Vec<_> = self.claims().filter(|(_, claim)| !claim.holds).collect();
-        let same = |a: &(&Stored, &Claim), b: &(&Stored, &Claim)| {
-            (&a.0.experiment, &a.1.why) == (&b.0.experiment, &b.1.why)
-        };
-        let failed = failed.chunk_by(same).map(|claims| {
-            let ids: Vec<&str> = claims.iter().map(|(_, claim)| claim.id.as_str()).collect();
-            let (stored, claim) = claims[0];
-            let why = claim.why.as_deref().unwrap_or("cause unknown");
-            format!("{before}{} {}: {why}\n", stored.experiment, ids.join(", "))
+        let open = self.claims().filter(|(_, claim)| claim.verdict() != ClaimVerdict::Holds);
+        let open = open.map(|(stored, claim)| {
+            let why = claim.why.as_deref();
+            let reason = match claim.verdict() {
+                ClaimVerdict::Undecided => {
+                    let why = why.map_or(String::new(), |why| format!("; {why}"));
+                    format!("undecided: {}{why}", claim.more_runs(stored.runs))
+                }
+                _ => why.unwrap_or("cause unknown").to_owned(),
+            };
+            (&stored.experiment, &claim.id, reason)
+        });
+        let open: Vec<_> = open.collect();
+        let failed = open.chunk_by(|a, b| (a.0, &a.2) == (b.0, &b.2)).map(|claims| {
+            let ids: Vec<&str> = claims.iter().map(|(_, id, _)| id.as_str()).collect();
+            let (experiment, _, reason) = &claims[0];
+            format!("{before}{experiment} {}: {reason}\n", ids.join(", "))
         });
         let missing = self.missing.iter().map(|(name, why)| format!("{before}{name} could not run: {why}\n"));
         failed.chain(missing).collect()
     }
 
     fn closing(&self) -> String {
-        let hold = self.claims().filter(|(_, claim)| claim.holds).count();
         let missing = match self.missing.len() {
             0 => String::new(),
             n => format!("; {n} could not run"),
         };
-        format!(
-            "{hold} of {} claims hold in {} experiments{missing}",
-            self.claims().count(),
-            self.results.len()
-        )
+        format!("{} in {} experiments{missing}", self.counts(), self.results.len())
     }
 
     fn claims(&self) -> impl Iterator<Item = (&Stored, &Claim)> {
@@ -352,6 +395,11 @@ const HEAD: &str = "\
 Every claim of every experiment that was run, written by `greenwave exp table --markdown`
 (`make results`) from what `exp run --out` left; nothing here is edited by hand. What the claims
 say stands in `experiments/`; where a paper prints a number, it stands beside ours.
+
+A claim holds if its whole 95 % interval keeps the bound, fails if no part of it does, and is
+undecided if the interval contains the bound. Below the table stands how many more runs would about
+decide. Without an interval (`–` in column ±: a single run) the value alone decides. `among seeds`
+is a claim about single seeds: the paper's value is one that some seeds give.
 ";
 
 #[cfg(test)]

@@ -1,7 +1,10 @@
 //! Every shipped experiment is complete: it parses, its settings are valid at
 //! every point, mode and scale, and every printed number it names exists.
 
+use super::checked::{PointValue, Rules};
 use super::registry::{self, Source};
+use crate::bound::Bound;
+use crate::verdict::ClaimVerdict;
 
 fn each(check: impl Fn(&Source)) {
     let sources = registry::all();
@@ -36,6 +39,31 @@ fn every_printed_number_exists() {
         for claim in &source.parse().unwrap().claim {
             if let Some(id) = &claim.paper {
                 assert!(source.printed(id).is_ok(), "{} claim {}: {id}", source.name, claim.id);
+            }
+        }
+    });
+}
+
+//~ results: every claim of every experiment can hold, fail and be undecided; one about single seeds cannot be undecided
+#[test]
+fn every_claim_can_be_judged() {
+    let value = |ours: f64, spread: f64| PointValue { ours, seeds: vec![ours - spread, ours, ours + spread] };
+    each(|source| {
+        for claim in &source.parse().unwrap().claim {
+            let what = format!("{} claim {}", source.name, claim.id);
+            let rules = Rules::of(claim).unwrap_or_else(|e| panic!("{what}: {e}"));
+            let paper = claim.paper.as_ref().map(|id| source.printed(id).unwrap());
+            let (kept, broken) = match rules.bound {
+                Bound::AtMost(x) => (x - 1.0, x + 1.0),
+                Bound::AtLeast(x) => (x + 1.0, x - 1.0),
+                Bound::Within(low, high) => (f64::midpoint(low, high), high + 1.0),
+                Bound::PaperWithinSeeds => (paper.unwrap(), paper.unwrap() + 1.0),
+            };
+            let verdict = |ours, spread| rules.judge(&value(ours, spread), paper);
+            assert_eq!(verdict(kept, 0.0), ClaimVerdict::Holds, "{what}");
+            assert_eq!(verdict(broken + rules.margin, 0.0), ClaimVerdict::Fails, "{what}");
+            if rules.bound != Bound::PaperWithinSeeds {
+                assert_eq!(verdict(kept, 1e9), ClaimVerdict::Undecided, "{what}");
             }
         }
     });

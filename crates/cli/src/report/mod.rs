@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use crate::error::Error;
+use crate::verdict::VerdictCounts;
 
 mod atomic_write;
 mod compare;
@@ -34,8 +35,9 @@ pub use run::{ParsedResult, experiment_again};
 /// Render the results of a run as a page, or compare two runs.
 ///
 /// A result is the --json output of `exp run`, `demo`, `load`, `serve`, `sim
-/// fabric`, `bench …` or `doctor`, or a file of `exp run --out`. Exit 0: no claim
-/// that held in A fails in B; 1: one does.
+/// fabric`, `bench …` or `doctor`, or a file of `exp run --out`. With --compare,
+/// exit status 1: a claim fails in B that did not in A; 3: none does, and one that
+/// held in A is undecided in B; 0: otherwise. A page alone is exit status 0.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Result files, or folders of them.
@@ -72,6 +74,6 @@ fn compared(a: &Path, b: &Path, out: Option<&Path>) -> Result<ExitCode, Error> {
         whole(out, &compare::page(&comparisons, &alone))?;
     }
     out!("{}", compare::text(&comparisons, &alone));
-    let is_worse = comparisons.iter().any(compare::Comparison::is_worse);
-    Ok(ExitCode::from(u8::from(is_worse)))
+    let changes: VerdictCounts = comparisons.iter().flat_map(compare::Comparison::verdicts).collect();
+    Ok(ExitCode::from(changes.exit_status()))
 }

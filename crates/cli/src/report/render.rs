@@ -5,7 +5,9 @@ use super::html::{Section, anchor, escape, folded, page};
 use super::plot::Plot;
 use super::run::{CheckedClaim, ParsedResult};
 use super::tables::{ResultFigure, ResultTable};
+use crate::bound::margin_in_words;
 use crate::table::{Table, in_unit, number, with_half};
+use crate::verdict::{ClaimVerdict, VerdictCounts, more_runs_in_words};
 
 /// Number of rows above which a table is folded.
 const ROWS_OPEN_MAX: usize = 40;
@@ -21,13 +23,13 @@ pub fn of(runs: &[ParsedResult]) -> String {
     }
 }
 
-/// Number of the runs' claims that hold, in one line.
+/// Number of the runs' claims by verdict, in one line.
 #[must_use]
 pub fn score(runs: &[ParsedResult]) -> String {
-    let (hold, checked) = runs.iter().map(ParsedResult::score).fold((0, 0), |(a, b), (c, d)| (a + c, b + d));
-    match checked {
+    let counts: VerdictCounts = runs.iter().flat_map(ParsedResult::verdicts).collect();
+    match counts.all() {
         0 => "no claims".to_owned(),
-        checked => format!("{hold} of {checked} claims hold"),
+        _ => counts.to_string(),
     }
 }
 
@@ -90,9 +92,9 @@ fn sections(run: &ParsedResult) -> Vec<Section> {
     sections
 }
 
-/// Table of claims with their texts, and the reasons of failures.
+/// Table of claims with their texts, and the reasons why some do not hold.
 fn claims(run: &ParsedResult) -> String {
-    let header = ["claim", "paper", "ours", "±", "ours/paper", "bound", "holds", "at"];
+    let header = ["claim", "paper", "ours", "±", "ours/paper", "bound", "verdict", "at"];
     let mut table = Table::new(1, &header);
     let figure = |value: Option<f64>| value.map_or("–".to_owned(), number);
     for claim in &run.claims {
@@ -102,17 +104,12 @@ fn claims(run: &ParsedResult) -> String {
             figure(claim.ours),
             figure(claim.interval),
             figure(claim.ours.zip(claim.paper).map(|(ours, paper)| ours / paper)),
-            claim.bound.clone(),
-            verdict(claim).to_owned(),
+            margin_in_words(&claim.bound, claim.margin),
+            claim.verdict.map_or("not measured", ClaimVerdict::word).to_owned(),
             claim.at.clone(),
         ]);
     }
-    let failed = run.claims.iter().filter(|claim| claim.holds == Some(false));
-    let reason = |claim: &CheckedClaim| {
-        let why = claim.why.as_deref().unwrap_or("cause unknown");
-        format!("<p><strong>{}</strong> does not hold: {}</p>\n", escape(&claim.id), escape(why))
-    };
-    let reasons: String = failed.map(reason).collect();
+    let reasons: String = run.claims.iter().filter_map(reason).collect();
     let left = |id: &String| format!("<p class=\"note\">{}: not checked at this scale</p>\n", escape(id));
     let left_out: String = run.not_checked.iter().map(left).collect();
     let says: Vec<_> = run.claims.iter().filter(|c| !c.says.is_empty()).map(|c| (&c.id, &c.says)).collect();
@@ -123,12 +120,19 @@ fn claims(run: &ParsedResult) -> String {
     format!("{reasons}{}{left_out}{says}", table.html())
 }
 
-fn verdict(claim: &CheckedClaim) -> &'static str {
-    match claim.holds {
-        Some(true) => "yes",
-        Some(false) => "NO",
-        None => "not measured",
-    }
+/// Why a claim does not hold, as a paragraph; none if it holds or was not measured.
+fn reason(claim: &CheckedClaim) -> Option<String> {
+    let why = claim.why.as_deref();
+    let (what, reason) = match claim.verdict? {
+        ClaimVerdict::Holds => return None,
+        ClaimVerdict::Fails => ("does not hold", why.unwrap_or("cause unknown").to_owned()),
+        ClaimVerdict::Undecided => {
+            let runs = claim.seeds.iter().flatten().count() as u64;
+            let why = why.map_or(String::new(), |why| format!("; {why}"));
+            ("is undecided", more_runs_in_words(runs, claim.more_runs) + &why)
+        }
+    };
+    Some(format!("<p><strong>{}</strong> {what}: {}</p>\n", escape(&claim.id), escape(&reason)))
 }
 
 /// Table of figures; a single row without labels becomes name-value pairs.

@@ -11,6 +11,7 @@ use super::header::{FORM, KEY, MechanismState, ResultHeader};
 use super::plot::Plot;
 use super::tables::{self, ResultTable};
 use crate::renames;
+use crate::verdict::ClaimVerdict;
 
 /// Parsed result.
 #[derive(Clone, Debug)]
@@ -56,8 +57,15 @@ pub struct CheckedClaim {
     /// Bound on the value.
     #[serde(default)]
     pub bound: String,
-    /// True if the value keeps the bound; none if it was not measured.
-    pub holds: Option<bool>,
+    /// Non-inferiority margin of the bound.
+    #[serde(default)]
+    pub margin: f64,
+    /// True if the claim holds; none if it was not measured.
+    holds: Option<bool>,
+    /// Verdict; none if it was not measured.
+    pub verdict: Option<ClaimVerdict>,
+    /// Estimated further runs that would decide an undecided claim.
+    pub more_runs: Option<u64>,
     /// Known reason of a failure.
     pub why: Option<String>,
     /// Points that were checked, if not all.
@@ -129,11 +137,9 @@ impl ParsedResult {
         })
     }
 
-    /// Number of claims that hold, and of claims that were checked.
-    #[must_use]
-    pub fn score(&self) -> (usize, usize) {
-        let checked = self.claims.iter().filter_map(|claim| claim.holds);
-        (checked.clone().filter(|holds| *holds).count(), checked.count())
+    /// Verdicts of the claims that were measured.
+    pub fn verdicts(&self) -> impl Iterator<Item = ClaimVerdict> {
+        self.claims.iter().filter_map(|claim| claim.verdict)
     }
 }
 
@@ -180,6 +186,8 @@ fn claims(experiment: &str, result: &Value) -> Result<Vec<CheckedClaim>, String>
         Option::<Vec<CheckedClaim>>::deserialize(&result["claims"]).map_err(|e| e.to_string())?;
     for claim in stated.iter_mut().flatten() {
         claim.id = renames::claim(experiment, &claim.id).to_owned();
+        let CheckedClaim { verdict, holds, ours, interval, ref bound, .. } = *claim;
+        claim.verdict = ClaimVerdict::written(verdict, holds, ours, interval, bound);
     }
     let goals = result["goals"].as_array().map(Vec::as_slice).unwrap_or_default();
     Ok(stated.unwrap_or_default().into_iter().chain(goals.iter().map(goal)).collect())
@@ -191,6 +199,7 @@ fn goal(goal: &Value) -> CheckedClaim {
     let each = goal["found"].as_object().into_iter().flatten().filter_map(|(_, ratio)| ratio.as_f64());
     let worst = each.reduce(if is_limit { f64::max } else { f64::min });
     let sign = if is_limit { "<=" } else { ">=" };
+    let holds = goal["holds"].as_bool();
     CheckedClaim {
         id: goal["goal"].as_str().unwrap_or_default().to_owned(),
         says: String::new(),
@@ -198,7 +207,10 @@ fn goal(goal: &Value) -> CheckedClaim {
         ours: worst.or(goal["worst"][0].as_f64()),
         interval: None,
         bound: goal["target"].as_f64().map_or(String::new(), |target| format!("{sign} {target}")),
-        holds: goal["holds"].as_bool(),
+        margin: 0.0,
+        holds,
+        verdict: holds.map(|holds| if holds { ClaimVerdict::Holds } else { ClaimVerdict::Fails }),
+        more_runs: None,
         why: None,
         at: goal["worst"][1].as_str().unwrap_or_default().to_owned(),
         seeds: Vec::new(),
@@ -244,7 +256,7 @@ mod tests {
         let run = ParsedResult::read(&result).unwrap();
         let said: Vec<_> = run.claims.iter().map(|c| (c.ours, c.bound.as_str(), c.at.as_str())).collect();
         assert_eq!(said, [(Some(2.5), ">= 3", "64 B"), (Some(9.0), ">= 10", "")]);
-        assert_eq!(run.score(), (0, 2));
+        assert_eq!(run.verdicts().collect::<Vec<_>>(), [ClaimVerdict::Fails; 2]);
     }
 
     #[test]

@@ -15,6 +15,7 @@ fn result(name: &str, holds: bool) -> Value {
 }
 
 //~ cli: a failed claim is shown with its reason
+//~ results: the table of all claims has three kinds of verdicts, and the runs that an undecided claim needs
 #[test]
 fn each_claim_is_a_row_and_a_failed_one_has_its_reason() {
     let mut overview = Overview::default();
@@ -22,18 +23,24 @@ fn each_claim_is_a_row_and_a_failed_one_has_its_reason() {
     let mut two = result("b/two", false);
     let mut other = two["claims"][0].clone();
     other["id"] = json!("p999");
-    two["claims"].as_array_mut().unwrap().push(other);
+    let undecided = json!({
+        "id": "p50", "paper": 2.0, "ours": 3.9, "interval": 0.2, "bound": "<= 4", "holds": false,
+        "verdict": "undecided", "why": null,
+    });
+    two["claims"].as_array_mut().unwrap().extend([other, undecided]);
     overview.add(two).unwrap();
     overview.add_missing("b/three", &Error::new("no nginx").advice("apt-get install nginx-light"));
     let expected = "\
-experiment  claim  paper  ours      ±  ours/paper  bound  holds
-a/one       p99     2.00  3.00  0.100        1.50   <= 4    yes
-b/two       p99     2.00  3.00  0.100        1.50   <= 4     NO
-b/two       p999    2.00  3.00  0.100        1.50   <= 4     NO
+experiment  claim  paper  ours      ±  ours/paper  bound    verdict
+a/one       p99     2.00  3.00  0.100        1.50   <= 4      holds
+b/two       p99     2.00  3.00  0.100        1.50   <= 4      FAILS
+b/two       p999    2.00  3.00  0.100        1.50   <= 4      FAILS
+b/two       p50     2.00  3.90  0.200        1.95   <= 4  undecided
   b/two p99, p999: the link is slower
+  b/two p50: undecided: about 2 more runs than the 3 would decide
   b/three could not run: error: no nginx;  try: apt-get install nginx-light
 
-1 of 3 claims hold in 2 experiments; 1 could not run
+1 of 4 claims hold, 2 fail, 1 is undecided in 2 experiments; 1 could not run
 ";
     assert_eq!(overview.text(), expected);
 }
@@ -61,7 +68,7 @@ fn a_page_gives_the_origin_of_each_row() {
     dated["machine"] = json!("2 cores");
     overview.add(dated).unwrap();
     let page = overview.markdown(None);
-    assert!(page.contains("| a/one | p99 | 2.00 | 3.00 | 0.100 | 1.50 | <= 4 | yes |"), "{page}");
+    assert!(page.contains("| a/one | p99 | 2.00 | 3.00 | 0.100 | 1.50 | <= 4 | holds |"), "{page}");
     let origin = "| a/one | Fig. 1 | world sim, scale paper, seed 7, 3 runs, 2026-11-21, 2 cores |";
     assert!(page.contains(origin), "{page}");
 }
@@ -129,6 +136,24 @@ fn what_is_not_run_again_stays_as_it_was_recorded() {
     let refused = overview.write(&folder).unwrap_err().to_string();
     assert!(refused.contains("record.json is no record of results"), "{refused}");
     std::fs::remove_dir_all(&folder).unwrap();
+}
+
+//~ results: results of earlier versions are judged again by their value, interval and bound
+#[test]
+fn a_record_of_an_earlier_version_is_judged_again() {
+    let folder = std::env::temp_dir().join(format!("greenwave-rejudged-{}", std::process::id()));
+    std::fs::create_dir_all(folder.join("results")).unwrap();
+    let mut old = result("fish/fig2", true);
+    old["claims"][0]["interval"] = json!(1.5);
+    std::fs::write(folder.join("results/record.json"), json!([old]).to_string()).unwrap();
+    assert_eq!(Overview::default().write(&folder), Ok(2), "from the record alone");
+    let page = std::fs::read_to_string(folder.join("results.md")).unwrap();
+    assert!(page.contains("| <= 4 | undecided |"), "{page}");
+    assert!(page.contains("* fish/fig2 p99: undecided: about 1 more run than the 3 would decide"), "{page}");
+    let record = std::fs::read_to_string(folder.join("results/record.json")).unwrap();
+    assert!(record.contains(r#""holds":false,"verdict":"undecided""#), "{record}");
+    std::fs::remove_dir_all(&folder).unwrap();
+    assert!(Overview::default().write(&folder).is_err(), "nothing to write");
 }
 
 #[test]

@@ -16,6 +16,7 @@ use super::plot::Plot;
 use super::run::{CheckedClaim, ParsedResult};
 use super::tables::{ResultFigure, ResultRow, ResultTable};
 use crate::error::Error;
+use crate::verdict::ClaimVerdict;
 
 /// Comparison of two runs.
 #[derive(Debug)]
@@ -50,14 +51,15 @@ pub struct Compared {
 /// Change of a claim from A to B.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClaimChange {
-    /// Holds in A and in B.
-    HoldsInBoth,
-    /// Holds in A, fails in B.
-    NowFails,
-    /// Fails in A, holds in B.
-    NowHolds,
-    /// Fails in both.
-    FailsInBoth,
+    /// The same verdict in A and in B.
+    Both(ClaimVerdict),
+    /// Another verdict in B than in A.
+    Now {
+        /// Verdict in B.
+        verdict: ClaimVerdict,
+        /// Verdict in A.
+        was: ClaimVerdict,
+    },
     /// Absent from B, or not measured there.
     OnlyInA,
     /// Absent from A, or not measured there.
@@ -80,29 +82,38 @@ pub struct Measure {
 }
 
 impl ClaimChange {
-    fn of(a: Option<bool>, b: Option<bool>) -> Self {
+    fn of(a: Option<ClaimVerdict>, b: Option<ClaimVerdict>) -> Self {
         match (a, b) {
-            (Some(true), Some(true)) => Self::HoldsInBoth,
-            (Some(true), Some(false)) => Self::NowFails,
-            (Some(false), Some(true)) => Self::NowHolds,
-            (Some(false), Some(false)) => Self::FailsInBoth,
+            (Some(was), Some(verdict)) if was == verdict => Self::Both(verdict),
+            (Some(was), Some(verdict)) => Self::Now { verdict, was },
             (Some(_), None) => Self::OnlyInA,
             (None, Some(_)) => Self::OnlyInB,
             (None, None) => Self::NotMeasured,
         }
     }
 
-    /// Text of the verdict.
+    /// Text of the change.
     #[must_use]
-    pub fn words(self) -> &'static str {
+    pub const fn words(self) -> &'static str {
         match self {
-            Self::HoldsInBoth => "holds in both",
-            Self::NowFails => "now FAILS",
-            Self::NowHolds => "now holds",
-            Self::FailsInBoth => "fails in both",
+            Self::Both(ClaimVerdict::Holds) => "holds in both",
+            Self::Both(ClaimVerdict::Undecided) => "undecided in both",
+            Self::Both(ClaimVerdict::Fails) => "fails in both",
+            Self::Now { verdict: ClaimVerdict::Holds, .. } => "now holds",
+            Self::Now { verdict: ClaimVerdict::Undecided, .. } => "now undecided",
+            Self::Now { verdict: ClaimVerdict::Fails, .. } => "now FAILS",
             Self::OnlyInA => "only in A",
             Self::OnlyInB => "only in B",
             Self::NotMeasured => "not measured",
+        }
+    }
+
+    /// Verdict on the change: fails if the claim fails in B and did not in A, undecided if it is
+    /// undecided in B and held in A.
+    fn verdict(self) -> ClaimVerdict {
+        match self {
+            Self::Now { verdict, was } if verdict > was => verdict,
+            _ => ClaimVerdict::Holds,
         }
     }
 }
@@ -121,10 +132,9 @@ impl Comparison {
         }
     }
 
-    /// True if a claim that holds in A fails in B.
-    #[must_use]
-    pub fn is_worse(&self) -> bool {
-        self.claims.iter().any(|claim| claim.verdict == ClaimChange::NowFails)
+    /// Claims by what became of them: see [`ClaimChange`]. None fails if B is as good as A.
+    pub fn verdicts(&self) -> impl Iterator<Item = ClaimVerdict> {
+        self.claims.iter().map(|claim| claim.verdict.verdict())
     }
 
     /// Plots of the same title, combined.
@@ -178,7 +188,10 @@ fn claims(a: &ParsedResult, b: &ParsedResult, is_paired: bool) -> Vec<Compared> 
             id: stated.map_or(String::new(), |claim| claim.id.clone()),
             bound: stated.map_or(String::new(), |claim| claim.bound.clone()),
             ours: [ours_a, ours_b],
-            verdict: ClaimChange::of(of_a.and_then(|claim| claim.holds), of_b.and_then(|claim| claim.holds)),
+            verdict: ClaimChange::of(
+                of_a.and_then(|claim| claim.verdict),
+                of_b.and_then(|claim| claim.verdict),
+            ),
             difference,
         }
     };

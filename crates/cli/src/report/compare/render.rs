@@ -7,6 +7,7 @@ use crate::report::html::{self, Section, folded};
 use crate::report::plot::Plot;
 use crate::report::run::ParsedResult;
 use crate::table::{Table, in_unit, number};
+use crate::verdict::ClaimVerdict;
 
 /// Largest width of a claim's or a row's name on a terminal.
 const CLAIM_WIDTH: usize = 24;
@@ -170,22 +171,24 @@ fn judged(compared: &Comparison) -> String {
     )
 }
 
+/// Words of all changes, in the order of the closing line.
+const CHANGES: [&str; 9] = [
+    ClaimChange::Both(ClaimVerdict::Holds).words(),
+    ClaimChange::Now { verdict: ClaimVerdict::Holds, was: ClaimVerdict::Fails }.words(),
+    ClaimChange::Now { verdict: ClaimVerdict::Fails, was: ClaimVerdict::Holds }.words(),
+    ClaimChange::Both(ClaimVerdict::Fails).words(),
+    ClaimChange::Now { verdict: ClaimVerdict::Undecided, was: ClaimVerdict::Holds }.words(),
+    ClaimChange::Both(ClaimVerdict::Undecided).words(),
+    ClaimChange::OnlyInA.words(),
+    ClaimChange::OnlyInB.words(),
+    ClaimChange::NotMeasured.words(),
+];
+
 fn closing(comparisons: &[Comparison]) -> String {
-    let count = |verdict| {
-        let claims = comparisons.iter().flat_map(|compared| &compared.claims);
-        claims.filter(|claim| claim.verdict == verdict).count()
-    };
-    let verdicts = [
-        ClaimChange::HoldsInBoth,
-        ClaimChange::NowHolds,
-        ClaimChange::NowFails,
-        ClaimChange::FailsInBoth,
-        ClaimChange::OnlyInA,
-        ClaimChange::OnlyInB,
-        ClaimChange::NotMeasured,
-    ];
-    let counted = verdicts.into_iter().filter(|verdict| count(*verdict) > 0);
-    let counted: Vec<_> = counted.map(|verdict| format!("{} {}", count(verdict), verdict.words())).collect();
+    let claims = || comparisons.iter().flat_map(|compared| &compared.claims);
+    let count = |words: &str| claims().filter(|claim| claim.verdict.words() == words).count();
+    let counted = CHANGES.into_iter().filter(|words| count(words) > 0);
+    let counted: Vec<_> = counted.map(|words| format!("{} {words}", count(words))).collect();
     if counted.is_empty() { "no claims".to_owned() } else { format!("claims: {}", counted.join(", ")) }
 }
 

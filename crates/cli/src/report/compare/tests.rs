@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::report::header::ResultHeader;
+use ClaimVerdict::{Fails, Holds, Undecided};
 
 /// Result of an experiment with one claim, `p99 <= 4`, and values `seeds`.
 fn result(name: &str, seed: u64, seeds: &[f64]) -> Value {
@@ -32,7 +33,8 @@ fn check(a: &[f64], b: &[f64], verdict: ClaimChange, differs: Option<bool>) {
     let compared = compared(run("a/one", 1, a), run("a/one", 1, b));
     let claim = &compared.claims[0];
     assert_eq!((claim.verdict, claim.difference.and_then(|d| d.differs)), (verdict, differs));
-    assert_eq!(compared.is_worse(), verdict == ClaimChange::NowFails);
+    let expected = if matches!(verdict, ClaimChange::Now { verdict: Fails, .. }) { Fails } else { Holds };
+    assert_eq!(compared.verdicts().collect::<Vec<_>>(), [expected]);
 }
 
 #[test]
@@ -44,16 +46,46 @@ fn a_claim_under_its_old_id_is_compared_with_the_new_one() {
     };
     let compared = compared(named("apart"), named("no-shared-path-control"));
     let claims: Vec<_> = compared.claims.iter().map(|claim| (claim.id.as_str(), claim.verdict)).collect();
-    assert_eq!(claims, [("no-shared-path-control", ClaimChange::HoldsInBoth)]);
+    assert_eq!(claims, [("no-shared-path-control", ClaimChange::Both(Holds))]);
 }
 
 #[test]
 fn each_claim_has_a_verdict_and_whether_its_figure_moved() {
-    check(&[3.0, 3.2, 3.1], &[3.1, 3.1, 3.2], ClaimChange::HoldsInBoth, Some(false));
-    check(&[3.0, 3.2, 3.1], &[2.0, 2.2, 2.1], ClaimChange::HoldsInBoth, Some(true));
-    check(&[3.0, 3.2, 3.1], &[5.0, 5.2, 5.1], ClaimChange::NowFails, Some(true));
-    check(&[5.0, 9.0, 4.0], &[3.9, 4.1, 3.9], ClaimChange::NowHolds, Some(false));
-    check(&[5.0], &[6.0], ClaimChange::FailsInBoth, None);
+    check(&[3.0, 3.2, 3.1], &[3.1, 3.1, 3.2], ClaimChange::Both(Holds), Some(false));
+    check(&[3.0, 3.2, 3.1], &[2.0, 2.2, 2.1], ClaimChange::Both(Holds), Some(true));
+    check(&[3.0, 3.2, 3.1], &[5.0, 5.2, 5.1], ClaimChange::Now { verdict: Fails, was: Holds }, Some(true));
+    check(&[5.0, 9.0, 4.0], &[3.9, 4.1, 3.9], ClaimChange::Now { verdict: Holds, was: Fails }, Some(false));
+    check(&[5.0], &[6.0], ClaimChange::Both(Fails), None);
+}
+
+//~ results: `report --compare` shows which claims are undecided in either result
+#[test]
+fn a_claim_that_held_and_is_undecided_is_no_failure_and_no_success() {
+    let judged = |verdict: ClaimVerdict| {
+        let mut result = result("a/one", 1, &[3.0, 3.2]);
+        result["claims"][0]["verdict"] = json!(verdict);
+        ParsedResult::read(&result).unwrap()
+    };
+    let check = |was, verdict, words, expected| {
+        let compared = compared(judged(was), judged(verdict));
+        assert_eq!(compared.claims[0].verdict.words(), words);
+        assert_eq!(compared.verdicts().collect::<Vec<_>>(), [expected]);
+        assert!(text(&[compared], &[]).ends_with(&format!("claims: 1 {words}\n")));
+    };
+    check(Holds, Undecided, "now undecided", Undecided);
+    check(Fails, Undecided, "now undecided", Holds);
+    check(Undecided, Undecided, "undecided in both", Holds);
+    check(Undecided, Fails, "now FAILS", Fails);
+    check(Undecided, Holds, "now holds", Holds);
+}
+
+//~ results: results of earlier versions are judged again by their value, interval and bound
+#[test]
+fn a_claim_of_an_earlier_version_is_undecided_where_its_interval_contains_the_bound() {
+    let mut old = result("a/one", 1, &[3.0, 3.2]);
+    old["claims"][0]["interval"] = json!(1.3);
+    let compared = compared(run("a/one", 1, &[3.0, 3.2]), ParsedResult::read(&old).unwrap());
+    assert_eq!(compared.claims[0].verdict, ClaimChange::Now { verdict: Undecided, was: Holds });
 }
 
 #[test]
@@ -62,9 +94,9 @@ fn a_removed_claim_is_reported_and_is_no_failure() {
     without["claims"] = json!([]);
     let without = || ParsedResult::read(&without).unwrap();
     let gone = compared(run("a/one", 1, &[3.0]), without());
-    assert_eq!((gone.claims[0].verdict, gone.is_worse()), (ClaimChange::OnlyInA, false));
+    assert_eq!((gone.claims[0].verdict, gone.verdicts().collect()), (ClaimChange::OnlyInA, vec![Holds]));
     let new = compared(without(), run("a/one", 1, &[5.0]));
-    assert_eq!((new.claims[0].verdict, new.is_worse()), (ClaimChange::OnlyInB, false));
+    assert_eq!((new.claims[0].verdict, new.verdicts().collect()), (ClaimChange::OnlyInB, vec![Holds]));
 }
 
 #[test]
