@@ -17,7 +17,7 @@ pub struct Common {
     /// Size: smoke only checks that everything works; its numbers are meaningless.
     #[arg(long, value_enum, default_value = "full")]
     pub scale: BenchScale,
-    /// Exit 1 if a goal is missed.
+    /// Exit 1 if a goal is missed or was not measured.
     #[arg(long)]
     pub check: bool,
     /// Print JSON.

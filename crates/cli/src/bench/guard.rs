@@ -62,7 +62,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
         }
         goals.iter().for_each(|goal| outln!("{goal}"));
     }
-    Ok(ExitCode::from(u8::from(!target::none_missed(&goals))))
+    Ok(ExitCode::from(u8::from(!target::all_met(&goals))))
 }
 
 /// Cost of frames in a namespace that forwards nothing: the test frames are not for its own
@@ -166,7 +166,7 @@ fn as_json(costs: &[Cost], shares: Shares, goals: &[Goal]) -> serde_json::Value 
     let body = json!({
         "frames": costs.iter().map(cost).collect::<Vec<_>>(), "controller_share": shares.accept,
         "controller_share_answer": shares.answer,
-        "goals": goals.iter().map(Goal::json).collect::<Vec<_>>(), "holds": target::none_missed(goals),
+        "goals": goals.iter().map(Goal::json).collect::<Vec<_>>(), "holds": target::all_met(goals),
     });
     ResultHeader::of_host("bench-guard", None).examined(&["guard"]).stamp(body)
 }

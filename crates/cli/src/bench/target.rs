@@ -1,7 +1,7 @@
 //! Goals of a benchmark, checked against its results.
 //!
-//! A goal applies to every case in its scope; the worst decides, and the best is shown beside it.
-//! `report` reads it as a claim.
+//! A goal applies to every case in its scope; the worst decides, and the best is shown beside it. A
+//! goal with a case that was not measured is not met. `report` reads it as a claim.
 
 use std::fmt;
 
@@ -16,14 +16,17 @@ pub struct Goal {
     is_limit: bool,
     /// The worst figure and its case, and the best.
     found: Option<[(f64, String); 2]>,
-    /// True if the goal holds; none if it could not be measured.
+    /// Cases without a figure.
+    not_measured: Vec<String>,
+    /// True if the goal holds, false if a case misses it; none if no measured case misses it and one
+    /// could not be measured.
     pub holds: Option<bool>,
 }
 
 impl Goal {
     /// `what` must be at least `target` in every case.
     pub fn at_least(what: &'static str, target: f64) -> Self {
-        Self { what, target, is_limit: false, found: None, holds: None }
+        Self { what, target, is_limit: false, found: None, not_measured: Vec::new(), holds: None }
     }
 
     /// `what` must be at most `target` in every case.
@@ -31,16 +34,22 @@ impl Goal {
         Self { is_limit: true, ..Self::at_least(what, target) }
     }
 
-    /// Checks the goal against one figure per case; figures that are not finite are skipped.
+    /// Checks the goal against one figure per case.
+    ///
+    /// NaN is a case that was not measured, and so is infinity for a lower bound, as a ratio to
+    /// nothing; for an upper bound infinity misses the goal.
     pub fn over(mut self, cases: impl IntoIterator<Item = (f64, String)>) -> Self {
-        let mut found: Vec<_> = cases.into_iter().filter(|(figure, _)| figure.is_finite()).collect();
+        let is_missing = |figure: f64| figure.is_nan() || (figure == f64::INFINITY && !self.is_limit);
+        let (missing, mut found): (Vec<_>, Vec<_>) =
+            cases.into_iter().partition(|(figure, _)| is_missing(*figure));
+        self.not_measured = missing.into_iter().map(|(_, case)| case).collect();
         found.sort_by(|a, b| a.0.total_cmp(&b.0));
         if self.is_limit {
             found.reverse();
         }
         if let (Some(worst), Some(best)) = (found.first().cloned(), found.last().cloned()) {
             let met = if self.is_limit { worst.0 <= self.target } else { worst.0 >= self.target };
-            self.holds = Some(met);
+            self.holds = (!met || self.not_measured.is_empty()).then_some(met);
             self.found = Some([worst, best]);
         }
         self
@@ -55,19 +64,20 @@ impl Goal {
             "at_most": self.is_limit,
             "worst": worst,
             "best": best,
+            "not_measured": self.not_measured,
             "holds": self.holds,
         })
     }
 }
 
-/// True if none of `goals` was missed.
-pub fn none_missed(goals: &[Goal]) -> bool {
-    goals.iter().all(|goal| goal.holds != Some(false))
+/// True if each of `goals` was measured and holds.
+pub fn all_met(goals: &[Goal]) -> bool {
+    goals.iter().all(|goal| goal.holds == Some(true))
 }
 
 impl fmt::Display for Goal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { what, target, is_limit, found, holds } = self;
+        let Self { what, target, is_limit, found, not_measured, holds } = self;
         let sign = if *is_limit { '≤' } else { '≥' };
         let verdict = match holds {
             Some(true) => "pass",
@@ -76,11 +86,15 @@ impl fmt::Display for Goal {
         };
         write!(f, "{verdict}: {what} {sign} {target}")?;
         match found {
-            Some([(only, at), (_, best)]) if at == best => write!(f, ": {only:.2} ({at})"),
+            Some([(only, at), (_, best)]) if at == best => write!(f, ": {only:.2} ({at})")?,
             Some([(worst, at_worst), (best, at_best)]) => {
-                write!(f, ": worst {worst:.2} ({at_worst}), best {best:.2} ({at_best})")
+                write!(f, ": worst {worst:.2} ({at_worst}), best {best:.2} ({at_best})")?;
             }
-            None => Ok(()),
+            None => {}
+        }
+        match not_measured.as_slice() {
+            [] => Ok(()),
+            cases => write!(f, "; without a figure: {}", cases.join(", ")),
         }
     }
 }
@@ -89,6 +103,7 @@ impl fmt::Display for Goal {
 mod tests {
     use super::*;
 
+    //~ cli: a benchmark's goal that was not measured in every case is not met
     #[test]
     fn the_worst_case_decides_and_missing_measurements_are_reported() {
         let check = |goal: Goal, cases: &[(f64, &str)], holds: Option<bool>, says: &str| {
@@ -108,7 +123,25 @@ mod tests {
             Some(true),
             "pass: ratio ≥ 3: worst 3.00 (a), best 4.00 (b)",
         );
-        check(most(), &[(0.5, "a"), (f64::NAN, "b")], Some(true), "pass: ns ≤ 50: 0.50 (a)");
+        let said = "not measured: ns ≤ 50: 0.50 (a); without a figure: b";
+        check(most(), &[(0.5, "a"), (f64::NAN, "b")], None, said);
+        let said = "FAIL: ns ≤ 50: 51.00 (a); without a figure: b";
+        check(most(), &[(51.0, "a"), (f64::NAN, "b")], Some(false), said);
+        let said = "FAIL: ns ≤ 50: worst inf (b), best 0.50 (a)";
+        check(most(), &[(0.5, "a"), (f64::INFINITY, "b")], Some(false), said);
+        let said = "not measured: ratio ≥ 3; without a figure: a";
+        check(least(), &[(f64::INFINITY, "a")], None, said);
         check(most(), &[], None, "not measured: ns ≤ 50");
+    }
+
+    //~ cli: a benchmark's goal that was not measured in every case is not met
+    #[test]
+    fn what_was_not_measured_is_not_met() {
+        let goal = |figure: f64| Goal::at_least("ratio", 3.0).over([(figure, "a".to_owned())]);
+        assert!(all_met(&[goal(3.0), goal(4.0)]));
+        assert!(!all_met(&[goal(3.0), goal(2.0)]));
+        assert!(!all_met(&[goal(3.0), goal(f64::NAN)]));
+        assert!(!all_met(&[Goal::at_least("ratio", 3.0)]));
+        assert_eq!(goal(f64::NAN).json()["not_measured"], json!(["a"]));
     }
 }

@@ -23,13 +23,15 @@ pub fn of(runs: &[ParsedResult]) -> String {
     }
 }
 
-/// Number of the runs' claims by verdict, in one line.
+/// Number of the runs' claims by verdict, in one line; those without a figure are not met.
 #[must_use]
 pub fn score(runs: &[ParsedResult]) -> String {
     let counts: VerdictCounts = runs.iter().flat_map(ParsedResult::verdicts).collect();
-    match counts.all() {
-        0 => "no claims".to_owned(),
-        _ => counts.to_string(),
+    let not_measured = runs.iter().map(|run| run.claims.len()).sum::<usize>() - counts.all();
+    match (counts.all(), not_measured) {
+        (0, 0) => "no claims".to_owned(),
+        (_, 0) => counts.to_string(),
+        (_, missing) => format!("{counts}; {missing} more not measured"),
     }
 }
 

@@ -103,7 +103,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
         outln!("medians of {rounds} rounds of {time} each\n");
         report::print(&rows, &goals);
     }
-    let met = target::none_missed(&goals);
+    let met = target::all_met(&goals);
     Ok(if args.common.check && !met { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 

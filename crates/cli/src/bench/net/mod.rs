@@ -103,7 +103,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     }
     bar.finish_and_clear();
     let goals = targets::goals(&rows);
-    let met = super::target::none_missed(&goals);
+    let met = super::target::all_met(&goals);
     if args.common.json {
         outln!("{:#}", report::json(&rows, &goals, rounds, time));
     } else {

@@ -102,7 +102,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
         outln!("medians of {rounds} rounds of {time} each\n");
         report::print(&rows, &goals);
     }
-    let met = goals.iter().all(|goal| goal.holds != Some(false));
+    let met = goals.iter().all(|goal| goal.holds == Some(true));
     Ok(if args.common.check && !met { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 

@@ -16,16 +16,23 @@ pub struct ProgramGoal {
     /// Smallest ratio that is accepted.
     target: f64,
     found: Vec<(Program, f64)>,
-    /// None if it could not be measured.
+    /// Programs without a ratio.
+    not_measured: Vec<Program>,
+    /// True if each program meets it, false if one misses it; none if no measured program misses it
+    /// and one was not measured.
     pub holds: Option<bool>,
 }
 
 /// All goals.
 pub fn goals(rows: &ProgramResults) -> Vec<ProgramGoal> {
     let goal = |what, target, ratio: &dyn Fn(Program) -> Option<f64>| {
-        let found: Vec<_> = Program::ALL.into_iter().filter_map(|p| Some((p, ratio(p)?))).collect();
-        let holds = (!found.is_empty()).then(|| found.iter().all(|(_, ratio)| *ratio >= target));
-        ProgramGoal { what, target, found, holds }
+        let all = Program::ALL.into_iter().filter(|program| rows.is_chosen(*program));
+        let all = all.map(|program| (program, ratio(program).unwrap_or(f64::NAN)));
+        let (found, missing): (Vec<_>, Vec<_>) = all.partition(|(_, ratio)| ratio.is_finite());
+        let not_measured: Vec<_> = missing.into_iter().map(|(program, _)| program).collect();
+        let met = found.iter().all(|(_, ratio)| *ratio >= target);
+        let is_whole = !found.is_empty() && not_measured.is_empty();
+        ProgramGoal { what, target, found, not_measured, holds: (!met || is_whole).then_some(met) }
     };
     let get = |program, stack, case| rows.get(program, stack, case);
     vec![
@@ -53,7 +60,14 @@ impl fmt::Display for ProgramGoal {
             None => "not measured",
         };
         write!(f, "{verdict}: {} ≥ {}:", self.what, self.target)?;
-        self.found.iter().try_for_each(|(program, ratio)| write!(f, " {} {ratio:.2}", program.name()))
+        self.found.iter().try_for_each(|(program, ratio)| write!(f, " {} {ratio:.2}", program.name()))?;
+        match self.not_measured.as_slice() {
+            [] => Ok(()),
+            programs => {
+                let names: Vec<_> = programs.iter().map(|program| program.name()).collect();
+                write!(f, "; without a figure: {}", names.join(", "))
+            }
+        }
     }
 }
 
@@ -116,6 +130,7 @@ pub fn json(rows: &ProgramResults, goals: &[ProgramGoal], rounds: u32, time: Spa
             "goal": goal.what,
             "target": goal.target,
             "found": found.collect::<serde_json::Map<_, _>>(),
+            "not_measured": goal.not_measured.iter().map(|program| program.name()).collect::<Vec<_>>(),
             "holds": goal.holds,
         })
     };
@@ -131,11 +146,41 @@ pub fn json(rows: &ProgramResults, goals: &[ProgramGoal], rounds: u32, time: Spa
 
 #[cfg(test)]
 mod tests {
+    use super::super::results::CaseFigures;
     use super::*;
 
     #[test]
     fn json_conforms_to_the_schema() {
         let rows = ProgramResults::default();
+        crate::report::schema::conforms(&json(&rows, &goals(&rows), 3, Span::from_millis(100)));
+    }
+
+    //~ cli: a benchmark's goal that was not measured in every case is not met
+    #[test]
+    fn a_program_without_figures_is_not_met() {
+        let mut rows = ProgramResults::default();
+        let program = Program::ALL[0];
+        let figures = CaseFigures {
+            answers_per_s: 1000.0,
+            cores: 1.0,
+            p50: Span::from_micros(10),
+            p99: Span::from_micros(20),
+            p999: Span::from_micros(30),
+            broken: 0,
+            busy: 0.5,
+        };
+        for stack in [StackChoice::None, StackChoice::Kernel] {
+            rows.add(program, stack, LoadCase::Closed, figures);
+        }
+        let first = |rows: &ProgramResults| goals(rows).remove(0);
+        assert_eq!(first(&rows).holds, Some(true), "of the chosen programs");
+        rows.fail(Program::ALL[1], "not installed".to_owned());
+        let goal = first(&rows);
+        assert_eq!((goal.holds, goal.not_measured.as_slice()), (None, &Program::ALL[1..2]));
+        assert!(
+            goal.to_string().ends_with(&format!("without a figure: {}", Program::ALL[1].name())),
+            "{goal}"
+        );
         crate::report::schema::conforms(&json(&rows, &goals(&rows), 3, Span::from_millis(100)));
     }
 }

@@ -115,6 +115,12 @@ impl ProgramResults {
         }
     }
 
+    /// True if `program` was to run: it has rows, or a reason for having none.
+    pub fn is_chosen(&self, program: Program) -> bool {
+        let is_missing = self.missing.iter().any(|(other, _)| *other == program);
+        is_missing || self.rows.iter().any(|row| row.program == program)
+    }
+
     pub fn get(&self, program: Program, stack: StackChoice, case: LoadCase) -> Option<CaseFigures> {
         let row = self.rows.iter().find(|row| (row.program, row.stack, row.case) == (program, stack, case));
         row.map(ProgramRow::figures)

@@ -155,9 +155,9 @@ impl Operation {
     }
 }
 
-/// True if no goal was missed and every attempted operation has samples.
+/// True if every goal is met and every attempted operation has samples.
 fn holds(operations: &[Operation], goals: &[Goal]) -> bool {
-    target::none_missed(goals) && !operations.iter().any(Operation::is_empty)
+    target::all_met(goals) && !operations.iter().any(Operation::is_empty)
 }
 
 /// Goals.
