@@ -332,7 +332,10 @@ fn run_one(source: &Source, args: &RunArgs) -> Result<(ExperimentResult, Option<
     let runs = args.runs.unwrap_or(scale.runs);
     let start = Instant::now();
     let mut measured = GridResults::new(world);
-    let seeds = args.seed..args.seed + runs;
+    let end = args.seed.checked_add(runs).ok_or_else(|| {
+        Error::new(format!("seed {} leaves no room for {runs} runs", args.seed)).advice("a smaller --seed")
+    })?;
+    let seeds = args.seed..end;
     let made = grid::extend(&mut measured, &source.name, &experiment, scale, seeds, journal.as_ref())?;
     let pace = Pace { took: start.elapsed(), made, per_seed: measured.runs.len() };
     let mut result = ExperimentResult::new(source, experiment, args.scale.name(), args.seed, measured)?;
