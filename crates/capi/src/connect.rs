@@ -34,9 +34,9 @@ pub unsafe extern "C-unwind" fn connect(fd: c_int, addr: *const sockaddr, len: s
     let (Some(shim_client), Some(to)) = (shim_client(), unsafe { crate::socket_address::read(addr, len) })
     else {
         // SAFETY: as above.
-        let is_nobody = unsafe { udp_socket::is_unspec(addr, len) };
+        let is_unspecified = unsafe { udp_socket::is_unspec(addr, len) };
         return match (shim_client(), ours(fd)) {
-            (Some(shim_client), Some(name)) if is_nobody => {
+            (Some(shim_client), Some(name)) if is_unspecified => {
                 disconnect(&shim_client, fd, &name).map_or_else(fail, |()| 0)
             }
             _ => next!(connect(fd, addr, len) as Real),
@@ -146,7 +146,7 @@ fn free(fd: c_int, to: SocketAddr) -> Option<bool> {
 fn open(shim_client: &ShimClient, fd: c_int, to: SocketAddr, six: bool, from: u64) -> Result<bool, Errno> {
     let socket = borrow(fd).ok_or(Errno::BADF)?;
     let waits = !fcntl_getfl(socket)?.contains(OFlags::NONBLOCK);
-    let patience = if waits { socket_timeout(socket, Timeout::Send)? } else { None };
+    let timeout = if waits { socket_timeout(socket, Timeout::Send)? } else { None };
     let (send_buffer, hops) = (fd_replace::send_buffer(fd), fd_replace::hop_limits(fd, to));
     let low_water = low_water::of(fd).map_or(1, i32::cast_unsigned);
     let asked = shim_client.ask(&Request::Connect { to, six, waits, from, send_buffer, low_water, hops })?;
@@ -157,7 +157,7 @@ fn open(shim_client: &ShimClient, fd: c_int, to: SocketAddr, six: bool, from: u6
     }
     let end = asked.brought.as_ref().ok_or(Errno::NETDOWN)?;
     let outcome = match waits {
-        true => asked.outcome_by(patience, receive),
+        true => asked.outcome_by(timeout, receive),
         false => Err(Errno::INPROGRESS),
     };
     if let Ok(Answer::No(errno)) = outcome {
@@ -212,11 +212,11 @@ fn waited(fd: c_int) -> Result<(), Errno> {
     if fcntl_getfl(socket)?.contains(OFlags::NONBLOCK) {
         return Err(Errno::ALREADY);
     }
-    let patience = socket_timeout(socket, Timeout::Send)?
+    let timeout = socket_timeout(socket, Timeout::Send)?
         .map(|all| timespec { tv_sec: all.as_secs() as time_t, tv_nsec: all.subsec_nanos().into() });
-    let patience = patience.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+    let timeout_ptr = timeout.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
     let mut fds = pollfd { fd, events: libc::POLLOUT, revents: 0 };
-    match next!(ppoll(&raw mut fds, 1, patience, std::ptr::null()) as Real) {
+    match next!(ppoll(&raw mut fds, 1, timeout_ptr, std::ptr::null()) as Real) {
         0 => Err(Errno::ALREADY),
         1.. => Ok(()),
         _ => Err(crate::errno()),

@@ -35,7 +35,7 @@ pub(super) fn examine() -> Vec<Finding> {
     };
     tried
         .into_iter()
-        .chain([scheduler(scx::check()), pulses(), probe()])
+        .chain([scheduler(scx::check()), signal_page(), probe()])
         .chain(counters(Counters::tried(CoreId(0))))
         .collect()
 }
@@ -232,7 +232,7 @@ fn scheduler(tried: Result<(), CoresError>) -> Finding {
 }
 
 /// Signal page, shared between a program on greenwave's runtime and the core manager.
-fn pulses() -> Finding {
+fn signal_page() -> Finding {
     const WHAT: &str = "runtime";
     const NAME: &str = "greenwave-doctor";
     let tried = SharedPage::named(NAME, 1).and_then(|page| {

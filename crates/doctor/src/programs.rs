@@ -54,7 +54,7 @@ fn preload(found: Result<Library, PreloadError>) -> Finding {
 fn socket_server() -> Finding {
     const WHAT: &str = "channel";
     /// Many times what a reply takes.
-    const PATIENCE: Duration = Duration::from_secs(5);
+    const TIMEOUT: Duration = Duration::from_secs(5);
     // Two concurrent checks use different names.
     static LOOKS: AtomicU8 = AtomicU8::new(0);
     let remedies =
@@ -71,7 +71,7 @@ fn socket_server() -> Finding {
             scope.spawn(|| shim_client.ok().and_then(|shim_client| shim_client.labels().ok()).is_some());
         let start = Instant::now();
         while !asking.is_finished() {
-            if start.elapsed() > PATIENCE {
+            if start.elapsed() > TIMEOUT {
                 // A pending client sees the server's end.
                 socket_server = None;
             }

@@ -140,12 +140,12 @@ mod tests {
     use super::*;
     use crate::soon::soon;
 
-    const PATIENCE: Duration = Duration::from_secs(60);
+    const TIMEOUT: Duration = Duration::from_secs(60);
 
     #[test]
     fn a_name_is_had_once_and_is_free_when_its_process_lets_go() {
         let name = format!("test-once-{}", std::process::id());
-        let outcome = ask(&name, PATIENCE).map(|_| ()).map_err(|e| e.kind());
+        let outcome = ask(&name, TIMEOUT).map(|_| ()).map_err(|e| e.kind());
         assert_eq!(outcome, Err(ErrorKind::ConnectionRefused));
         let first = Listener::open(&name).expect("the name is free");
         assert!(names().contains(&name));
@@ -163,7 +163,7 @@ mod tests {
         let us = Credentials { user: rustix::process::geteuid().as_raw(), process: std::process::id() };
         let listener = Listener::open(&name).expect("the name is free");
         assert!(listener.accept().is_none(), "no client has connected");
-        let (mut asks, answers) = ask(&name, PATIENCE).expect("there is a listener");
+        let (mut asks, answers) = ask(&name, TIMEOUT).expect("there is a listener");
         let peer = listener.accept().expect("a client has connected");
         assert_eq!((peer.credentials, answers), (us, us));
         let mut buffer = [0; 8];

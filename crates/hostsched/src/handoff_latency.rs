@@ -69,10 +69,10 @@ impl Page {
     pub fn latency_critical(&self) {
         let (words, clock) = (self.words(), Monotonic::new());
         let mut seen = 0;
-        let patience = rustix::time::Timespec { tv_sec: LOOK_EVERY_S, tv_nsec: 0 };
+        let timeout = rustix::time::Timespec { tv_sec: LOOK_EVERY_S, tv_nsec: 0 };
         while words.over.load(Ordering::Acquire) == 0 {
             // Any result will do: the words are checked next.
-            let _ = futex::wait(&words.woken, futex::Flags::empty(), seen, Some(&patience));
+            let _ = futex::wait(&words.woken, futex::Flags::empty(), seen, Some(&timeout));
             let woken = words.woken.load(Ordering::Acquire);
             if woken == seen {
                 continue;

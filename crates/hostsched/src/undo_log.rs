@@ -61,7 +61,7 @@ pub struct Journal {
     /// Process that restores this log when this one has ended.
     guardian: Option<u32>,
     /// Programs whose workers may have been asked to leave cores, with their start times.
-    pulses: BTreeMap<u32, u64>,
+    signal_pages: BTreeMap<u32, u64>,
     /// First thread of each task.
     firsts: BTreeMap<usize, Was>,
     /// Threads with a line, by task, process and number; ended ones stay until the next compaction.
@@ -199,7 +199,7 @@ impl Journal {
             folders: Vec::new(),
             frozen: BTreeSet::new(),
             guardian: None,
-            pulses: BTreeMap::new(),
+            signal_pages: BTreeMap::new(),
             firsts: BTreeMap::new(),
             threads: BTreeMap::new(),
             lines: 1,
@@ -355,9 +355,9 @@ impl Journal {
     /// # Errors
     /// The file cannot be written.
     pub fn asks(&mut self, process: u32, began: u64) -> io::Result<()> {
-        if self.pulses.get(&process) != Some(&began) {
+        if self.signal_pages.get(&process) != Some(&began) {
             self.write(&signal_page_line(process, began))?;
-            self.pulses.insert(process, began);
+            self.signal_pages.insert(process, began);
         }
         Ok(())
     }
@@ -388,7 +388,7 @@ impl Journal {
         // An unwatched thread may be alive: an orphan is found by its line alone.
         self.threads
             .retain(|&(task, process, thread), was| is_watched(task, (process, thread)) || was.is_there());
-        self.pulses.retain(|&process, began| proc::began(process, process) == Some(*began));
+        self.signal_pages.retain(|&process, began| proc::began(process, process) == Some(*began));
         let done = self.write_anew();
         self.lines_max = 2 * self.lines + SPARE;
         done
@@ -399,7 +399,7 @@ impl Journal {
         let mut lines = vec![self.head.clone()];
         lines.extend(self.folders.iter().cloned());
         lines.extend(self.frozen.iter().map(|group| format!("freezes {}", group.display())));
-        lines.extend(self.pulses.iter().map(|(&process, &began)| signal_page_line(process, began)));
+        lines.extend(self.signal_pages.iter().map(|(&process, &began)| signal_page_line(process, began)));
         lines.extend(self.firsts.values().map(Was::line));
         let others = self.threads.values().filter(|was| self.firsts.get(&was.task) != Some(*was));
         lines.extend(others.map(Was::line));

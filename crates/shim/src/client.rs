@@ -67,13 +67,13 @@ pub struct Reply {
 }
 
 impl Reply {
-    /// Waits for the second answer to a [`Request::Connect`] with `waits`, at most `patience` if
+    /// Waits for the second answer to a [`Request::Connect`] with `waits`, at most `timeout` if
     /// given.
     ///
     /// # Errors
     /// `EINTR`: interrupted by a signal; `EAGAIN`: timeout; `ENETDOWN`: the server is gone.
-    pub fn outcome(&self, patience: Option<Duration>) -> Result<Answer, Errno> {
-        self.outcome_by(patience, |end, bytes| recv(end, bytes, RecvFlags::empty()).map(|(len, _)| len))
+    pub fn outcome(&self, timeout: Option<Duration>) -> Result<Answer, Errno> {
+        self.outcome_by(timeout, |end, bytes| recv(end, bytes, RecvFlags::empty()).map(|(len, _)| len))
     }
 
     /// Waits as [`outcome`](Self::outcome), by `receive` in place of recv(2): the C library's recv
@@ -83,11 +83,11 @@ impl Reply {
     /// As [`outcome`](Self::outcome).
     pub fn outcome_by(
         &self,
-        patience: Option<Duration>,
+        timeout: Option<Duration>,
         receive: impl FnOnce(BorrowedFd<'_>, &mut [u8]) -> Result<usize, Errno>,
     ) -> Result<Answer, Errno> {
-        if patience.is_some() {
-            set_socket_timeout(&self.end, Timeout::Recv, patience)?;
+        if timeout.is_some() {
+            set_socket_timeout(&self.end, Timeout::Recv, timeout)?;
         }
         let mut bytes = [0; ANSWER_BYTES];
         let len = receive(self.end.as_fd(), &mut bytes)?;

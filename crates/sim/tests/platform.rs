@@ -228,8 +228,8 @@ fn an_invalid_setting_is_refused_with_its_value() {
 fn a_loss_tolerant_class_costs_its_level_no_other_requests() {
     // Users with a long objective at once, at the level of those with a short one, and ports
     // with small buffers.
-    let missed = |patience: &str| {
-        let patient = format!("arrivals = \"burst 30 2ms 0ns\"\n level = 2\n slo = \"{patience}\"");
+    let missed = |slo: &str| {
+        let patient = format!("arrivals = \"burst 30 2ms 0ns\"\n level = 2\n slo = \"{slo}\"");
         let text = text("all", "buffer_size = 30\n scheduler = \"fish-plus\"")
             .replace("arrivals = \"burst 10 2ms 0ns\"\n        level = 5\n        slo = \"20ms\"", &patient)
             .replace("scale = 5.0", "scale = 1.0")

@@ -88,11 +88,11 @@ pub enum RequestHead<'a> {
         key: &'a [u8],
     },
     /// TLS connection, which is one request.
-    Tls {
+    ClientHello {
         /// Server name in the ClientHello (SNI).
         name: Option<&'a [u8]>,
     },
-    /// Start of a message, up to [`MessageLayout::look`] bytes.
+    /// Start of a message, up to [`MessageLayout::shown_len`] bytes.
     Message {
         /// Bytes of the message.
         bytes: &'a [u8],
@@ -129,7 +129,7 @@ impl RequestKind {
                 L7Protocol::Message(layout) => kind.push(layout.kind(bytes).iter().copied()),
                 _ => return None,
             },
-            RequestHead::Tls { .. } => return None,
+            RequestHead::ClientHello { .. } => return None,
         }
         Some(kind)
     }

@@ -33,7 +33,9 @@ fn shown(request: &RequestHead<'_>) -> String {
     match request {
         RequestHead::Http { method, path, headers } => format!("{method} {path} {}", headers.len()),
         RequestHead::Command { verb, key } => format!("{} {}", verb.escape_ascii(), key.escape_ascii()),
-        RequestHead::Tls { name } => name.map_or("nobody".to_owned(), |name| name.escape_ascii().to_string()),
+        RequestHead::ClientHello { name } => {
+            name.map_or("nobody".to_owned(), |name| name.escape_ascii().to_string())
+        }
         RequestHead::Message { bytes } => bytes.escape_ascii().to_string(),
     }
 }
@@ -253,7 +255,7 @@ fn kinds_exclude_the_parts_that_name_single_objects() {
     assert_eq!(of(&"x".repeat(500)).len(), KIND_BYTES_MAX);
     let command = RequestHead::Command { verb: b"get", key: b"k" };
     assert_eq!(RequestKind::of(&L7Protocol::Resp, &command).expect("a kind").as_bytes(), b"GET");
-    assert!(RequestKind::of(&L7Protocol::Tls, &RequestHead::Tls { name: None }).is_none());
+    assert!(RequestKind::of(&L7Protocol::Tls, &RequestHead::ClientHello { name: None }).is_none());
 }
 
 /// Command as an array, or as an inline line where possible.

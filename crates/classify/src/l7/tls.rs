@@ -41,7 +41,7 @@ pub(super) fn head(bytes: &[u8], visit: &mut dyn FnMut(&RequestHead<'_>)) -> Res
         used += used_now;
     };
     let used = bounded(used)?;
-    visit(&RequestHead::Tls { name: hello });
+    visit(&RequestHead::ClientHello { name: hello });
     Ok(Step::Go { used, skip: 0, then: Then::Rest })
 }
 

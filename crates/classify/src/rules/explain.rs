@@ -210,8 +210,8 @@ fn text_of(request: &RequestHead<'_>) -> String {
         RequestHead::Http { method, path, .. } => format!("{method} {path}"),
         RequestHead::Command { verb, key: [] } => verb.escape_ascii().to_string(),
         RequestHead::Command { verb, key } => format!("{} {}", verb.escape_ascii(), key.escape_ascii()),
-        RequestHead::Tls { name: Some(name) } => name.escape_ascii().to_string(),
-        RequestHead::Tls { name: None } => "a ClientHello without a server name".to_owned(),
+        RequestHead::ClientHello { name: Some(name) } => name.escape_ascii().to_string(),
+        RequestHead::ClientHello { name: None } => "a ClientHello without a server name".to_owned(),
         RequestHead::Message { bytes } => bytes.escape_ascii().to_string(),
     }
 }

@@ -66,7 +66,9 @@ impl RequestMatch {
                 (verbs.is_empty() || verbs.iter().any(same))
                     && key.as_ref().is_none_or(|wanted| given.starts_with(wanted.as_bytes()))
             }
-            (RequestCondition::Server(server), RequestHead::Tls { name: Some(name) }) => server.holds(name),
+            (RequestCondition::Server(server), RequestHead::ClientHello { name: Some(name) }) => {
+                server.holds(name)
+            }
             (RequestCondition::Bytes(pattern), RequestHead::Message { bytes }) => pattern.matches(bytes),
             _ => false,
         }

@@ -68,7 +68,7 @@ pub struct Args {
     /// File in which the program reports its internal queue; added to the
     /// guard's delay; repeatable.
     #[arg(long = "queue-report", value_name = "FILE", requires = "guard", verbatim_doc_comment)]
-    joined: Vec<PathBuf>,
+    queue_reports: Vec<PathBuf>,
     /// End of a connection's wait, for the guard: the program's first read
     /// (default), or the first response byte, for thread-per-connection
     /// servers.
@@ -108,7 +108,7 @@ impl Args {
     /// As [`run`].
     pub fn check(&self, has: &dyn Fn(&str) -> bool) -> Result<(), Error> {
         self.lib.iter().try_for_each(|lib| Library::find(Some(lib)).map(drop))?;
-        self.guard.guard_with_reports(&self.joined, &ReportCounter::default())?;
+        self.guard.guard_with_reports(&self.queue_reports, &ReportCounter::default())?;
         self.link.check(has)?;
         self.link.classifiers()?;
         self.ui.check()?;
@@ -137,12 +137,12 @@ pub fn run(args: &Args, arguments: &Arguments) -> Result<ExitCode, Error> {
     let program = elf_check::find(&args.program[0])?;
     let lib = Library::find(args.lib.as_deref())?;
     let reports = ReportCounter::default();
-    let guard = || args.guard.guard_with_reports(&args.joined, &reports);
+    let guard = || args.guard.guard_with_reports(&args.queue_reports, &reports);
     let guards = (0..args.shards).map(|_| guard()).collect::<Result<_, _>>()?;
     let (kind, addresses) = args.link.plan()?;
     let (classifiers, observed) = args.link.classifiers()?.unwrap_or_default();
     args.check_files()?;
-    let sandbox = args.sandbox.plan(Duty::Run { reads_reports: !args.joined.is_empty() }, kind.kept());
+    let sandbox = args.sandbox.plan(Duty::Run { reads_reports: !args.queue_reports.is_empty() }, kind.kept());
     // While this process has one thread.
     let bypass = Bypass::watch(lib.path(), args.sandbox.is_on());
     let ui = args.ui.open(live_view::head(&program, &args.link.device), args.control.is_on())?;

@@ -69,7 +69,7 @@ fn limits(config: &Config, manager: &dyn Manager, choice: &Choice, is_first: boo
                 task.name
             ));
         }
-        if task.request_max.is_some() && !(task.pulse && choice.mechanism == Mechanism::Runtime) {
+        if task.request_max.is_some() && !(task.signal_page && choice.mechanism == Mechanism::Runtime) {
             limits.push(format!(
                 "{}: request_max has no effect, because this mechanism does not observe requests",
                 task.name
@@ -77,7 +77,7 @@ fn limits(config: &Config, manager: &dyn Manager, choice: &Choice, is_first: boo
         }
     }
     if choice.mechanism == Mechanism::Runtime && !proc::may_look_into() {
-        let strangers = config.tasks.iter().filter(|task| task.pulse && task.command.is_none());
+        let strangers = config.tasks.iter().filter(|task| task.signal_page && task.command.is_none());
         limits.extend(strangers.map(|task| {
             format!(
                 "{}: no permission to read the pulse of another user's program, so its threads are observed instead \

@@ -65,10 +65,10 @@ pub struct Task {
     #[serde(default, deserialize_with = "text_or_none")]
     pub tail_target: Option<Span>,
     pub tail: Option<PathBuf>,
-    #[serde(default)]
-    pub joined: Vec<PathBuf>,
-    #[serde(default)]
-    pub pulse: bool,
+    #[serde(default, rename = "joined")]
+    pub queue_reports: Vec<PathBuf>,
+    #[serde(default, rename = "pulse")]
+    pub signal_page: bool,
     pub output: Option<PathBuf>,
 }
 
@@ -165,7 +165,7 @@ impl Config {
             let what = format!("mechanism {:?} is none of {}", self.mechanism, MECHANISMS.join(", "));
             return Err((what, "greenwave doctor sched, for what works here".to_owned()));
         }
-        if named == Mechanism::Runtime && !self.has_pulses() {
+        if named == Mechanism::Runtime && !self.has_signal_pages() {
             let what = "mechanism runtime reads worker signals, and no task has pulse = true".to_owned();
             let advice = "pulse = true for a task on greenwave's runtime, or mechanism = \"affinity\"";
             return Err((what, advice.to_owned()));
@@ -250,12 +250,13 @@ impl Config {
                 "tail = FILE, in which its clients write their p99.9 every 500ms, such as 812us",
             );
         }
-        if task.class == ClassName::BE && !task.joined.is_empty() {
+        if task.class == ClassName::BE && !task.queue_reports.is_empty() {
             let what = "BE with joined = …: only LC asks for a core".to_owned();
             return refused(what, "class = \"LC\", or no joined");
         }
-        if task.joined.len() > JOINED_MAX {
-            let what = format!("{} services in joined; at most {JOINED_MAX} are possible", task.joined.len());
+        if task.queue_reports.len() > JOINED_MAX {
+            let what =
+                format!("{} services in joined; at most {JOINED_MAX} are possible", task.queue_reports.len());
             return refused(what, "a task for some of them");
         }
         if task.output.is_some() && task.command.is_none() {
@@ -332,8 +333,8 @@ impl Config {
     }
 
     /// True if a task declares that it runs on our runtime.
-    pub fn has_pulses(&self) -> bool {
-        self.tasks.iter().any(|task| task.pulse)
+    pub fn has_signal_pages(&self) -> bool {
+        self.tasks.iter().any(|task| task.signal_page)
     }
 
     /// True if the policy uses bandwidth.
@@ -357,7 +358,7 @@ impl Task {
         let default = TaskSpec::critical(self.guaranteed);
         let is_told = match mechanism {
             Mechanism::Affinity => false,
-            Mechanism::Runtime => self.pulse,
+            Mechanism::Runtime => self.signal_page,
             Mechanism::Scx => true,
         };
         let delay_max = if is_told { default.delay_max } else { DELAY_SEEN };

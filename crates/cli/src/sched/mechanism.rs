@@ -42,7 +42,7 @@ pub fn choose(config: &Config, ours: &[CoreId], managed: &[CoreId]) -> Result<Ch
             scx::check()?;
             by(Mechanism::Scx, SCX.to_owned())
         }
-        _ if !config.has_pulses() => affinity(AFFINITY.to_owned()),
+        _ if !config.has_signal_pages() => affinity(AFFINITY.to_owned()),
         _ if !is_left || config.policy == "linux" => affinity(format!(
             "{AFFINITY}; runtime is off because {}",
             if is_left { "policy linux assigns no cores" } else { "it needs a core outside cores = …" }
@@ -59,12 +59,12 @@ impl Choice {
                 "programs outside the tasks run before all tasks on these cores: move them to other cores (cpuset, taskset)"
                     .to_owned(),
             ),
-            Mechanism::Runtime if config.tasks.iter().any(|task| !task.pulse) => {
+            Mechanism::Runtime if config.tasks.iter().any(|task| !task.signal_page) => {
                 limits.push("waits of tasks without worker signals (pulse) are read from /proc every 2 ms".to_owned());
             }
             Mechanism::Runtime | Mechanism::Affinity => {}
         }
-        if self.mechanism != Mechanism::Runtime && config.has_pulses() {
+        if self.mechanism != Mechanism::Runtime && config.has_signal_pages() {
             limits.push("worker signals (pulse) are not read; mechanism = \"runtime\" reads them".to_owned());
         }
     }
@@ -105,14 +105,16 @@ mod tests {
     #[test]
     fn worker_signals_are_read_if_a_task_has_them_and_a_core_is_free() {
         let (ours, managed) = ([0, 1].map(CoreId), [CoreId(1)]);
-        let pulse = |text: &str| {
+        let parse_with_signal_page = |text: &str| {
             let be = "[[tasks]]\nname = \"b\"\nclass = \"BE\"\npid = 2\npulse = true\n";
             Config::parse(
                 "t.toml",
                 &format!("{text}\n[[tasks]]\nname = \"a\"\nclass = \"LC\"\npid = 1\n{be}"),
             )
         };
-        let by = |text: &str, managed: &[CoreId]| choose(&pulse(text).unwrap(), &ours, managed).unwrap();
+        let by = |text: &str, managed: &[CoreId]| {
+            choose(&parse_with_signal_page(text).unwrap(), &ours, managed).unwrap()
+        };
         assert_eq!(by("", &managed).mechanism, Mechanism::Runtime);
         assert_eq!(by("mechanism = \"runtime\"", &ours).mechanism, Mechanism::Runtime);
         let all = by("", &ours);
@@ -128,7 +130,7 @@ mod tests {
         );
         let limits = |choice: &Choice| {
             let mut limits = Vec::new();
-            choice.limits(&pulse("").unwrap(), &mut limits);
+            choice.limits(&parse_with_signal_page("").unwrap(), &mut limits);
             limits.join("; ")
         };
         assert!(limits(&all).contains("worker signals (pulse) are not read"), "{}", limits(&all));

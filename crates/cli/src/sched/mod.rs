@@ -253,8 +253,8 @@ fn start(
                 spec: task.spec(mechanism),
                 selector,
                 tail: task.tail.clone(),
-                queue_reports: task.joined.clone(),
-                has_signal_page: task.pulse,
+                queue_reports: task.queue_reports.clone(),
+                has_signal_page: task.signal_page,
             },
         ))
     };

@@ -118,14 +118,14 @@ pub fn text(restored: &Restored) -> String {
         return "nothing to restore: the journal is from before the last reboot".to_owned();
     }
     let plural = |n: usize, what: &str| if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") };
-    let pulses = if restored.pulses == 0 {
+    let resumed = if restored.signal_pages == 0 {
         String::new()
     } else {
-        format!(", resumed the workers of {}", plural(restored.pulses, "program"))
+        format!(", resumed the workers of {}", plural(restored.signal_pages, "program"))
     };
     let failed = if restored.failed == 0 { String::new() } else { format!("; {} failed", restored.failed) };
     format!(
-        "restored {} and {}{pulses}{failed}",
+        "restored {} and {}{resumed}{failed}",
         plural(restored.threads, "thread"),
         plural(restored.groups, "cgroup")
     )

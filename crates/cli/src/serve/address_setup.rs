@@ -18,7 +18,7 @@ use crate::address::{Addresses, InterfaceAddress};
 use crate::device::not_the_kernels;
 
 /// Time for a server or a router to answer.
-const PATIENCE: Span = Span::from_secs(10);
+const CHECK_TIMEOUT: Span = Span::from_secs(10);
 /// Poll interval while nothing comes.
 const LOOK_EVERY: Span = Span::from_millis(5);
 /// Steps of a shard before the next shard runs.
@@ -70,7 +70,7 @@ impl<D: Device, P: AppSockets> Steppable<D> for SocketProxy<D, P> {
 /// `None` when `interrupted`.
 ///
 /// # Errors
-/// An address that another host has; no answer within [`PATIENCE`].
+/// An address that another host has; no answer within [`CHECK_TIMEOUT`].
 pub(crate) fn settle<D: Device, S: Steppable<D>>(
     shards: &mut [(S, D)],
     wanted: &Addresses,
@@ -78,7 +78,7 @@ pub(crate) fn settle<D: Device, S: Steppable<D>>(
     aside: bool,
 ) -> Result<Option<Found>, Error> {
     let clock = Monotonic::new();
-    let end = clock.now() + PATIENCE;
+    let end = clock.now() + CHECK_TIMEOUT;
     loop {
         let missing = shards.iter_mut().find_map(|(shard, _)| missing(shard.stack(), wanted));
         match missing {
@@ -156,13 +156,13 @@ fn taken(cidr: InterfaceAddress) -> Error {
 fn silence(what: &Missing) -> Error {
     match what {
         Missing::Checked | Missing::Taken(_) => {
-            Error::new(format!("duplicate address detection did not finish within {PATIENCE}"))
+            Error::new(format!("duplicate address detection did not finish within {CHECK_TIMEOUT}"))
                 .advice("--pcap FILE, to see whether the device sends")
         }
-        Missing::Lease => Error::new(format!("no DHCP lease within {PATIENCE}"))
+        Missing::Lease => Error::new(format!("no DHCP lease within {CHECK_TIMEOUT}"))
             .advice("--addr with an unused address of the subnet"),
         Missing::Advertisement => {
-            Error::new(format!("no router advertisement with a prefix within {PATIENCE}"))
+            Error::new(format!("no router advertisement with a prefix within {CHECK_TIMEOUT}"))
                 .advice("--addr with an address, such as fd00::2/64")
         }
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::error::plain;
 
 /// Time limit for a connection, and between two bytes.
-const PATIENCE: Duration = Duration::from_secs(2);
+const TIMEOUT: Duration = Duration::from_secs(2);
 /// Largest snapshot in bytes.
 const BYTES_MAX: u64 = 8 * 1024 * 1024;
 
@@ -18,13 +18,13 @@ const BYTES_MAX: u64 = 8 * 1024 * 1024;
 pub fn snapshot(address: SocketAddr, window_s: u64) -> Result<String, String> {
     let failed = |e: std::io::Error| match e.kind() {
         std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut => {
-            format!("no answer within {} s", PATIENCE.as_secs())
+            format!("no answer within {} s", TIMEOUT.as_secs())
         }
         _ => plain(&e.to_string()).to_owned(),
     };
-    let mut stream = TcpStream::connect_timeout(&address, PATIENCE).map_err(failed)?;
-    stream.set_read_timeout(Some(PATIENCE)).map_err(failed)?;
-    stream.set_write_timeout(Some(PATIENCE)).map_err(failed)?;
+    let mut stream = TcpStream::connect_timeout(&address, TIMEOUT).map_err(failed)?;
+    stream.set_read_timeout(Some(TIMEOUT)).map_err(failed)?;
+    stream.set_write_timeout(Some(TIMEOUT)).map_err(failed)?;
     let question = format!("GET /snapshot.json?window={window_s} HTTP/1.0\r\nHost: {address}\r\n\r\n");
     stream.write_all(question.as_bytes()).map_err(failed)?;
     let mut bytes = Vec::new();

@@ -13,8 +13,8 @@ use super::threads::Threads;
 use crate::cpumask::CoreOwner;
 
 /// Interval between kicks of a core that has not obeyed: the first, and the maximum.
-const PATIENCE: Span = Span::from_micros(50);
-const PATIENCE_MAX: Span = Span::from_millis(10);
+const KICK_INTERVAL: Span = Span::from_micros(50);
+const KICK_INTERVAL_MAX: Span = Span::from_millis(10);
 /// Time for which a task that is to be parked, or cannot be, is lent a core.
 const LEND: Span = Span::from_millis(20);
 
@@ -47,7 +47,7 @@ impl Grants {
             numbers: cores.iter().map(|core| u32::from(core.0)).collect(),
             given: vec![CoreOwner::Open; cores.len()],
             since: vec![now; cores.len()],
-            kicked: vec![(now, PATIENCE); cores.len()],
+            kicked: vec![(now, KICK_INTERVAL); cores.len()],
             calm,
             lent: None,
             asked: Vec::with_capacity(cores.len()),
@@ -90,7 +90,7 @@ impl Grants {
             let (words, task) = (&kernel.cores()[self.numbers[core] as usize], self.task(core));
             if words.wanted().task() != task {
                 words.want(words.wanted().next(task));
-                self.kicked[core] = (now, PATIENCE);
+                self.kicked[core] = (now, KICK_INTERVAL);
                 kick.add(self.numbers[core]);
             }
         }
@@ -147,13 +147,14 @@ impl Grants {
             let (wanted, runs) = (words.wanted(), words.runs());
             let waits = |task: TaskId| threads.load(task).waiting > 0;
             let is_deaf = words.seen() != wanted || runs.is_some_and(|runs| Some(runs) != wanted.task());
-            let is_asleep =
-                runs.is_none() && wanted.task().is_some_and(waits) && now.since(words.since()) > PATIENCE;
-            let (last, patience) = &mut self.kicked[core];
+            let is_asleep = runs.is_none()
+                && wanted.task().is_some_and(waits)
+                && now.since(words.since()) > KICK_INTERVAL;
+            let (last, interval) = &mut self.kicked[core];
             if !is_deaf && !is_asleep {
-                *patience = PATIENCE;
-            } else if now.since(*last) >= *patience {
-                (*last, *patience) = (now, (*patience * 2).min(PATIENCE_MAX));
+                *interval = KICK_INTERVAL;
+            } else if now.since(*last) >= *interval {
+                (*last, *interval) = (now, (*interval * 2).min(KICK_INTERVAL_MAX));
                 kick.add(self.numbers[core]);
             }
         }

@@ -25,7 +25,7 @@ pub struct Restored {
     /// Control groups removed or thawed.
     pub groups: usize,
     /// Programs whose workers are no longer asked to leave.
-    pub pulses: usize,
+    pub signal_pages: usize,
     /// True if the log is of an earlier boot, of which nothing is left.
     pub is_of_earlier_boot: bool,
     /// Entries that could not be restored.
@@ -63,7 +63,7 @@ pub(super) fn put_back(text: &str, remove: impl FnOnce() -> io::Result<()>) -> i
         let is_there = proc::began(process, process) == Some(began);
         if let Some(page) = is_there.then(|| SharedPage::of_process(process).ok()).flatten() {
             page.release();
-            restored.pulses += 1;
+            restored.signal_pages += 1;
         }
     }
     let threads: Vec<Was> = text.lines().filter_map(was).collect();

@@ -26,7 +26,7 @@ pub const PORTS: (u16, u16) = (50_000, 8080);
 const TICK: Span = Span::from_nanos(1024);
 
 /// Longest wait for a packet after its due time, so that a report shows the packet sent instead.
-const PATIENCE: Span = Span::from_secs(300);
+const TOLERANCE_LATE: Span = Span::from_secs(300);
 
 /// Failure of a script.
 #[derive(Debug, Default)]
@@ -107,7 +107,7 @@ impl Runner {
         let (from, to) = match event.when {
             When::At(span) => (self.start + span, self.start + span),
             When::After(span) => (self.last + span, self.last + span),
-            When::Any => (self.last, self.last + PATIENCE * 40),
+            When::Any => (self.last, self.last + TOLERANCE_LATE * 40),
             When::Between { from, to, relative } => {
                 let base = if relative { self.last } else { self.start };
                 (base + from, base + to)
@@ -184,7 +184,7 @@ impl Runner {
         let from = Time::ZERO + from;
         let expected = format!("{} > {wanted}", self.clock(from));
         if self.sent.is_empty() {
-            self.run_until_sent(to + PATIENCE);
+            self.run_until_sent(to + TOLERANCE_LATE);
             let got = match self.take(None) {
                 Some((at, packet, _)) => format!("{} > {packet}", self.clock(at)),
                 None => "nothing at all".to_owned(),

@@ -248,14 +248,14 @@ fn reneging_requests_follow_ancker_and_gafarian() {
 //~ guard: M/M/1/K with reneging agrees with Ancker and Gafarian; a long queue serves impatient clients in vain
 #[test]
 fn long_queues_and_short_patience_waste_service() {
-    let (rate_per_s, service, patience) =
+    let (rate_per_s, service, timeout) =
         (1_300.0, Distribution::Exponential { mean: Span::from_millis(1) }, Span::from_millis(30));
     let mut shares = Vec::new();
     for k in [8, 20, 200] {
         let measured = fcfs(1, k as usize, rate_per_s, &service);
-        let within = measured.sojourns_s.iter().filter(|&&s| s <= patience.as_secs_f64()).count();
+        let within = measured.sojourns_s.iter().filter(|&&s| s <= timeout.as_secs_f64()).count();
         let measured = within as f64 / REQUESTS as f64;
-        let formula = mm1k::within(k, rate_per_s, service.mean(), patience);
+        let formula = mm1k::within(k, rate_per_s, service.mean(), timeout);
         assert!((formula - measured).abs() < 0.005, "K = {k}: {formula} {measured}");
         shares.push(formula);
     }

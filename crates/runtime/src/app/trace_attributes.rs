@@ -42,7 +42,7 @@ impl RequestAttributes {
                 let method = shown(&String::from_utf8_lossy(verb), VERB_MAX).to_ascii_uppercase();
                 Self { method, ..Self::default() }
             }
-            RequestHead::Tls { .. } | RequestHead::Message { .. } => Self::default(),
+            RequestHead::ClientHello { .. } | RequestHead::Message { .. } => Self::default(),
         }
     }
 }

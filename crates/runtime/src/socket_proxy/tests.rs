@@ -600,7 +600,7 @@ impl guard::Policy for Hears {
     }
 }
 
-/// A world with a recording guard: [`Heard::look`] returns waiting connections, delay, and
+/// A world with a recording guard: [`GuardedWorld::sample`] returns waiting connections, delay, and
 /// connections served in a millisecond.
 struct GuardedWorld {
     world: World,

@@ -120,8 +120,8 @@ mod tests {
 
     #[test]
     fn in_a_namespace_of_users_those_without_a_number_are_not_others() {
-        let nobody_rights = Rights { user: 65_534, ..ROOTS };
-        assert_eq!(nobody_rights.exposed(ROOTS, Some(65_534)), None);
-        check(nobody_rights, ROOTS, Some("owned by user 65534"));
+        let unmapped_rights = Rights { user: 65_534, ..ROOTS };
+        assert_eq!(unmapped_rights.exposed(ROOTS, Some(65_534)), None);
+        check(unmapped_rights, ROOTS, Some("owned by user 65534"));
     }
 }

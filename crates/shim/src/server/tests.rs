@@ -269,20 +269,20 @@ fn a_file_that_is_still_open_elsewhere_is_not_reported_after_its_release() {
 #[test]
 fn a_program_that_leaves_no_room_for_its_answer_is_not_waited_for() {
     let mut world = World::new(61);
-    let patience = std::time::Duration::from_secs(20);
+    let timeout = std::time::Duration::from_secs(20);
     for request in [Request::Labels, Request::Interface] {
         // Both ends are blocking, which a program may set.
         let flags = SocketFlags::CLOEXEC;
         let (reply, program_end) =
             socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
-        set_socket_timeout(&reply, Timeout::Send, Some(patience)).unwrap();
+        set_socket_timeout(&reply, Timeout::Send, Some(timeout)).unwrap();
         let mut before = 0;
         while send(&reply, b"filler", QUIET).is_ok() {
             before += 1;
         }
         let start = std::time::Instant::now();
         world.socket_server.serve(request, reply, &mut Vec::new());
-        assert!(start.elapsed() < patience, "the server blocked");
+        assert!(start.elapsed() < timeout, "the server blocked");
         let mut bytes = [0; 16];
         let mut next = || scm_rights::receive(&program_end, &mut bytes, true).unwrap();
         (0..before).for_each(|_| assert_eq!(next().len, 6));

@@ -19,7 +19,11 @@ fn the_example_is_right_and_shows_the_defaults() {
         .replace("\n#  pulse", "\npulse");
     let config = Config::parse("example.toml", &text).unwrap();
     assert_eq!(config.tasks[0].request_max, Some(Span::from_micros(40)));
-    assert!(config.tasks[0].tail.is_some() && config.tasks[0].pulse && config.tasks[0].joined.len() == 1);
+    assert!(
+        config.tasks[0].tail.is_some()
+            && config.tasks[0].signal_page
+            && config.tasks[0].queue_reports.len() == 1
+    );
     // The commented value is the default where threads are observed.
     assert_eq!(config.tasks[0].spec(Mechanism::Scx).delay_max, tasks[0].spec(Mechanism::Affinity).delay_max);
 }
@@ -80,15 +84,15 @@ fn invalid_settings_are_reported_with_value_and_remedy() {
         &format!("mechanism = \"runtime\"\n{lc}"),
         "mechanism runtime reads worker signals, and no task has pulse = true",
     );
-    let pulse = format!("{lc}pulse = true\n");
+    let with_signal_page = format!("{lc}pulse = true\n");
     check(
-        &format!("mechanism = \"runtime\"\npolicy = \"elfen\"\n{pulse}"),
+        &format!("mechanism = \"runtime\"\npolicy = \"elfen\"\n{with_signal_page}"),
         "policy elfen keeps LC on first hyperthreads",
     );
-    check(&format!("period = \"50us\"\n{pulse}"), "period 50.0 µs is outside 1.00 ms..=1.00 s");
-    let runtime = format!("mechanism = \"runtime\"\nperiod = \"10us\"\n{pulse}{be}");
+    check(&format!("period = \"50us\"\n{with_signal_page}"), "period 50.0 µs is outside 1.00 ms..=1.00 s");
+    let runtime = format!("mechanism = \"runtime\"\nperiod = \"10us\"\n{with_signal_page}{be}");
     let runtime = Config::parse("t.toml", &runtime).unwrap();
-    assert!(runtime.has_pulses() && runtime.tasks[0].pulse && !runtime.tasks[1].pulse);
+    assert!(runtime.has_signal_pages() && runtime.tasks[0].signal_page && !runtime.tasks[1].signal_page);
 }
 
 #[test]

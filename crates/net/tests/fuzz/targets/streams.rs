@@ -20,7 +20,7 @@ impl RequestVisitor for Recorder {
         self.0.push(match request {
             RequestHead::Http { method, path, .. } => format!("{method} {path}").into_bytes(),
             RequestHead::Command { verb, key } => [verb, &b" "[..], key].concat(),
-            RequestHead::Tls { name } => name.unwrap_or_default().to_vec(),
+            RequestHead::ClientHello { name } => name.unwrap_or_default().to_vec(),
             RequestHead::Message { bytes } => bytes.to_vec(),
         });
         0

@@ -271,16 +271,16 @@ fn the_result_of_datagrams_is_reported_once() {
         QueuedDatagram::Elsewhere,
         "the kernel socket"
     );
-    let mut to_nobody = |world: &mut World| {
+    let mut send_to_unbound = |world: &mut World| {
         says(&end, DatagramHeader::Peer(closed), b"anybody?");
         (0..3).for_each(|_| drop(world.poll()));
         assert_eq!(world.socket_server.next_datagram(id, 7, &mut bytes), QueuedDatagram::Elsewhere);
     };
-    to_nobody(&mut world);
+    send_to_unbound(&mut world);
     assert!(!world.is_told(), "IP_RECVERR is cleared");
     // Another process that still has the socket enables it again.
     wants_errors();
-    to_nobody(&mut world);
+    send_to_unbound(&mut world);
     soon(|| world.is_told());
     world.poll();
     assert!(!world.is_told());

@@ -91,7 +91,7 @@ pub(super) struct ClientPopulation {
     classes: [Option<ClassArrivals>; 2],
     rng: Rng,
     service: Distribution,
-    patience: Span,
+    timeout: Span,
     starts: Time,
     ends: Time,
     now: Time,
@@ -146,7 +146,7 @@ impl ClientPopulation {
             classes: [first, others],
             rng: rng.fork(2),
             service: config.service,
-            patience: config.timeout,
+            timeout: config.timeout,
             starts: Time::ZERO + config.warmup,
             ends: Time::ZERO + config.warmup + config.duration,
             now: Time::ZERO,
@@ -259,7 +259,7 @@ impl ClientPopulation {
     fn time_out(&mut self, now: Time) -> bool {
         let mut any = false;
         while let Some(&PendingClient { at, id, arrived, .. }) = self.by_timeout.front()
-            && arrived + self.patience <= now
+            && arrived + self.timeout <= now
         {
             self.by_timeout.pop_front();
             if self.remove(at, id).is_some() {
@@ -287,7 +287,7 @@ impl Clients for ClientPopulation {
 
     fn poll_timeout(&self) -> Option<Time> {
         let arrivals = self.classes.iter().flatten().map(|class| class.next);
-        let timeouts = self.by_timeout.front().map(|client| client.arrived + self.patience);
+        let timeouts = self.by_timeout.front().map(|client| client.arrived + self.timeout);
         let blocked = self.sources.wants_egress().then(|| self.now + Span::from_micros(1));
         arrivals.chain(timeouts).chain(self.sources.poll_timeout()).chain(blocked).min()
     }

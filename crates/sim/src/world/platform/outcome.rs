@@ -44,7 +44,7 @@ pub struct ClassOutcome {
     /// Unfinished at the end.
     pub unanswered: u64,
     /// Latency of all measured requests; rejected, dropped and unanswered ones count with at
-    /// least `patience`.
+    /// least `timeout`.
     pub latency: Histogram,
     /// Latency of answered requests.
     pub answered: Histogram,
@@ -113,7 +113,7 @@ impl ClassOutcome {
     }
 
     /// Records the end of a measured request, `took` after its arrival.
-    pub(super) fn ended(&mut self, took: Span, slo: Span, patience: Span, end: End) {
+    pub(super) fn ended(&mut self, took: Span, slo: Span, timeout: Span, end: End) {
         let count = match end {
             End::Answered(spent) => {
                 self.answered.record(took);
@@ -126,7 +126,7 @@ impl ClassOutcome {
             End::Never => &mut self.unanswered,
         };
         *count += 1;
-        self.latency.record(if matches!(end, End::Answered(_)) { took } else { took.max(patience) });
+        self.latency.record(if matches!(end, End::Answered(_)) { took } else { took.max(timeout) });
     }
 
     /// Computes the breakdown near the 99.9th percentile.
