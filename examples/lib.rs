@@ -37,7 +37,7 @@ pub fn run(
     tcp.classifier = Some(classifier);
     let shard = TaskShard::new(Config::shared(tcp));
     start(&shard);
-    println!("10.77.0.2 is there");
+    println!("listening on 10.77.0.2");
     let mut options = WorkerOptions::new(ThreadSettings::SPIN);
     options.quantum =
         Some(Quantum { thread: host::thread::number, demote: host::thread::demote, ..Quantum::default() });

@@ -32,7 +32,7 @@ fn with(name: &str, program: &str, ask: impl FnOnce(&Namespace)) {
     let mut line = String::new();
     let stdout = server.stdout.take().expect("stdout is a pipe");
     BufReader::new(stdout).read_line(&mut line).expect("it is text");
-    assert_eq!(line, "10.77.0.2 is there\n");
+    assert_eq!(line, "listening on 10.77.0.2\n");
     ask(&netns);
 }
 
