@@ -19,8 +19,8 @@ import org.apache.dubbo.rpc.Invocation;
  *
  * <p>Made from the protocol's parameters: {@code deadline.default} and {@code deadline.longest} (ms) and
  * {@code deadline.trusted} for {@link Limits}; {@code queues}, {@code deadline.order}, {@code
- * deadline.shedding} and {@code deadline.patience} (ms) for the queue. One that is not given has the
- * default of {@link Limits} and {@link Settings}. Threads share one.
+ * deadline.shedding} and {@code deadline.timeout} (ms; its old name {@code deadline.patience} works for one release)
+ * for the queue. One that is not given has the default of {@link Limits} and {@link Settings}. Threads share one.
  */
 public final class Servers {
     private static final Map<Integer, Gate> GATES = new ConcurrentHashMap<>();
@@ -81,7 +81,7 @@ public final class Servers {
                         queues > 0 ? queues : standard.capacity(),
                         named(url, "deadline.order", standard.order()),
                         shedding(url),
-                        millis(url, "deadline.patience", standard.ageMaxNanos())));
+                        millis(url, "deadline.timeout", millis(url, "deadline.patience", standard.ageMaxNanos()))));
     }
 
     /** Requests dropped, by the server or by the caller. */

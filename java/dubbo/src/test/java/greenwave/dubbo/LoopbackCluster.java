@@ -26,7 +26,7 @@ import org.junit.jupiter.api.BeforeEach;
 abstract class LoopbackCluster {
     static final long MS = 1_000_000;
     static final int TIMEOUT_MS = 20_000;
-    static final Map<String, String> TRUSTED = Map.of("deadline.trusted", "true", "deadline.patience", "60000");
+    static final Map<String, String> TRUSTED = Map.of("deadline.trusted", "true", "deadline.timeout", "60000");
 
     final AtomicLong clock = new AtomicLong(1_000 * MS);
     private final List<Node> nodes = new ArrayList<>();
