@@ -1,7 +1,7 @@
 //! Frame of a latency-critical program: tasks on greenwave's stack that answer requests.
 //!
 //! One shard, one thread, on a TAP device that is removed at the end. The signal page shows its
-//! queueing delay to `greenwave sched` (`pulse = true`), and the thread yields its core on request.
+//! queueing delay to `greenwave sched` (`signal_page = true`), and the thread yields its core on request.
 //! A [`Service`] answers the requests of a connection in order; while one waits for a file it
 //! answers those of other connections. Requests and answers use `load`'s synthetic protocol; an
 //! answer carries its payload after the header. Bytes that are no request, and invalid requests,

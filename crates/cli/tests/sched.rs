@@ -328,7 +328,7 @@ fn without_ptrace_capability_unread_worker_signals_are_reported() {
     let mut other = Command::new("sleep").arg("60").spawn().unwrap();
     let config = format!(
         "sensor = \"none\"\nmechanism = \"runtime\"\ncores = \"{}\"\n[[tasks]]\nname = \"other\"\nclass = \"LC\"\n\
-         pulse = true\npid = {}\n",
+         signal_page = true\npid = {}\n",
         one.0,
         other.id()
     );
@@ -337,7 +337,7 @@ fn without_ptrace_capability_unread_worker_signals_are_reported() {
     match limits {
         Err(why) => skipped(test, &why),
         Ok(stdout) => {
-            is_limited(&stdout, "other: no permission to read the pulse of another user's program, ")
+            is_limited(&stdout, "other: no permission to read the signal page of another user's program, ")
         }
     }
 }

@@ -246,8 +246,8 @@ fn signal_page() -> Finding {
         Ok(true) => Finding::works(
             AREA,
             WHAT,
-            "programs on greenwave's runtime report waits and release cores on request; used if a task has a \
-             pulse and a core is left to greenwave",
+            "programs on greenwave's runtime report waits and release cores on request; used if a task has \
+             signal_page = true and a core is left to greenwave",
         ),
         Ok(false) => Finding::absent(AREA, WHAT, "a write to shared memory does not arrive", [memfd]),
         Err(e) => Finding::absent(AREA, WHAT, e.to_string(), [memfd]),

@@ -85,7 +85,8 @@ impl SharedPage {
     }
 
     fn open(file: File) -> io::Result<Self> {
-        let invalid = |what: &str| io::Error::new(io::ErrorKind::InvalidData, format!("its pulse {what}"));
+        let invalid =
+            |what: &str| io::Error::new(io::ErrorKind::InvalidData, format!("its signal page {what}"));
         if !fcntl_get_seals(&file)?.contains(SealFlags::SHRINK) {
             return Err(invalid("is not sealed against truncation"));
         }
@@ -140,7 +141,7 @@ mod tests {
     static PAGE: std::sync::Mutex<()> = std::sync::Mutex::new(());
 
     #[test]
-    fn a_scheduler_finds_a_programs_pulse_by_its_number_and_reads_it() {
+    fn a_scheduler_finds_a_programs_signal_page_by_its_number_and_reads_it() {
         let _turn = PAGE.lock();
         let ours = SharedPage::create(2).unwrap();
         let mapped = SharedPage::of_process(std::process::id()).unwrap();
@@ -156,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_pulse_is_refused_with_the_reason() {
+    fn an_invalid_signal_page_is_refused_with_the_reason() {
         let sealed = |len: usize, seals| {
             let file = memfd_create("other", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();
             ftruncate(&file, len as u64).unwrap();
@@ -164,9 +165,9 @@ mod tests {
             SharedPage::open(file.into()).unwrap_err().to_string()
         };
         let size = size_of::<SignalPage>();
-        assert_eq!(sealed(size, SealFlags::GROW), "its pulse is not sealed against truncation");
-        assert_eq!(sealed(64, SEALS), format!("its pulse has 64 bytes and not {size}"));
-        assert_eq!(sealed(size, SEALS), "its pulse has another version");
+        assert_eq!(sealed(size, SealFlags::GROW), "its signal page is not sealed against truncation");
+        assert_eq!(sealed(64, SEALS), format!("its signal page has 64 bytes and not {size}"));
+        assert_eq!(sealed(size, SEALS), "its signal page has another version");
     }
 
     #[test]

@@ -80,7 +80,7 @@ fn limits(config: &Config, manager: &dyn Manager, choice: &Choice, is_first: boo
         let strangers = config.tasks.iter().filter(|task| task.signal_page && task.command.is_none());
         limits.extend(strangers.map(|task| {
             format!(
-                "{}: no permission to read the pulse of another user's program, so its threads are observed instead \
+                "{}: no permission to read the signal page of another user's program, so its threads are observed instead \
                  (CAP_SYS_PTRACE)",
                 task.name
             )

@@ -65,9 +65,9 @@ pub struct Task {
     #[serde(default, deserialize_with = "text_or_none")]
     pub tail_target: Option<Span>,
     pub tail: Option<PathBuf>,
-    #[serde(default, rename = "joined")]
+    #[serde(default, alias = "joined")]
     pub queue_reports: Vec<PathBuf>,
-    #[serde(default, rename = "pulse")]
+    #[serde(default, alias = "pulse")]
     pub signal_page: bool,
     pub output: Option<PathBuf>,
 }
@@ -166,8 +166,9 @@ impl Config {
             return Err((what, "greenwave doctor sched, for what works here".to_owned()));
         }
         if named == Mechanism::Runtime && !self.has_signal_pages() {
-            let what = "mechanism runtime reads worker signals, and no task has pulse = true".to_owned();
-            let advice = "pulse = true for a task on greenwave's runtime, or mechanism = \"affinity\"";
+            let what =
+                "mechanism runtime reads worker signals, and no task has signal_page = true".to_owned();
+            let advice = "signal_page = true for a task on greenwave's runtime, or mechanism = \"affinity\"";
             return Err((what, advice.to_owned()));
         }
         if self.policy == "elfen" && named != Mechanism::Scx {
@@ -251,12 +252,14 @@ impl Config {
             );
         }
         if task.class == ClassName::BE && !task.queue_reports.is_empty() {
-            let what = "BE with joined = …: only LC asks for a core".to_owned();
-            return refused(what, "class = \"LC\", or no joined");
+            let what = "BE with queue_reports = …: only LC requests a core".to_owned();
+            return refused(what, "class = \"LC\", or no queue_reports");
         }
         if task.queue_reports.len() > JOINED_MAX {
-            let what =
-                format!("{} services in joined; at most {JOINED_MAX} are possible", task.queue_reports.len());
+            let what = format!(
+                "{} files in queue_reports; at most {JOINED_MAX} are possible",
+                task.queue_reports.len()
+            );
             return refused(what, "a task for some of them");
         }
         if task.output.is_some() && task.command.is_none() {

@@ -22,7 +22,7 @@ const AFFINITY: &str =
     "works for any program on any kernel: cores by CPU affinity, BE in the idle class, waits from /proc";
 const SCX: &str = "greenwave's sched_ext scheduler in the kernel: each core runs only its assigned task; \
                    waits are measured in the kernel";
-const RUNTIME: &str = "programs on greenwave's runtime (pulse = true) report waits and park their workers on request; \
+const RUNTIME: &str = "programs on greenwave's runtime (signal_page = true) report waits and park their workers on request; \
                        other tasks use CPU affinity";
 
 /// Chooses for `managed` of the cores that are `ours`.
@@ -60,12 +60,14 @@ impl Choice {
                     .to_owned(),
             ),
             Mechanism::Runtime if config.tasks.iter().any(|task| !task.signal_page) => {
-                limits.push("waits of tasks without worker signals (pulse) are read from /proc every 2 ms".to_owned());
+                limits.push("waits of tasks without worker signals (signal_page) are read from /proc every 2 ms".to_owned());
             }
             Mechanism::Runtime | Mechanism::Affinity => {}
         }
         if self.mechanism != Mechanism::Runtime && config.has_signal_pages() {
-            limits.push("worker signals (pulse) are not read; mechanism = \"runtime\" reads them".to_owned());
+            limits.push(
+                "worker signals (signal_page) are not read; mechanism = \"runtime\" reads them".to_owned(),
+            );
         }
     }
 }
@@ -106,7 +108,7 @@ mod tests {
     fn worker_signals_are_read_if_a_task_has_them_and_a_core_is_free() {
         let (ours, managed) = ([0, 1].map(CoreId), [CoreId(1)]);
         let parse_with_signal_page = |text: &str| {
-            let be = "[[tasks]]\nname = \"b\"\nclass = \"BE\"\npid = 2\npulse = true\n";
+            let be = "[[tasks]]\nname = \"b\"\nclass = \"BE\"\npid = 2\nsignal_page = true\n";
             Config::parse(
                 "t.toml",
                 &format!("{text}\n[[tasks]]\nname = \"a\"\nclass = \"LC\"\npid = 1\n{be}"),
@@ -133,7 +135,9 @@ mod tests {
             choice.limits(&parse_with_signal_page("").unwrap(), &mut limits);
             limits.join("; ")
         };
-        assert!(limits(&all).contains("worker signals (pulse) are not read"), "{}", limits(&all));
-        assert!(limits(&by("", &managed)).contains("without worker signals (pulse) are read from /proc"));
+        assert!(limits(&all).contains("worker signals (signal_page) are not read"), "{}", limits(&all));
+        assert!(
+            limits(&by("", &managed)).contains("without worker signals (signal_page) are read from /proc")
+        );
     }
 }

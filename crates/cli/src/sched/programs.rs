@@ -21,7 +21,7 @@ impl Programs {
     /// Starts `task`'s command; returns its process.
     ///
     /// # Errors
-    /// It is no program, or its output cannot be opened.
+    /// The file is not a program, or its output cannot be opened.
     pub fn start(&mut self, task: &Task, words: &[String]) -> Result<u32, Error> {
         let of_task = |what: String| Error::new(format!("task {}: {what}", task.name));
         let mut command = Command::new(&words[0]);

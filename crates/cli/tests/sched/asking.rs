@@ -18,7 +18,7 @@ fn a_late_service_has_a_core_until_it_recovers_or_stops_reporting() {
     let config = format!(
         "cores = \"{one}\"\nsensor = \"none\"\n\
          [[tasks]]\nname = \"lc\"\nclass = \"LC\"\npid = {}\n\
-         joined = [{:?}, \"/nowhere/queue\"]\n\
+         queue_reports = [{:?}, \"/nowhere/queue\"]\n\
          [[tasks]]\nname = \"be\"\nclass = \"BE\"\npid = {}\n",
         idle.0.id(),
         queue_report.path(),

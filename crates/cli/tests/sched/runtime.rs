@@ -31,7 +31,7 @@ impl Shared {
         let lc = Command::new(GREENWAVE).args(["bench", "sched-part", "tasks"]).stdin(Stdio::null()).spawn();
         let (lc, be) = (Program(lc.expect("greenwave starts")), Program::spins());
         let mut page = None;
-        until("the program's pulse", || {
+        until("the program's signal page", || {
             page = page.take().or_else(|| SharedPage::of_process(lc.0.id()).ok());
             page.as_ref()
                 .is_some_and(|page| page.page().slots().iter().all(|lane| goes_on_after(lane, Time::ZERO)))
@@ -39,7 +39,7 @@ impl Shared {
         // Long rounds, for a machine that is busy with other tests.
         let config = format!(
             "mechanism = \"runtime\"\nperiod = \"500us\"\nsensor = \"none\"\n\
-             [[tasks]]\nname = \"lc\"\nclass = \"LC\"\nguaranteed = 1\nburstable = 0\npulse = true\npid = {}\n\
+             [[tasks]]\nname = \"lc\"\nclass = \"LC\"\nguaranteed = 1\nburstable = 0\nsignal_page = true\npid = {}\n\
              [[tasks]]\nname = \"be\"\nclass = \"BE\"\npid = {}\n",
             lc.0.id(),
             be.0.id()

@@ -193,7 +193,7 @@ fn the_core_of_a_long_request_is_known_by_linuxs_number() {
 }
 
 #[test]
-fn a_task_without_a_pulse_is_looked_at_now_and_then_and_what_was_seen_counts_once() {
+fn a_task_without_a_signal_page_is_sampled_and_each_sample_counts_once() {
     let mut rig = Rig::new("without", "static");
     for crowd in rig.runtime.crowds.iter_mut().flatten() {
         crowd.workers.retain(|_| false);

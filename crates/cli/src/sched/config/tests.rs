@@ -15,8 +15,8 @@ fn the_example_is_right_and_shows_the_defaults() {
         .replace("\n#  delay_max", "\ndelay_max")
         .replace("\n#  request_max", "\nrequest_max")
         .replace("\n#  tail", "\ntail")
-        .replace("\n#  joined", "\njoined")
-        .replace("\n#  pulse", "\npulse");
+        .replace("\n#  queue_reports", "\nqueue_reports")
+        .replace("\n#  signal_page", "\nsignal_page");
     let config = Config::parse("example.toml", &text).unwrap();
     assert_eq!(config.tasks[0].request_max, Some(Span::from_micros(40)));
     assert!(
@@ -26,6 +26,19 @@ fn the_example_is_right_and_shows_the_defaults() {
     );
     // The commented value is the default where threads are observed.
     assert_eq!(config.tasks[0].spec(Mechanism::Scx).delay_max, tasks[0].spec(Mechanism::Affinity).delay_max);
+}
+
+//~ cli: old spellings of commands, flags, values and claims work for one release, hidden, and the changelog lists them
+#[test]
+fn old_keys_of_a_task_are_read_as_the_new_ones() {
+    let lc = "[[tasks]]\nname = \"a\"\nclass = \"LC\"\npid = 1\n";
+    let text = format!("{lc}joined = [\"/run/queue\"]\npulse = true\n");
+    let task = &Config::parse("t.toml", &text).unwrap().tasks[0];
+    assert!(task.signal_page && task.queue_reports.len() == 1);
+    let changelog = include_str!("../../../../../CHANGELOG.md");
+    for (old, new) in [("joined", "queue_reports"), ("pulse", "signal_page")] {
+        assert!(changelog.contains(&format!("\n| `[[tasks]]` of `sched` | `{old}` | `{new}` |\n")), "{old}");
+    }
 }
 
 //~ sched: latency-critical threads are real-time while they sleep; missing capabilities are reported
@@ -41,7 +54,7 @@ fn a_wait_requests_a_core_while_the_mechanism_can_still_end_it() {
         [(Mechanism::Affinity, seen, seen), (Mechanism::Runtime, seen, paper), (Mechanism::Scx, paper, paper)]
     {
         assert_eq!(delay("", mechanism), looked_at, "{mechanism:?}");
-        assert_eq!(delay("pulse = true", mechanism), expected, "{mechanism:?}");
+        assert_eq!(delay("signal_page = true", mechanism), expected, "{mechanism:?}");
         assert_eq!(delay("delay_max = \"70us\"", mechanism), Span::from_micros(70), "{mechanism:?}");
     }
 }
@@ -82,9 +95,9 @@ fn invalid_settings_are_reported_with_value_and_remedy() {
     assert_eq!(scx.tempo(Mechanism::Scx), (Span::from_micros(50), Span::from_micros(100)));
     check(
         &format!("mechanism = \"runtime\"\n{lc}"),
-        "mechanism runtime reads worker signals, and no task has pulse = true",
+        "mechanism runtime reads worker signals, and no task has signal_page = true",
     );
-    let with_signal_page = format!("{lc}pulse = true\n");
+    let with_signal_page = format!("{lc}signal_page = true\n");
     check(
         &format!("mechanism = \"runtime\"\npolicy = \"elfen\"\n{with_signal_page}"),
         "policy elfen keeps LC on first hyperthreads",
