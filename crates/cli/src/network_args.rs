@@ -103,7 +103,7 @@ impl NetworkArgs {
     /// Checks that the capture can be written, before anything is opened.
     ///
     /// # Errors
-    /// It cannot.
+    /// The capture cannot be written.
     pub fn check_capture(&self) -> Result<(), Error> {
         self.pcap.as_deref().map_or(Ok(()), Error::unless_writable)
     }

@@ -44,7 +44,7 @@ fn keep(panic: &PanicHookInfo<'_>) {
 /// The result of `thread`, which does the work of `thread_name`.
 ///
 /// # Errors
-/// It panicked: its role, location and message, in a line.
+/// The thread panicked: its role, location and message, in a line.
 pub fn join<T>(thread_name: &str, thread: ScopedJoinHandle<'_, T>) -> Result<T, String> {
     thread.join().map_err(|payload| {
         let text = text(&*payload);

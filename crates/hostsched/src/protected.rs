@@ -1,8 +1,8 @@
 //! Processes that no task may contain: greenwave itself and all that it depends on.
 //!
 //! A task's threads change class and cores, and best effort is frozen at times. Frozen with its task,
-//! greenwave could not resume it, and with the shell or the service manager above it nobody could end
-//! it. Kernel threads serve everyone.
+//! greenwave could not resume it, and if the shell or the service manager above it were frozen, no process
+//! could end it. Kernel threads serve all processes.
 
 use std::collections::BTreeMap;
 use std::fmt;

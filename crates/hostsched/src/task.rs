@@ -145,7 +145,7 @@ impl Managed {
     /// Takes task `number` over: records its state, and puts its threads into `class`, if any.
     ///
     /// # Errors
-    /// It does not exist; no permission.
+    /// The process or group does not exist, or there is no permission.
     pub fn take(
         number: usize,
         critical: bool,

@@ -15,7 +15,7 @@ impl TaskSelector {
     /// Rejects processes that cannot be managed.
     ///
     /// # Errors
-    /// They do not exist, or we lack the permission to change or to restore them.
+    /// The processes do not exist, or we lack the permission to change or to restore them.
     pub fn check(&self, critical: bool) -> Result<(), CoresError> {
         let refused = |what: String, advice: &str| Err(CoresError { what, advice: Some(advice.to_owned()) });
         match self {

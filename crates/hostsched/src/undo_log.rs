@@ -220,7 +220,7 @@ impl Journal {
     /// Restores everything in the log, as [`restore`], even if its directory was removed meanwhile.
     ///
     /// # Errors
-    /// It cannot be read or removed.
+    /// The log cannot be read or removed.
     pub fn put_back(&self) -> io::Result<Restored> {
         let mut text = vec![0; usize::try_from(self.file.metadata()?.len()).unwrap_or(usize::MAX)];
         self.file.read_exact_at(&mut text, 0)?;
@@ -233,7 +233,7 @@ impl Journal {
     /// recorded before keeps its record. Result: its class as recorded.
     ///
     /// # Errors
-    /// It has ended, or the file cannot be written.
+    /// The process has ended, or the file cannot be written.
     pub fn thread(
         &mut self,
         task: usize,
@@ -338,7 +338,7 @@ impl Journal {
     /// Records that `process`, the leader of a process group, was started for `task` and ends with us.
     ///
     /// # Errors
-    /// It has ended already, or the file cannot be written.
+    /// The process has ended, or the file cannot be written.
     pub fn started(&mut self, task: usize, process: u32) -> io::Result<()> {
         let began = proc::began(process, process).ok_or(io::ErrorKind::NotFound)?;
         self.folder(format!("started {task} {process} {began}"))
@@ -365,7 +365,7 @@ impl Journal {
     /// Writes the log again if it was removed, or its directory: otherwise a kill would restore nothing.
     ///
     /// # Errors
-    /// It cannot be written at its path; [`put_back`](Self::put_back) still restores all.
+    /// The log cannot be written at its path; [`put_back`](Self::put_back) still restores all.
     pub fn keep(&mut self) -> io::Result<()> {
         if rustix::fs::fstat(&self.file)?.st_nlink > 0 {
             return Ok(());

@@ -34,7 +34,7 @@ fn shown(request: &RequestHead<'_>) -> String {
         RequestHead::Http { method, path, headers } => format!("{method} {path} {}", headers.len()),
         RequestHead::Command { verb, key } => format!("{} {}", verb.escape_ascii(), key.escape_ascii()),
         RequestHead::ClientHello { name } => {
-            name.map_or("nobody".to_owned(), |name| name.escape_ascii().to_string())
+            name.map_or("no name".to_owned(), |name| name.escape_ascii().to_string())
         }
         RequestHead::Message { bytes } => bytes.escape_ascii().to_string(),
     }
@@ -181,7 +181,7 @@ fn a_client_hello_split_over_records_and_segments_yields_the_server_name() {
     for per_record in [1, 5, 60, 1000] {
         let sealed = [hello(Some("shop.example"), per_record), b"\x17\x03\x03\0\x02ab".to_vec()].concat();
         check(&L7Protocol::Tls, &sealed, &["shop.example"], 1);
-        check(&L7Protocol::Tls, &hello(None, per_record), &["nobody"], 1);
+        check(&L7Protocol::Tls, &hello(None, per_record), &["no name"], 1);
     }
     refused(&L7Protocol::Tls, b"GET / HTTP/1.1\r\n", 0, Nonsense::Foreign);
     refused(&L7Protocol::Tls, &[22, 3, 1, 0, 4, 2, 0, 0, 0], 0, Nonsense::Foreign);

@@ -130,7 +130,7 @@ impl Addresses {
             return Err(Error::new(what).advice(format!("{GIVEN_MAX} of them, or --addr slaac")));
         }
         if !kind.is_live() && (plan.dhcp || plan.slaac) {
-            let what = format!("{kind} is a capture, and nobody in it answers");
+            let what = format!("{kind} is a capture, which answers no request for an address");
             return Err(Error::new(what).advice("--addr with an address that the capture has frames for"));
         }
         if kind.has_kernel_end() {

@@ -67,7 +67,10 @@ fn contradictory_addresses_are_refused_with_advice() {
         "one IPv4 address, not 10.7.0.2/24 and 10.7.0.3/24   try: --addr 10.7.0.2/24",
     );
     check("xdp:eth0 10.7.0.2/24 dhcp", "one IPv4 address, not 10.7.0.2/24 and one by DHCP   try: ");
-    check("pcap:a.pcap dhcp", "pcap:a.pcap is a capture, and nobody in it answers   try: --addr with");
+    check(
+        "pcap:a.pcap dhcp",
+        "pcap:a.pcap is a capture, which answers no request for an address   try: --addr with",
+    );
     check(
         "xdp:eth0 10.7.0.2/24 end 10.7.0.1",
         "--host-addr is the kernel's end of a TAP device, and xdp:eth0 has none",

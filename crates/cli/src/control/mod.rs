@@ -136,7 +136,7 @@ const OUTCOME_MAX: Span = Span::from_secs(10);
 const HEAR_MAX: Span = Span::from_secs(4);
 
 impl Control {
-    /// Accepts clients and advances each; never waits. A permitted `end` sets
+    /// Accepts clients and advances each; never waits. A permitted `stop` sets
     /// [`host::interrupt::flag`].
     pub fn poll(&mut self, now: Time) {
         self.clients.iter_mut().for_each(|client| client.turn(now, &self.daemon));

@@ -38,7 +38,7 @@ impl Recording {
     /// Creates the file at `path`, which will hold `size_max` bytes at most.
     ///
     /// # Errors
-    /// It cannot be created.
+    /// The file cannot be created.
     pub fn create(path: &Path, size_max: Bytes) -> Result<Self, Error> {
         let file = host::files::create(path).map_err(|e| Error::unwritable(path, &e))?;
         Ok(Self::to(file, path, size_max))
@@ -129,7 +129,7 @@ mod tests {
 
     use super::*;
 
-    /// The capture after so many frames of 100 bytes each; the number of refused writes.
+    /// Writes `frames` frames of 100 bytes each; true if the capture has them all.
     fn recorded(file: File, frames: usize, size_max: u64) -> io::Result<bool> {
         let (device, _other) = memory::pair(frames.max(1), 2048);
         let recording = Recording::to(file, Path::new("a.pcap"), Bytes::new(size_max));

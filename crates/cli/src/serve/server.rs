@@ -180,7 +180,7 @@ impl Server<'_> {
     /// Serves until ctrl-C, or until no more frames will come.
     ///
     /// # Errors
-    /// It cannot listen; a thread dies, or the interface is removed: then the whole server ends.
+    /// The server cannot listen; a thread dies, or the interface is removed: then the whole server ends.
     fn until_interrupted<D: Device + Send, A: App>(
         &mut self,
         mut shards: Vec<(Shard<D, A>, D)>,

@@ -77,7 +77,7 @@ impl Flags {
     /// Checks that the file can be written, before anything else is opened.
     ///
     /// # Errors
-    /// It cannot.
+    /// The file cannot be written.
     pub fn check(&self) -> Result<(), Error> {
         self.traces.as_deref().map_or(Ok(()), Error::unless_writable)
     }
@@ -85,7 +85,7 @@ impl Flags {
     /// Creates or truncates the file, for subcommand `command`. [`Writer::start`] must follow.
     ///
     /// # Errors
-    /// It cannot be created, or there is no seed.
+    /// The file cannot be created, or there is no seed.
     pub fn open(&self, command: &str) -> Result<Option<Writer>, Error> {
         let Some(path) = &self.traces else { return Ok(None) };
         let drawn = options::secret()?;

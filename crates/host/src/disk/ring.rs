@@ -32,7 +32,7 @@ use super::files::Files;
 pub enum RingError {
     /// io_uring is not available.
     Ring(io::Error),
-    /// The kernel rejects the buffers, of so many KiB.
+    /// The kernel rejects the buffers; their size in KiB.
     Buffers(usize, io::Error),
 }
 

@@ -67,7 +67,7 @@ impl Folder {
     /// A new file `name` with mode 0600.
     ///
     /// # Errors
-    /// It exists; the kernel's.
+    /// The file exists; the kernel's.
     pub fn create_file(&self, name: &str) -> io::Result<File> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         Ok(openat(&self.folder, name, flags, Mode::RUSR | Mode::WUSR)?.into())

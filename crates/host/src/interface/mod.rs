@@ -43,7 +43,7 @@ impl Interface {
     /// The interface called `name`.
     ///
     /// # Errors
-    /// It does not exist, is down, is not Ethernet, or has an MTU below 576.
+    /// The interface does not exist, is down, is not Ethernet, or has an MTU below 576.
     pub fn find(name: &str) -> Result<Self, InterfaceError> {
         let missing = || InterfaceError::Missing { name: name.to_owned(), there: names() };
         let asked = Question::new(name).ok_or_else(missing)?;

@@ -31,7 +31,7 @@ pub struct EgressAttachment {
     pub thresholds: Vec<u64>,
     /// Queues per level.
     pub buckets: u16,
-    /// A flow that was silent for so long, with nothing waiting, starts at the top level again.
+    /// Idle time after which a flow with nothing waiting starts at the top level again.
     pub idle: Span,
     /// Packets that each queue holds.
     pub(super) queue: u32,
@@ -98,7 +98,7 @@ impl EgressAttachment {
     /// Encoding as the map's value.
     ///
     /// # Errors
-    /// It is longer than the map's value.
+    /// The encoding is longer than the map's value.
     pub(super) fn bytes(&self) -> Result<Vec<u8>, FabricError> {
         let before = match &self.before {
             SavedQdisc::Default => Value::Null,

@@ -18,7 +18,7 @@ pub struct Policy {
     pub buckets: u16,
     /// Capacity of each queue in packets, 1..=1,000,000.
     pub queue: u32,
-    /// A flow that was silent for so long starts at the top level again, 1 ms..=1 h.
+    /// Idle time after which a flow starts at the top level again, 1 ms..=1 h.
     pub idle: Span,
     /// Flows remembered, 16..=4,194,304; the least recently active one is evicted.
     pub flows: u32,
@@ -121,7 +121,7 @@ impl Policy {
     /// Validates the rate of an egress.
     ///
     /// # Errors
-    /// It is below 1 Mbit/s or above 1 Tbit/s.
+    /// The rate is below 1 Mbit/s or above 1 Tbit/s.
     pub fn check_rate(rate: Rate) -> Result<(), BadPolicy> {
         match (RATES[0]..=RATES[1]).contains(&rate.bits_per_sec()) {
             true => Ok(()),

@@ -1,7 +1,7 @@
 //! The programs `tc` and `ip`, run as children.
 //!
-//! They manage qdiscs, classes and links: they are installed together, know every attribute of every
-//! kind, and report errors in text. Their output is read as JSON.
+//! Both manage qdiscs, classes and links. They are installed together, support every attribute of
+//! every kind, and report errors in text. Their output is read as JSON.
 
 use std::io::Write;
 use std::process::{Command, Output, Stdio};

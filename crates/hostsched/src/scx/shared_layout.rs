@@ -229,7 +229,7 @@ impl State {
 }
 
 /// Membership of a thread, as the kernel stores it with the thread.
-#[cfg_attr(not(feature = "bpf"), allow(dead_code, reason = "there is nobody to keep it"))]
+#[cfg_attr(not(feature = "bpf"), allow(dead_code, reason = "only the BPF scheduler keeps it"))]
 pub fn member(task: TaskId, slot: Option<usize>) -> [u8; 8] {
     let slot = slot.map_or(u32::MAX, |slot| slot as u32);
     let words = [u32::from(task.0), slot].map(u32::to_ne_bytes);
@@ -258,7 +258,7 @@ impl Kick {
     }
 
     /// `struct kick`.
-    #[cfg_attr(not(feature = "bpf"), allow(dead_code, reason = "there is nobody to call"))]
+    #[cfg_attr(not(feature = "bpf"), allow(dead_code, reason = "only the BPF scheduler is called"))]
     pub fn arguments(&self) -> [u8; 8 * (CORES / 64 + 1)] {
         const PREEMPT: u64 = 2;
         let mut bytes = [0; 8 * (CORES / 64 + 1)];

@@ -36,7 +36,7 @@ pub struct Restored {
 /// keep running, and the log is left to [`end_programs`](super::end_programs).
 ///
 /// # Errors
-/// It cannot be read or is not trusted ([`host::files`]).
+/// The log cannot be read or is not trusted ([`host::files`]).
 pub fn restore(path: &Path) -> io::Result<Restored> {
     let (folder, name) = parts(path)?;
     put_back(&folder.read(&name)?, || remove(path))

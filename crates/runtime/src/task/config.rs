@@ -11,7 +11,7 @@ use crate::pipeline::{ShardGuard, WorkBudget};
 
 /// Configuration of a task shard.
 pub struct Config {
-    /// TCP/IP.
+    /// Configuration of TCP/IP.
     pub stack: net::stack::Config,
     /// Receive buffer order.
     pub rx_order: RxOrder,

@@ -111,7 +111,7 @@ impl Library {
     /// Library at `given`, else at `$GREENWAVE_LIB`, else beside this program.
     ///
     /// # Errors
-    /// It does not exist, is not the library of this build, is writable by users other than root
+    /// The library does not exist, is of another build, is writable by users other than root
     /// when root runs it, or has a path that the loader would split.
     pub fn find(given: Option<&Path>) -> Result<Self, PreloadError> {
         if let Some(given) = given {

@@ -85,7 +85,7 @@ impl Clients {
     /// Runs `exchange` on each client; `used` is the server's CPU time so far.
     ///
     /// # Errors
-    /// It exceeds `limit`.
+    /// The CPU time exceeds `limit`.
     pub fn exchange(
         &mut self,
         exchange: &Exchange,

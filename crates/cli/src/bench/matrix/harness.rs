@@ -104,7 +104,7 @@ impl<'a> Trial<'a> {
     /// Starts a server and waits until it accepts connections at `port`.
     ///
     /// # Errors
-    /// It does not; with its output.
+    /// The server accepts no connection; with its output.
     pub fn serve(&self, program: &[String], port: u16) -> Result<ListeningServer<'_>, String> {
         let mut server = self.start(program, port)?;
         server.wait_until("accepts no connection", |server| server.connect().is_ok())?;
@@ -114,7 +114,7 @@ impl<'a> Trial<'a> {
     /// Starts a server that will accept connections at `port`.
     ///
     /// # Errors
-    /// It does not start.
+    /// The program does not start.
     pub fn start(&self, program: &[String], port: u16) -> Result<ListeningServer<'_>, String> {
         let child = self.spawn(&self.ours, &self.words(program))?;
         Ok(ListeningServer {
@@ -163,7 +163,7 @@ impl<'a> Trial<'a> {
 /// Runs `words` to their end, at most `limit`; returns their output.
 ///
 /// # Errors
-/// They fail; with the last lines of their output.
+/// The commands fail: the last lines of their output.
 pub fn run(namespace: &Namespace, words: &[String], limit: Duration) -> Result<String, String> {
     let out = finished(namespace, words, limit)?;
     if out.status.success() {
@@ -224,7 +224,7 @@ impl ListeningServer<'_> {
     /// Polls until `is` holds, while the server runs.
     ///
     /// # Errors
-    /// It ends, or a minute has passed, reported as `otherwise`; with its output.
+    /// The server ends, or a minute has passed, reported as `otherwise`; with its output.
     pub fn wait_until(&mut self, otherwise: &str, is: impl Fn(&Self) -> bool) -> Result<(), String> {
         let end = Instant::now() + LIMIT;
         while !is(self) {

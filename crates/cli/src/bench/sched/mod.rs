@@ -238,7 +238,7 @@ impl Part {
     /// Stops the process until the returned value is dropped.
     ///
     /// # Errors
-    /// It has ended.
+    /// The process has ended.
     fn stopped(&self) -> Result<Stopped, Error> {
         let pid = Pid::from_child(&self.0);
         kill_process(pid, Signal::STOP)

@@ -70,7 +70,7 @@ fn check(queues: usize, more: &[&str]) {
         held: None,
         over: over.clone(),
         how: String::new(),
-        end: "nobody is there".to_owned(),
+        end: "kernel side has no address".to_owned(),
         ui: None,
         control: None,
     };

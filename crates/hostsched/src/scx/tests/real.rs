@@ -163,7 +163,7 @@ fn idle(core: u16) -> Action {
 #[test]
 fn a_core_runs_only_the_task_that_it_was_given_to() {
     let Some(mut rig) = Rig::new("a_core_runs_the_task_that_it_was_given_to_…", SPINS) else { return };
-    rig.until("nobody has a core", |rig| rig.load(LC).waiting == 1 && rig.load(BE).waiting == 1);
+    rig.until("no task has a core", |rig| rig.load(LC).waiting == 1 && rig.load(BE).waiting == 1);
     // Preempt.
     for turn in 0..TURNS {
         let task = [LC, BE][turn % 2];

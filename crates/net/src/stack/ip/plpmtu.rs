@@ -101,7 +101,7 @@ impl Plpmtud {
         self.size
     }
 
-    /// True if it was unused for so long that its result is outdated.
+    /// True if the path was unused until its result became outdated.
     pub(crate) fn is_stale(&self, now: Time) -> bool {
         now >= self.next_at + RAISE_AFTER
     }
