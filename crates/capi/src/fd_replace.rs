@@ -33,7 +33,7 @@ const KEPT: [c_int; 8] = [
 const SO_BUF_LOCK: c_int = 72;
 
 /// Options that the stack implements, with Linux's defaults (tcp(7), ip(7), ipv6(7)).
-const TOLD: [(c_int, c_int, c_int); 13] = [
+const STACK_OPTIONS: [(c_int, c_int, c_int); 13] = [
     (SOL_SOCKET, libc::SO_RCVLOWAT, 1),
     (IPPROTO_TCP, libc::TCP_KEEPIDLE, 7200),
     (IPPROTO_TCP, libc::TCP_KEEPINTVL, 75),
@@ -253,7 +253,7 @@ fn tell_room(shim_client: &ShimClient, fd: c_int, id: u64) {
 fn tell(shim_client: &ShimClient, fd: c_int, id: u64) {
     // The kernel accepted the value; the socket server counts it if it refuses it.
     let ask = |level, name, value| drop(shim_client.ask(&Request::Option { id, level, name, value }));
-    for (level, name, usual) in TOLD {
+    for (level, name, usual) in STACK_OPTIONS {
         if let Some(value) = int(fd, level, name).filter(|value| *value != usual) {
             ask(level, name, [value, 0]);
         }

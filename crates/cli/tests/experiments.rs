@@ -145,12 +145,12 @@ fn seeds_are_added_until_a_claim_is_decided() {
         let path = path.to_str().expect("a path of ours is UTF-8");
         let output = greenwave(&[&["exp", "run", path, "--json"], more].concat());
         std::fs::remove_file(path).unwrap();
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
         let json: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
         if output.status.code() != Some(2) {
             schema::conforms(&json);
         }
-        (output.status.code(), json, said)
+        (output.status.code(), json, stderr)
     };
     // Half of ten seeds' mean lies below that of two by more than what ten differ by, but not two.
     let (_, ten, _) = run("holds = \">= 0\"", &["--runs", "10"]);
@@ -164,17 +164,17 @@ fn seeds_are_added_until_a_claim_is_decided() {
     let (code, open, _) = run(&claim, &[]);
     assert_eq!((code, &open["claims"][0]["verdict"]), (Some(3), &"undecided".into()), "{open}");
     assert!(open["claims"][0]["more_runs"].as_u64().is_some_and(|more| more > 0), "{open}");
-    let (code, decided, said) = run(&claim, &["--until-decided"]);
+    let (code, decided, stderr) = run(&claim, &["--until-decided"]);
     assert_eq!((code, &decided["claims"][0]["verdict"]), (Some(0), &"holds".into()), "{decided}");
     assert!(decided["runs"].as_u64().is_some_and(|runs| runs > 2), "{decided}");
-    assert!(said.contains("1 undecided after 2 runs"), "{said}");
-    let (code, _, said) = run(&claim, &["--seed", "18446744073709551615"]);
-    assert_eq!(code, Some(2), "{said}");
-    assert!(said.contains("leaves no room for 2 runs"), "{said}");
+    assert!(stderr.contains("1 undecided after 2 runs"), "{stderr}");
+    let (code, _, stderr) = run(&claim, &["--seed", "18446744073709551615"]);
+    assert_eq!(code, Some(2), "{stderr}");
+    assert!(stderr.contains("leaves no room for 2 runs"), "{stderr}");
     // A budget in which no seed fits.
-    let (code, spent, said) = run(&claim, &["--until-decided", "1ns"]);
-    assert_eq!((code, &spent["runs"]), (Some(3), &2.into()), "{said}");
-    assert!(said.contains("the budget is spent"), "{said}");
+    let (code, spent, stderr) = run(&claim, &["--until-decided", "1ns"]);
+    assert_eq!((code, &spent["runs"]), (Some(3), &2.into()), "{stderr}");
+    assert!(stderr.contains("the budget is spent"), "{stderr}");
 }
 
 #[test]

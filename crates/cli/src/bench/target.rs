@@ -123,14 +123,14 @@ mod tests {
             Some(true),
             "pass: ratio ≥ 3: worst 3.00 (a), best 4.00 (b)",
         );
-        let said = "not measured: ns ≤ 50: 0.50 (a); without a figure: b";
-        check(most(), &[(0.5, "a"), (f64::NAN, "b")], None, said);
-        let said = "FAIL: ns ≤ 50: 51.00 (a); without a figure: b";
-        check(most(), &[(51.0, "a"), (f64::NAN, "b")], Some(false), said);
-        let said = "FAIL: ns ≤ 50: worst inf (b), best 0.50 (a)";
-        check(most(), &[(0.5, "a"), (f64::INFINITY, "b")], Some(false), said);
-        let said = "not measured: ratio ≥ 3; without a figure: a";
-        check(least(), &[(f64::INFINITY, "a")], None, said);
+        let shown = "not measured: ns ≤ 50: 0.50 (a); without a figure: b";
+        check(most(), &[(0.5, "a"), (f64::NAN, "b")], None, shown);
+        let shown = "FAIL: ns ≤ 50: 51.00 (a); without a figure: b";
+        check(most(), &[(51.0, "a"), (f64::NAN, "b")], Some(false), shown);
+        let shown = "FAIL: ns ≤ 50: worst inf (b), best 0.50 (a)";
+        check(most(), &[(0.5, "a"), (f64::INFINITY, "b")], Some(false), shown);
+        let shown = "not measured: ratio ≥ 3; without a figure: a";
+        check(least(), &[(f64::INFINITY, "a")], None, shown);
         check(most(), &[], None, "not measured: ns ≤ 50");
     }
 

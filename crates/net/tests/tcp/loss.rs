@@ -172,10 +172,10 @@ struct Two {
     window: Bytes,
 }
 
-static TOLD: [AtomicU32; 4] = [const { AtomicU32::new(0) }; 4];
+static REPORTS: [AtomicU32; 4] = [const { AtomicU32::new(0) }; 4];
 
 fn reported(what: usize) {
-    TOLD[what].fetch_add(1, Ordering::Relaxed);
+    REPORTS[what].fetch_add(1, Ordering::Relaxed);
 }
 
 impl CongestionControl for Two {
@@ -226,7 +226,7 @@ fn congestion_control_may_be_chosen() {
     peer.wait();
     peer.ack += 2000;
     peer.exchange(peer.seg(Flags::ACK));
-    let reported = TOLD.each_ref().map(|n| n.load(Ordering::Relaxed));
+    let reported = REPORTS.each_ref().map(|n| n.load(Ordering::Relaxed));
     assert_eq!((reported[1], reported[3]), (1, 1), "one loss and one timeout: {reported:?}");
     assert!(reported[0] >= 3, "{reported:?}");
 }

@@ -37,7 +37,7 @@ struct Client {
 }
 
 const SERVER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
-const SAID: &[u8] = b"who goes next?";
+const PAYLOAD: &[u8] = b"who goes next?";
 
 /// More loops than any run needs, so that a silent shard fails the test.
 const TURNS_MAX: usize = 100_000_000;
@@ -64,7 +64,7 @@ impl Client {
         self.stack.handle_timeout(now);
         while let Some(event) = self.stack.poll_event() {
             match event.kind {
-                EventKind::Connected => assert_eq!(self.stack.send(now, self.id, SAID), Ok(SAID.len())),
+                EventKind::Connected => assert_eq!(self.stack.send(now, self.id, PAYLOAD), Ok(PAYLOAD.len())),
                 EventKind::Readable { .. } => self.echoed = self.stack.received(self.id).to_vec(),
                 _ => {}
             }
@@ -92,7 +92,7 @@ fn check(workers: WorkerThreads, shards: usize) {
         let now = clock.now();
         clients.iter_mut().for_each(|client| client.turn(now));
         std::thread::yield_now();
-        clients.iter().all(|client| client.echoed == SAID)
+        clients.iter().all(|client| client.echoed == PAYLOAD)
     });
     stop.store(true, Ordering::Relaxed);
     let stats = serving.join().unwrap();
@@ -256,7 +256,7 @@ fn running_shards_take_new_classifiers() {
             let now = clock.now();
             clients.iter_mut().for_each(|client| client.turn(now));
             std::thread::yield_now();
-            clients.iter().all(|client| client.echoed == SAID)
+            clients.iter().all(|client| client.echoed == PAYLOAD)
         });
         stop.store(true, Ordering::Relaxed);
         serving.join().unwrap();

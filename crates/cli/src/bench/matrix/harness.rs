@@ -49,7 +49,7 @@ pub const LIMIT: Duration = Duration::from_secs(60);
 /// Polling interval.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// File of a program's output.
-const SAID: &str = "said";
+const OUTPUT_FILE: &str = "said";
 
 impl<'a> Trial<'a> {
     /// # Errors
@@ -133,7 +133,7 @@ impl<'a> Trial<'a> {
     /// Starts a process with its output in a file. It has its own process group, since some
     /// programs signal all of theirs, and ends with this process.
     fn spawn(&self, namespace: &Namespace, words: &[String]) -> Result<Child, String> {
-        let path = self.folder().join(SAID);
+        let path = self.folder().join(OUTPUT_FILE);
         let file = File::options().create(true).append(true).open(path).map_err(because("a file"))?;
         let same = file.try_clone().map_err(because("a file"))?;
         let mut command = namespace.command("setpriv");
@@ -156,7 +156,7 @@ impl<'a> Trial<'a> {
 
     /// Last lines of the servers' output.
     pub fn output(&self) -> String {
-        tail(&std::fs::read(self.folder().join(SAID)).unwrap_or_default())
+        tail(&std::fs::read(self.folder().join(OUTPUT_FILE)).unwrap_or_default())
     }
 }
 
