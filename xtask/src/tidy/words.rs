@@ -1,8 +1,8 @@
 //! Rules of comments in plain words (CONTRIBUTING.md, *Words*).
 //!
 //! Holds for the crates of [`CRATES`]; a crate joins once its comments keep the rules. Looks at the
-//! first line of each paragraph of a doc comment, and for metaphors anywhere in a comment and on the
-//! pages of [`PAGES`].
+//! first line of each paragraph of a doc comment, for metaphors anywhere in a comment and on the
+//! pages of [`PAGES`], and for identifiers that say nothing of their content.
 
 use super::Finding;
 
@@ -34,9 +34,34 @@ const METAPHORS: [(&str, &str); 9] = [
     ("newcomers", "new connections, new flows"),
 ];
 
-/// Holds the comments of `text`, the content of `file`, against the rules.
+/// Identifiers that say nothing of their content, and better ones.
+const IDENTIFIERS: [(&str, &str); 12] = [
+    ("bell", "eventfd, waker"),
+    ("came", "arrived, received"),
+    ("heard", "received, events"),
+    ("nobody", "none, unspecified, unbound"),
+    ("patience", "timeout"),
+    ("said", "stdout, stderr, message"),
+    ("seats", "sockets, adapters"),
+    ("somebody", "caller, peer"),
+    ("tellers", "reports"),
+    ("theirs", "peer, expected"),
+    ("told", "events, report, value"),
+    ("whom", "recipient"),
+];
+
+/// Folders and files that still have such identifiers.
+const LEGACY: [&str; 5] = [
+    "crates/cli/src/exp",
+    "crates/cli/src/guard",
+    "crates/cli/src/report/",
+    "crates/guard/",
+    "crates/hostbpf/src/guard/",
+];
+
+/// Holds the comments and identifiers of `text`, the content of `file`, against the rules.
 pub(super) fn check(file: &str, text: &str) -> Vec<Finding> {
-    let mut findings = Vec::new();
+    let mut findings = identifiers(file, text);
     let covered =
         |name: &str| file.strip_prefix("crates/").is_some_and(|rest| rest.starts_with(&format!("{name}/")));
     let is_page = file.ends_with(".md") && PAGES.iter().any(|folder| file.starts_with(folder));
@@ -72,6 +97,35 @@ pub(super) fn check(file: &str, text: &str) -> Vec<Finding> {
         }
     }
     findings
+}
+
+/// Findings about the identifiers of `text`, the content of `file`.
+fn identifiers(file: &str, text: &str) -> Vec<Finding> {
+    let is_legacy = LEGACY.iter().any(|folder| file.starts_with(folder));
+    if is_legacy || !file.starts_with("crates/") || !file.ends_with(".rs") {
+        return Vec::new();
+    }
+    let mut findings = Vec::new();
+    for (index, line) in text.lines().enumerate() {
+        for (name, terms) in IDENTIFIERS.iter().filter(|(name, _)| declares(line, name)) {
+            let what = format!("the identifier {name:?}; valid: a name of its content, such as {terms}");
+            findings.push(Finding { file: file.to_owned(), line: index + 1, what });
+        }
+    }
+    findings
+}
+
+/// True if `line` declares `name`: as a function, a variable, a parameter or a field.
+fn declares(line: &str, name: &str) -> bool {
+    let code = line.split_once("//").map_or(line, |(code, _)| code);
+    let code = code.split('"').step_by(2).collect::<Vec<_>>().join(" ");
+    let is_word = |c: char| c.is_alphanumeric() || c == '_';
+    code.match_indices(name).any(|(at, _)| {
+        let (before, after) = (&code[..at], &code[at + name.len()..]);
+        let is_whole = !before.ends_with(is_word) && !after.starts_with(is_word);
+        let is_bound = before.contains("let ") && !before.contains('=');
+        is_whole && (is_bound || before.ends_with("fn ") || after.starts_with(": "))
+    })
 }
 
 /// The word that may not begin the promise `text`, in either case, if it does.
@@ -126,6 +180,18 @@ mod tests {
         found("//// Who.", &[]);
         found("/// However long it is.\nfn x()", &[]);
         found("/// Its length.\nfn x()", &[1]);
+    }
+
+    //~ gates: identifiers name their content
+    #[test]
+    fn an_identifier_without_content_is_found_where_it_is_declared() {
+        found("let said = stderr(&out);", &[1]);
+        found("let (code, mut told) = ended();\nlet code = said;", &[1]);
+        found("    fn theirs(&self) {", &[1]);
+        found("    heard: Vec<Event>,\nfn x(heard: u8)", &[1, 2]);
+        found("let stderr = stderr(&out); // as said", &[]);
+        found("assert!(x, \"said: {x}\"); let fold_told = 1;", &[]);
+        assert!(check("crates/guard/src/x.rs", "let told = 1;").is_empty(), "legacy");
     }
 
     //~ gates: comments keep the rules of plain words
