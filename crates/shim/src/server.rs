@@ -79,8 +79,8 @@ pub struct SocketServer {
     cookies: VecDeque<u64>,
     /// Number of listeners made.
     made: u64,
-    /// Events for the next [`poll`](Self::poll): options that new connections inherit.
-    inherited: Vec<SocketEvent>,
+    /// Options that the connection made last inherits.
+    inherited: Vec<TcpSockopt>,
     refused: BTreeMap<RefusalKind, u64>,
     /// Classifiers that programs set on their listeners, by number.
     rules: BTreeMap<u64, TransportClassifier>,
@@ -179,8 +179,6 @@ impl SocketServer {
             self.shared.label_table.on(core);
         }
         self.openings.let_go(std::time::Instant::now);
-        let inherits = !self.inherited.is_empty();
-        into.append(&mut self.inherited);
         let mut asked = false;
         // Ends are handled before requests, which may ask for the same address.
         let some = ready(&self.watches[0].clone(), |id, flags| match id {
@@ -190,7 +188,7 @@ impl SocketServer {
         if asked {
             self.take_requests(into);
         }
-        inherits || some
+        some
     }
 
     /// Stack of connection `id`.
@@ -203,14 +201,10 @@ impl SocketServer {
         &self.watches[usize::from(number)]
     }
 
-    /// Events with inherited options for connections of stack `number`.
-    pub(super) fn take_inherited(&mut self, number: u16) -> Vec<SocketEvent> {
-        let inherited = std::mem::take(&mut self.inherited);
-        let (its, others) = inherited.into_iter().partition(
-            |what| matches!(*what, SocketEvent::Set { id, .. } if self.stack_of(id) == usize::from(number)),
-        );
-        self.inherited = others;
-        its
+    /// Options that the connection of the last [`offer`](Self::offer) or [`opening`](Self::opening)
+    /// has from its listener or from the socket that connects. They apply before its first byte.
+    pub fn take_inherited(&mut self) -> Vec<TcpSockopt> {
+        std::mem::take(&mut self.inherited)
     }
 
     /// Shared-memory send buffers.

@@ -33,6 +33,7 @@ use super::server::{
 };
 use super::shm_send::ShmSendBuffers;
 use super::tcp_info::SocketInfo;
+use super::tcp_sockopt::TcpSockopt;
 
 /// One stack's handle to the socket server.
 pub struct StackHandle {
@@ -46,6 +47,8 @@ pub struct StackHandle {
     posts: Arc<[Post]>,
     /// Counter for connections without a chosen port.
     opened: u16,
+    /// Options of the connection that this stack made last.
+    inherited: Vec<TcpSockopt>,
     events: Vec<SocketEvent>,
 }
 
@@ -123,6 +126,7 @@ impl StackHandle {
             outboxes: outboxes.clone(),
             posts: posts.clone(),
             opened: 0,
+            inherited: Vec::new(),
             events: Vec::new(),
         };
         Ok((0..).zip(watches).map(window).collect())
@@ -278,7 +282,7 @@ impl StackHandle {
         let id = self.number(conn);
         let mut socket_server = lock(&self.socket_server);
         let pipe = socket_server.offer(id, local, remote);
-        self.inherit(&mut socket_server);
+        self.inherited = socket_server.take_inherited();
         pipe
     }
 
@@ -293,15 +297,13 @@ impl StackHandle {
         let id = self.number(conn);
         let mut socket_server = lock(&self.socket_server);
         let pipe = socket_server.opening(call, id, local, remote);
-        self.inherit(&mut socket_server);
+        self.inherited = socket_server.take_inherited();
         pipe
     }
 
-    /// Posts inherited options of this stack's connections here; the first stack polls them.
-    fn inherit(&self, socket_server: &mut SocketServer) {
-        if self.stack != 0 {
-            self.posts[usize::from(self.stack)].post(socket_server.take_inherited(self.stack));
-        }
+    /// Options of the connection that this stack made last, as [`SocketServer::take_inherited`].
+    pub fn take_inherited(&mut self) -> Vec<TcpSockopt> {
+        std::mem::take(&mut self.inherited)
     }
 
     /// Rejects a request, as [`SocketServer::refuse_opening`].

@@ -167,6 +167,10 @@ impl AppSockets for SocketAdapter {
         self.window.opening(call, conn, local, remote).map(StreamAdapter)
     }
 
+    fn inherited(&mut self, into: &mut Vec<SocketOption>) {
+        into.extend(self.window.take_inherited().into_iter().map(translated));
+    }
+
     fn refuse(&mut self, call: u64, why: ConnectFailure) {
         self.window.refuse_opening(call, errno(why));
     }

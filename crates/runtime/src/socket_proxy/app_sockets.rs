@@ -96,6 +96,9 @@ pub trait AppSockets {
         local: SocketAddr,
         remote: SocketAddr,
     ) -> Option<Self::Pipe>;
+    /// Appends the options that the connection just made by [`offer`](Self::offer) or
+    /// [`opening`](Self::opening) has from its listener or from the socket that connects.
+    fn inherited(&mut self, _into: &mut Vec<SocketOption>) {}
     /// Answers [`AppEvent::Connect`]: the connection failed to start.
     fn refuse(&mut self, call: u64, why: ConnectFailure);
     /// The handshake of `conn` is complete: its program may write.

@@ -42,7 +42,7 @@ impl<D: Device, P: AppSockets> SocketProxy<D, P> {
         match self.programs.opening(call, conn, local, to) {
             Some(pipe) => {
                 let tracker = self.tracker_state.opened(to);
-                self.insert_flow(conn, Flow::opening(conn.generation, pipe, tracker));
+                self.insert_flow(now, conn, Flow::opening(conn.generation, pipe, tracker));
             }
             None => self.stack.abort(now, conn),
         }

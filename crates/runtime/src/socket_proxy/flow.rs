@@ -174,17 +174,23 @@ impl<D: Device, P: AppSockets> SocketProxy<D, P> {
         };
         self.counters.offered += 1;
         let tracker = self.tracker_state.accepted(local.port());
-        self.insert_flow(conn, Flow { tracker, ..Flow::new(conn.generation, pipe) });
+        self.insert_flow(now, conn, Flow { tracker, ..Flow::new(conn.generation, pipe) });
     }
 
-    /// Registers `conn` as a program's.
-    pub(super) fn insert_flow(&mut self, conn: ConnId, flow: Flow<P::Pipe>) {
+    /// Registers `conn` as a program's, with the options that it inherits: they apply to its first byte.
+    pub(super) fn insert_flow(&mut self, now: Time, conn: ConnId, flow: Flow<P::Pipe>) {
         let index = conn.index as usize;
         if self.flows.len() <= index {
             self.flows.resize_with(index + 1, || None);
         }
         let before = self.flows[index].replace(flow);
         self.present += u64::from(before.is_none());
+        let mut inherited = std::mem::take(&mut self.inherited);
+        self.programs.inherited(&mut inherited);
+        for option in inherited.drain(..) {
+            self.set(now, conn, option);
+        }
+        self.inherited = inherited;
     }
 
     /// Queues input of `conn` on `level`.

@@ -76,6 +76,8 @@ pub struct SocketProxy<D: Device, P: AppSockets> {
     corked: VecDeque<(Time, ConnId)>,
     /// Connections to be reset once this round's segments are sent.
     resets: Vec<ConnId>,
+    /// Buffer for the options of a new connection.
+    inherited: Vec<SocketOption>,
     events: Vec<AppEvent>,
     scratch: Box<[u8]>,
     counters: Counters,
@@ -131,6 +133,7 @@ impl<D: Device, P: AppSockets> SocketProxy<D, P> {
             accept_waits: UnacceptedConnections::default(),
             corked: VecDeque::new(),
             resets: Vec::new(),
+            inherited: Vec::new(),
             events: Vec::new(),
             scratch: vec![0; READ_MAX].into(),
             counters: Counters::default(),

@@ -97,6 +97,25 @@ fn less_than_the_low_water_is_withheld_until_the_program_reads_or_the_peer_close
     }
 }
 
+/// The handshake's last segment and the first data arrive in one batch.
+#[test]
+fn options_of_a_listener_apply_to_the_first_byte() {
+    let mut world = World::without(1000);
+    world.settle();
+    world.proxy.programs.inherited = vec![SocketOption::LowWater(10)];
+    world.conns.push(world.client.connect(world.now, HERE.parse().unwrap(), None).unwrap());
+    world.client_turn();
+    world.proxy.step(world.now, &mut world.near);
+    world.client_turn();
+    world.send(0, b"four");
+    world.client_turn();
+    assert!(world.proxy.programs.ends.is_empty(), "no connection yet");
+    world.settle();
+    assert_eq!(world.end(0).borrow().inbound, *b"");
+    world.ask(0, b"sixsix");
+    assert_eq!(world.end(0).borrow().inbound, *b"foursixsix");
+}
+
 //~ programs: MSG_MORE and TCP_CORK hold small segments for at most 200 ms
 #[test]
 fn tcp_cork_delays_small_segments() {

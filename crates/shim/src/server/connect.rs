@@ -156,8 +156,7 @@ impl SocketServer {
         let name = Name { run: self.run, kind: SocketKind::Opened, six: asker.six, id, local, remote };
         match self.hand_over_opening(&name, &asker) {
             Ok((pipe, program_end)) => {
-                let set = asker.settings.iter().map(|&setting| SocketEvent::Set { id, setting });
-                self.inherited.extend(set);
+                self.inherited.clone_from(&asker.settings);
                 let reply = asker.waits.then_some(asker.reply);
                 self.ports.open(id, local.port());
                 self.openings.begin(Instant::now(), id, UnderWay { reply, program_end: Some(program_end) });

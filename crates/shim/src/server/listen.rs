@@ -188,10 +188,8 @@ impl SocketServer {
         // Made before the program has the connection, so that its label exists.
         let pipe = ConnPair::new(ours, id, watch, self.shared.clone());
         self.hand_over(listener, name, program_end).map_err(|_| AcceptError::Full)?;
-        if let Some(listener) = self.listeners.get(listener) {
-            let set = listener.settings().iter().map(|&setting| SocketEvent::Set { id, setting });
-            self.inherited.extend(set);
-        }
+        let settings = self.listeners.get(listener).map(|listener| listener.settings().to_vec());
+        self.inherited = settings.unwrap_or_default();
         Ok(pipe)
     }
 }

@@ -426,7 +426,7 @@ fn connections_inherit_what_was_set_on_their_listener() {
     }
     let _pipe = world.socket_server.offer(9, end(HERE), end("10.0.0.9:1")).unwrap();
     let idle = TcpSockopt::KeepIdle(queueing::Span::from_secs(200));
-    assert_eq!(world.poll(), [SocketEvent::Set { id: 9, setting: idle }], "the last value of each option");
+    assert_eq!(world.socket_server.take_inherited(), [idle], "the last value of each option");
 }
 
 //~ programs: a program reads its connections' labels

@@ -117,6 +117,8 @@ pub(super) struct Program {
     /// Pipe size of offered connections.
     pub(super) room: usize,
     pub(super) refuses: bool,
+    /// Options that each new connection inherits.
+    pub(super) inherited: Vec<SocketOption>,
     /// Failed active opens.
     pub(super) connects_failed: Vec<ConnectFailure>,
     /// Answers to queries of connections.
@@ -175,6 +177,10 @@ impl AppSockets for Program {
         let end = Rc::new(RefCell::new(end));
         self.ends.push(end.clone());
         (!self.refuses).then_some(Half(end))
+    }
+
+    fn inherited(&mut self, into: &mut Vec<SocketOption>) {
+        into.extend(&self.inherited);
     }
 
     fn answer(&mut self, call: u64, info: Option<&Info>, keep_alive: KeepAlive) {
