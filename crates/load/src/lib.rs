@@ -6,9 +6,9 @@
 //! timeouts. [`closed_loop`] compares servers. [`Synthetic`] is the server.
 //!
 //! ```
-//! use load::{Class, Plan};
+//! use load::{Plan, RequestClass};
 //!
-//! let class = |name: &str, share, service| Class {
+//! let class = |name: &str, share, service| RequestClass {
 //!     name: name.into(), share, service, length: 64, kind: 0, priority: 0,
 //! };
 //! let short = class("short", 0.995, "1us".parse()?);

@@ -88,7 +88,7 @@ impl Worker {
     /// # use sched::dispatch::{Params, Steering};
     /// use queueing::{Priority, PrioritySet};
     /// use runtime::app::Echo;
-    /// use runtime::threads::{Threads, Workers};
+    /// use runtime::threads::{ThreadSettings, WorkerThreads};
     /// use runtime::{Worker, serve};
     /// # struct Real(std::time::Instant);
     /// # impl Clock for Real {
@@ -121,7 +121,7 @@ impl Worker {
     /// # let server = std::thread::spawn({
     /// #     let (clock, stop) = (clock.clone(), stop.clone());
     /// #     move || {
-    /// let threads = Threads::new(Workers::Custom(Arc::new(work)));
+    /// let threads = ThreadSettings::new(WorkerThreads::Custom(Arc::new(work)));
     /// let stats = serve(vec![(shard, near)], clock, stop, threads);
     /// #         stats
     /// #     }

@@ -9,12 +9,12 @@
 //!
 //! ```
 //! use queueing::{Priority, Time};
-//! use storage::{Disk, IoRequest, IoScheduler, Options, memory::MemoryDisk};
+//! use storage::{Disk, FileOptions, IoRequest, IoScheduler, memory::MemoryDisk};
 //!
 //! let disk = MemoryDisk::new(4, 8, 4096);
 //! disk.put("numbers", b"one two three");
 //! let mut scheduler = IoScheduler::new(Box::new(disk.clone()));
-//! let file = scheduler.open("numbers".as_ref(), &Options::default())?.file;
+//! let file = scheduler.open("numbers".as_ref(), &FileOptions::default())?.file;
 //! let read = IoRequest::Read { file, at: 4, len: 3 };
 //! let ticket = scheduler.begin(Time::ZERO, Priority::HIGHEST, read, "me");
 //! scheduler.submit(Time::ZERO);

@@ -14,7 +14,7 @@
 //! use net::device::memory;
 //! use net::stack::Config as Tcp;
 //! use queueing::{Span, Time};
-//! use runtime::task::{Config, Step, TaskShard, sleep, spawn};
+//! use runtime::task::{Config, TaskShard, TaskStep, sleep, spawn};
 //!
 //! let tcp = Tcp::new([2, 0, 0, 0, 0, 1], [10, 0, 0, 1].into(), 24, [7; 16]);
 //! let (mut device, _far) = memory::pair(64, 1514);
@@ -26,7 +26,7 @@
 //! });
 //! let mut now = Time::ZERO;
 //! while now < Time::ZERO + Span::from_millis(8) {
-//!     while shard.step(now, &mut device) != Step::Idle {}
+//!     while shard.step(now, &mut device) != TaskStep::Idle {}
 //!     now += Span::from_millis(1);
 //! }
 //! assert_eq!(answer.try_take(), Some(Ok(42)));
