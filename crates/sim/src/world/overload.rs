@@ -47,6 +47,12 @@ pub struct Config {
     /// Cost of shedding one request.
     #[serde(default = "nothing", deserialize_with = "text")]
     pub shed: Span,
+    /// Interval between the beginnings of two stalls of the second stage; zero: no stalls.
+    #[serde(default = "nothing", deserialize_with = "text")]
+    pub stall_every: Span,
+    /// Duration of a stall, such as a garbage collection: the second stage serves nothing.
+    #[serde(default = "nothing", deserialize_with = "text")]
+    pub stall: Span,
     /// Target queueing delay, for policies that use one.
     #[serde(default = "target_default", deserialize_with = "text")]
     pub delay_target: Span,
@@ -115,6 +121,12 @@ impl Config {
             return Err(BadConfig("requests 0 is not at least 1".to_owned()));
         }
         let service_means = [("receive", self.receive.mean()), ("serve", self.serve.mean())];
+        if self.stall > Span::ZERO && self.stall_every <= self.stall {
+            return Err(BadConfig(format!(
+                "stall_every {} is not longer than stall {}, so nothing would be served",
+                self.stall_every, self.stall
+            )));
+        }
         match service_means.iter().find(|(_, mean)| *mean == Span::ZERO) {
             Some((name, _)) => Err(BadConfig(format!("{name} takes no time: its mean must be above 0ns"))),
             None => Ok(()),
@@ -188,6 +200,8 @@ pub fn run(config: &Config) -> Outcome {
             Event::Received => server.received(now),
             Event::Served { generation } => server.served(now, generation),
             Event::PolicyTick => server.policy_tick(now),
+            Event::Stall => server.stall(now),
+            Event::StallEnd => server.end_stall(now),
         }
     }
     server.outcome.events = server.engine.scheduled();
@@ -205,6 +219,10 @@ enum Event {
     },
     /// Round of the policy.
     PolicyTick,
+    /// A stall of the second stage begins.
+    Stall,
+    /// It ends.
+    StallEnd,
 }
 
 /// Arrival time of a request, and whether it is measured and shed.
@@ -231,6 +249,7 @@ struct Server<'a> {
     running_since: Option<Time>,
     /// Number of preemptions; identifies stale events.
     generation: u64,
+    is_stalled: bool,
     params: Params,
     policy: Option<Box<dyn Policy>>,
     admission: AdmissionController,
@@ -257,6 +276,7 @@ impl<'a> Server<'a> {
             left: Span::ZERO,
             running_since: None,
             generation: 0,
+            is_stalled: false,
             params: config.params(),
             policy: config.policy(),
             admission: AdmissionController::new(1),
@@ -266,6 +286,9 @@ impl<'a> Server<'a> {
             outcome: Outcome::default(),
         };
         server.schedule_arrival();
+        if config.stall > Span::ZERO {
+            server.engine.schedule(Time::ZERO + config.stall_every, Event::Stall);
+        }
         if server.policy.is_some() {
             server.engine.schedule(Time::ZERO + server.params.period, Event::PolicyTick);
         }
@@ -348,7 +371,7 @@ impl<'a> Server<'a> {
 
     /// Resumes the second stage if it has work.
     fn resume(&mut self, now: Time) {
-        if !self.serving.is_empty() {
+        if !self.serving.is_empty() && !self.is_stalled {
             self.running_since = Some(now);
             self.engine.schedule(now + self.left, Event::Served { generation: self.generation });
         }
@@ -374,6 +397,23 @@ impl<'a> Server<'a> {
         if !self.serving.is_empty() {
             self.left = self.config.serve.sample(&mut self.rngs[2]);
             self.resume(now);
+        }
+    }
+
+    fn stall(&mut self, now: Time) {
+        self.interrupt(now);
+        self.is_stalled = true;
+        self.engine.schedule(now + self.config.stall, Event::StallEnd);
+    }
+
+    fn end_stall(&mut self, now: Time) {
+        self.is_stalled = false;
+        if self.receiving.is_empty() {
+            self.resume(now);
+        }
+        if self.has_more_arrivals() {
+            let next = now + self.config.stall_every.saturating_sub(self.config.stall);
+            self.engine.schedule(next, Event::Stall);
         }
     }
 
