@@ -87,7 +87,7 @@ impl AdmissionController {
             Limit::Open => true,
             Limit::Closed => false,
             Limit::Concurrency { max } => present < share.present(max, class_index),
-            Limit::Rate { per_s } => {
+            Limit::Rate { per_s, .. } => {
                 let enough = self.tokens >= share.required_tokens(per_s, class_index);
                 self.tokens -= f64::from(u8::from(enough));
                 enough
@@ -111,13 +111,13 @@ impl AdmissionController {
 
     fn tokens_max(&self) -> f64 {
         match self.limit {
-            Limit::Rate { per_s } => self.share().burst(per_s),
+            Limit::Rate { per_s, burst } => self.share().bucket(per_s, burst),
             _ => f64::INFINITY,
         }
     }
 
     fn refill(&mut self, now: Time) {
-        if let Limit::Rate { per_s } = self.limit {
+        if let Limit::Rate { per_s, .. } = self.limit {
             let earned = now.since(self.refilled).as_secs_f64() * per_s;
             self.tokens = (self.tokens + earned).min(self.tokens_max());
         }

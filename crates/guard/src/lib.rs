@@ -12,11 +12,17 @@
 //!
 //! let mut policy = by_name("queue-delay", &Params::default())?;
 //! let mut admission = AdmissionController::new(1);
-//! let now = Time::ZERO + Span::from_millis(10);
-//! let late = Signals { waiting: 900, served: 30, delay: Span::from_millis(300), ..Signals::default() };
-//! admission.set(now, policy.tick(now, &late));
-//! let admitted = (0..100).filter(|_| admission.try_admit(now, Class::FIRST, 900)).count();
-//! assert!(admitted < 50, "the delay is above the target, so arrivals are shed");
+//! let mut now = Time::ZERO;
+//! let delay = Span::from_millis(300);
+//! // Every 10 ms 90 requests arrive and 30 are served.
+//! let late = Signals { offered: 90, admitted: 90, served: 30, waiting: 900, delay, ..Signals::default() };
+//! let mut admitted = 0;
+//! for _ in 0..50 {
+//!     now += Span::from_millis(10);
+//!     admission.set(now, policy.tick(now, &late));
+//!     admitted = (0..90).filter(|_| admission.try_admit(now, Class::FIRST, 900)).count();
+//! }
+//! assert!(admitted < 45, "the server is overloaded, so arrivals are shed");
 //! # Ok::<(), guard::UnknownName>(())
 //! ```
 #![forbid(unsafe_code)]

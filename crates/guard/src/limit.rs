@@ -6,10 +6,12 @@ pub enum Limit {
     /// No limit.
     #[default]
     Open,
-    /// Token bucket: a constant rate.
+    /// Token bucket: a constant rate, and bursts of at most this size.
     Rate {
         /// Requests per second, more than zero.
         per_s: f64,
+        /// Requests admitted at once after a pause, 1 or more; reserved ones of important classes come on top.
+        burst: f64,
     },
     /// Concurrency limit: admits while fewer requests are in the server.
     Concurrency {

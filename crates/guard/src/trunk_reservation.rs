@@ -33,11 +33,11 @@ impl Share {
         max - reserved as u64
     }
 
-    /// Size of the token bucket at rate `per_s`: a hundredth of a second's tokens for all,
-    /// and a twentieth of a second's reserved for the classes before the last.
+    /// Size of the token bucket at rate `per_s`: `burst` tokens for all, and a twentieth of a second's
+    /// reserved for the classes before the last.
     #[must_use]
-    pub fn burst(self, per_s: f64) -> f64 {
-        (per_s / 100.0).max(BURST_MIN) + self.reserved(per_s) * (self.classes - 1) as f64
+    pub fn bucket(self, per_s: f64, burst: f64) -> f64 {
+        burst.max(1.0) + self.reserved(per_s) * (self.classes - 1) as f64
     }
 
     /// Tokens that must be in the bucket at rate `per_s` to admit a request of `class`,
@@ -58,8 +58,6 @@ impl Share {
     }
 }
 
-/// Minimum burst of all classes.
-const BURST_MIN: f64 = 4.0;
 /// Minimum reservation.
 const RESERVED_MIN: f64 = 8.0;
 
@@ -97,10 +95,10 @@ mod tests {
             let share = Share::new(classes);
             prop_assert_eq!(share.required_tokens(per_s, 0), 1.0);
             let need = share.required_tokens(per_s, class);
-            prop_assert!(need >= 1.0 && need <= share.burst(per_s), "{} of {}", need, share.burst(per_s));
+            prop_assert!(need >= 1.0 && need <= share.bucket(per_s, 4.0), "{} of {}", need, share.bucket(per_s, 4.0));
             prop_assert!(share.required_tokens(per_s, class + 1) >= need, "the next class needs no less");
             prop_assert!(share.required_tokens(per_s * more, class) >= need);
-            prop_assert!(share.burst(per_s * more) >= share.burst(per_s));
+            prop_assert!(share.bucket(per_s * more, 4.0) >= share.bucket(per_s, 4.0));
         }
 
         #[test]
@@ -116,7 +114,7 @@ mod tests {
             prop_assert!(!admission.try_admit(Time::ZERO, Class::new(class), below), "not one more");
 
             // Evenly, a tenth below the rate, from a full bucket.
-            admission.set(Time::ZERO, Limit::Rate { per_s });
+            admission.set(Time::ZERO, Limit::Rate { per_s, burst: 4.0 });
             let mut now = Time::ZERO + Span::from_secs(60);
             for _ in 0..200 {
                 prop_assert!(admission.try_admit(now, Class::new(class), 0));

@@ -93,8 +93,12 @@ fn as_text(device: &str, status: &Status) -> String {
         false => format!("stalled for {}", status.silent),
     };
     let each: String = queues(status)
-        .map(|Queue { port, waiting, room, delay }| {
-            format!("  port {port}: {waiting} of {room} waiting, oldest {delay}\n")
+        .map(|Queue { port, waiting, room, delay, is_stuck }| {
+            let stuck = match is_stuck {
+                true => "; stuck: nothing is accepted from it while the others are served",
+                false => "",
+            };
+            format!("  port {port}: {waiting} of {room} waiting, oldest {delay}{stuck}\n")
         })
         .collect();
     format!(
@@ -161,6 +165,7 @@ fn as_json(device: &str, status: &Status) -> serde_json::Value {
     let queues = queues(status).map(|queue| {
         json!({
             "port": queue.port, "waiting": queue.waiting, "room": queue.room, "delay_ns": queue.delay.as_nanos(),
+            "stuck": queue.is_stuck,
         })
     });
     json!({

@@ -1,68 +1,112 @@
 //! Rate limit by queueing delay.
 //!
-//! A limit in requests suits one server, a delay suits any. While the delay is above the target,
-//! the admitted rate is the service rate, corrected so that the delay approaches the target
-//! within [`HORIZON`] targets. A queue is an integrator; proportional control of an integrator does
-//! not oscillate if ticks are more frequent than that. If requests are shed while none waits, the
-//! server has become faster, and the rate grows until requests wait. After [`QUIET`] without
-//! shedding the limit is lifted.
-//! Sources: Breakwater (OSDI '20) for delay as the signal; CoDel (RFC 8289) for delay instead of
-//! queue length; the control law is greenwave's.
+//! A limit in requests suits one server, a delay suits any. In overload the admitted rate is the
+//! service rate, corrected so that the delay approaches its bound within [`HORIZON`] times that
+//! bound. A queue is an integrator; proportional control of an integrator does not oscillate if
+//! ticks are more frequent than that.
+//!
+//! Three rules keep it from shedding what an unguarded server would serve:
+//! - A limit begins when requests keep coming faster than they are served ([`Onset`]), and not while
+//!   the server is stalled: a stall ends by itself, and shedding does not shorten it.
+//! - The service rate is learned while requests wait, so idle time is not taken for slowness
+//!   ([`ServiceRate`]).
+//! - The bound on the delay rises while the server idles after shedding, so a burst that the server
+//!   can serve before the next is admitted ([`DelayBound`]). It falls to the target while the queue
+//!   does not drain.
+//!
+//! After [`QUIET`] without shedding the limit is lifted.
+//! Sources: Breakwater (OSDI '20) for delay as the signal; CoDel (RFC 8289) for the standing queue;
+//! the control law is greenwave's. Decision: `docs/adr/0081-never-idle-after-shedding.md`.
+
+mod delay_bound;
+mod onset;
+mod service_rate;
 
 use queueing::{Span, Time};
 
 use super::{Params, Policy};
 use crate::{Limit, Signals};
+use delay_bound::DelayBound;
+use onset::Onset;
+use service_rate::ServiceRate;
 
 /// Admits the service rate, corrected by the head-of-queue delay.
 #[derive(Clone, Debug)]
 pub struct QueueDelay {
     target: Span,
     last_tick: Option<Time>,
-    /// Smoothed service rate while requests wait; `None` before the first sample.
-    served_per_s: Option<f64>,
+    service_rate: ServiceRate,
+    onset: Onset,
+    bound: DelayBound,
     /// Last time that requests were shed or late; `None` while there is no limit.
     last_shed: Option<Time>,
+}
+
+/// Counts since the last tick and state at it; times in seconds.
+#[derive(Clone, Copy, Debug)]
+struct Tick {
+    now: Time,
+    interval_s: f64,
+    offered: u64,
+    shed: u64,
+    served: u64,
+    waiting: u64,
+    delay_s: f64,
 }
 
 impl QueueDelay {
     /// Policy with the target of `params`.
     #[must_use]
     pub fn new(params: &Params) -> Self {
-        Self { target: params.delay_target, last_tick: None, served_per_s: None, last_shed: None }
+        Self {
+            target: params.delay_target,
+            last_tick: None,
+            service_rate: ServiceRate::default(),
+            onset: Onset::default(),
+            bound: DelayBound::default(),
+            last_shed: None,
+        }
     }
 
-    /// Queueing delay: age of the oldest request. With reordering that request may be old in a
-    /// short queue, which is the purpose of the order and no reason to shed. Then the delay is
+    /// Queueing delay in seconds: age of the oldest request. With reordering that request may be old
+    /// in a short queue, which is the purpose of the order and no reason to shed. Then the delay is
     /// the time to serve all waiting requests, if that is less.
-    fn delay(&self, signals: &Signals) -> Span {
-        match self.served_per_s {
+    fn delay_s(&self, signals: &Signals) -> f64 {
+        let oldest_s = signals.delay.as_secs_f64();
+        match self.service_rate.per_s() {
             Some(per_s) if signals.reordered => {
-                let drain_s = signals.waiting as f64 / per_s.max(RATE_MIN_PER_S);
-                Span::from_secs_f64(drain_s).min(signals.delay)
+                oldest_s.min(signals.waiting as f64 / per_s.max(RATE_MIN_PER_S))
             }
-            _ => signals.delay,
+            _ => oldest_s,
         }
     }
 
-    /// Updates the service rate from the last `interval`.
-    fn learn(&mut self, interval: Span, signals: &Signals) {
-        let seconds = interval.as_secs_f64();
-        if seconds <= 0.0 {
-            return;
-        }
-        let now_per_s = signals.served as f64 / seconds;
-        let weight = 1.0 - (-seconds / MEMORY.as_secs_f64()).exp();
-        self.served_per_s = match self.served_per_s {
-            _ if signals.waiting == 0 && self.last_shed.is_none() => self.served_per_s,
-            None => Some(now_per_s),
-            // Nothing waits although requests are shed: the server has become faster.
-            Some(known) if signals.waiting == 0 && signals.admitted < signals.offered => {
-                Some(now_per_s.max(known * (1.0 + weight)))
+    /// Target in seconds. With budgets shorter than it, requests miss their deadline below the
+    /// target, and a queue that drops them never shows a delay above it. A budget near zero is
+    /// infeasible anywhere, or false, so the target has a minimum.
+    fn target_s(&self, budget: Option<Span>) -> f64 {
+        let clamp = |budget: Span| (budget * 3 / 4).clamp(self.target / TARGET_PARTS, self.target);
+        budget.map_or(self.target, clamp).as_secs_f64().max(1e-6)
+    }
+
+    /// True if a limit is in force after `tick`.
+    fn is_limited(&mut self, tick: &Tick, per_s: f64, is_stalled: bool) -> bool {
+        let Some(last_shed) = self.last_shed else {
+            if is_stalled || tick.delay_s <= self.bound.seconds() || !self.onset.is_overload(tick, per_s) {
+                return false;
             }
-            Some(known) if signals.waiting == 0 => Some(known),
-            Some(known) => Some(known + weight * (now_per_s - known)),
+            self.bound.begin(tick.delay_s);
+            self.last_shed = Some(tick.now);
+            return true;
         };
+        if tick.shed > 0 || tick.delay_s > self.bound.seconds() {
+            self.last_shed = Some(tick.now);
+        } else if tick.now.since(last_shed) >= QUIET {
+            self.last_shed = None;
+            return false;
+        }
+        self.bound.lower_standing_queue(tick, per_s);
+        true
     }
 }
 
@@ -70,27 +114,36 @@ impl Policy for QueueDelay {
     fn tick(&mut self, now: Time, signals: &Signals) -> Limit {
         let interval = self.last_tick.map_or(Span::ZERO, |last| now.since(last));
         self.last_tick = Some(now);
-        self.learn(interval, signals);
-        // With budgets shorter than the target, requests miss their deadline below the target, and a
-        // queue that drops them never shows a delay above it. A budget near zero is infeasible
-        // anywhere, or false, so the target has a minimum.
-        let target_min = self.target / TARGET_PARTS;
-        let clamp = |budget: Span| (budget * 3 / 4).clamp(target_min, self.target);
-        let target = signals.budget.map_or(self.target, clamp);
-        let delay = self.delay(signals);
-        let late = delay > target;
-        if late || self.last_shed.is_some() && signals.admitted < signals.offered {
-            self.last_shed = Some(now);
+        let tick = Tick {
+            now,
+            interval_s: interval.as_secs_f64(),
+            offered: signals.offered,
+            shed: signals.offered.saturating_sub(signals.admitted),
+            served: signals.served,
+            waiting: signals.waiting,
+            delay_s: self.delay_s(signals),
+        };
+        let is_stalled = self.service_rate.learn(&tick);
+        let Some(per_s) = self.service_rate.per_s() else { return Limit::Open };
+        self.bound.update(&tick, per_s, self.target_s(signals.budget));
+        if tick.waiting == 0 && tick.shed > 0 {
+            self.service_rate.raise(tick.interval_s);
         }
-        let Some(last_shed) = self.last_shed else { return Limit::Open };
-        if now.since(last_shed) >= QUIET {
-            self.last_shed = None;
+        self.onset.update(&tick, per_s);
+        if !self.is_limited(&tick, per_s, is_stalled) {
             return Limit::Open;
         }
-        let served_per_s = self.served_per_s.unwrap_or(0.0).max(RATE_MIN_PER_S);
-        let target_s = target.as_secs_f64().max(1e-6);
-        let correction = (target_s - delay.as_secs_f64()) / (HORIZON * target_s);
-        Limit::Rate { per_s: served_per_s * (1.0 + correction).max(RATE_SHARE_MIN) }
+        let bound_s = self.bound.seconds();
+        let share_min = if signals.reordered { REORDERED_SHARE_MIN } else { RATE_SHARE_MIN };
+        let correction = match is_stalled {
+            true => 0.0,
+            false => (bound_s - tick.delay_s) / (HORIZON * bound_s),
+        };
+        let per_s = per_s.max(RATE_MIN_PER_S);
+        Limit::Rate {
+            per_s: per_s * (1.0 + correction).max(share_min),
+            burst: (bound_s * per_s).max(BURST_MIN),
+        }
     }
 
     fn on_target(&mut self, target: Span) {
@@ -100,14 +153,15 @@ impl Policy for QueueDelay {
 
 /// Minimum target, as a divisor of the configured one.
 const TARGET_PARTS: u64 = 10;
-/// Targets within which the delay approaches the target.
+/// Bounds of the delay within which the delay approaches its bound.
 const HORIZON: f64 = 5.0;
-/// Minimum rate, as a share of the service rate: without requests a server cannot show that
-/// it has recovered.
-const RATE_SHARE_MIN: f64 = 0.1;
-/// Time constant of the service rate.
-const MEMORY: Span = Span::from_millis(500);
+/// Minimum rate, as a share of the service rate, while the queue drains.
+const RATE_SHARE_MIN: f64 = 0.15;
+/// The same where important requests overtake the queue: they need not wait for it to drain.
+const REORDERED_SHARE_MIN: f64 = 0.8;
 /// Time without shedding after which the limit is lifted.
 const QUIET: Span = Span::from_millis(500);
-/// Minimum service rate assumed.
+/// Minimum service rate assumed: without requests a server cannot show that it has recovered.
 const RATE_MIN_PER_S: f64 = 10.0;
+/// Minimum burst, in requests.
+const BURST_MIN: f64 = 4.0;

@@ -108,8 +108,9 @@ struct question {
 struct queue {
 	__u32 waiting;
 	__u32 room;
-	/* When the first in it was made (CLOCK_MONOTONIC); 0: unknown. */
-	__u64 since_ns;
+	/* When the first in it was made (CLOCK_MONOTONIC), or its address if that is unknown;
+	 * 0: empty. */
+	__u64 first;
 };
 
 /* Counts per processor, of SYNs to guarded listeners. */

@@ -36,15 +36,14 @@ INLINE void read_queue(const struct sock *sk, struct queue *queue)
 	READ(room, sk->sk_max_ack_backlog);
 	queue->waiting = waiting;
 	queue->room = room;
-	queue->since_ns = 0;
+	queue->first = 0;
 	READ(first, listener->icsk_accept_queue.rskq_accept_head);
 	if (!first)
 		return;
 	READ(child, first->sk);
 	__u64 key = (__u64)child;
 	const __u64 *made = map_lookup(&gw_made, &key);
-	if (made)
-		queue->since_ns = *made;
+	queue->first = made ? *made : key;
 }
 
 /* Writes the queues of `sk` and of its SO_REUSEPORT group; their number. */

@@ -21,7 +21,9 @@ pub(super) struct Queue {
     pub port: u16,
     pub waiting: u32,
     pub room: u32,
-    /// When the first connection in it was made; `None` if it is empty or the time is unknown.
+    /// First connection in it, unlike any other's; 0 if it is empty.
+    pub first: u64,
+    /// When that was made; `None` if the queue is empty or the time is unknown.
     pub since: Option<Time>,
 }
 
@@ -117,7 +119,7 @@ impl Queues {
             all &= asked > 0;
             if asked == 0 {
                 let Listener { port, waiting, room, .. } = *listener;
-                self.found.push(Queue { port, waiting, room, since: None });
+                self.found.push(Queue { port, waiting, room, first: 0, since: None });
             }
             let answers = self.frame[QUESTION..].chunks_exact(QUEUE).take(asked);
             self.found.extend(answers.map(|bytes| read(listener.port, bytes)));
@@ -144,11 +146,13 @@ fn ask(program: &OwnedFd, listener: &Listener, frame: &mut [u8]) -> io::Result<u
     Ok(asked.map_or(0, |(found, _)| (found as usize).min(QUEUES)))
 }
 
-/// `struct queue`.
+/// `struct queue`. Its last word is the time at which the first connection was made, or, if that is
+/// unknown, the connection's address in the kernel, which has the highest bit.
 pub(super) fn read(port: u16, bytes: &[u8]) -> Queue {
     let word = |at: usize| bytes[at..].first_chunk().map_or(0, |word| u32::from_ne_bytes(*word));
-    let since_ns = bytes[8..].first_chunk().map_or(0, |word| u64::from_ne_bytes(*word));
+    let first = bytes[8..].first_chunk().map_or(0, |word| u64::from_ne_bytes(*word));
     let (waiting, room) = (word(0), word(4));
-    let since = (waiting > 0 && since_ns > 0).then(|| Time::from_nanos(since_ns));
-    Queue { port, waiting, room, since }
+    let first = if waiting > 0 { first } else { 0 };
+    let since = (1..1 << 63).contains(&first).then(|| Time::from_nanos(first));
+    Queue { port, waiting, room, first, since }
 }

@@ -87,12 +87,12 @@ impl LimitInForce {
             Limit::Concurrency { max } => {
                 Self::Concurrency(std::array::from_fn(|place| share.present(max, place)))
             }
-            Limit::Rate { per_s } => {
+            Limit::Rate { per_s, burst } => {
                 let cost = NS_PER_S / per_s.max(PER_S_MIN);
                 let ns = |requests: f64| (cost * requests).round() as u64;
                 Self::Rate {
                     cost_ns: ns(1.0),
-                    burst_ns: ns(share.burst(per_s)),
+                    burst_ns: ns(share.bucket(per_s, burst)),
                     need_ns: std::array::from_fn(|place| ns(share.required_tokens(per_s, place))),
                 }
             }
@@ -115,16 +115,22 @@ pub struct Queue {
     pub room: u32,
     /// Wait of the first connection.
     pub delay: Span,
+    /// True if nothing is taken from it while the others are served: it has no part in the signals.
+    pub is_stuck: bool,
 }
 
 impl Queue {
+    /// Bit beside the port.
+    const STUCK: u64 = 1 << 16;
+
     fn words(self) -> [u64; 4] {
-        [self.port.into(), self.waiting.into(), self.room.into(), self.delay.as_nanos()]
+        let stuck = if self.is_stuck { Self::STUCK } else { 0 };
+        [u64::from(self.port) | stuck, self.waiting.into(), self.room.into(), self.delay.as_nanos()]
     }
 
     fn read([port, waiting, room, delay_ns]: [u64; 4]) -> Self {
-        let delay = Span::from_nanos(delay_ns);
-        Self { port: port as u16, waiting: waiting as u32, room: room as u32, delay }
+        let (delay, is_stuck) = (Span::from_nanos(delay_ns), port & Self::STUCK != 0);
+        Self { port: port as u16, waiting: waiting as u32, room: room as u32, delay, is_stuck }
     }
 }
 
@@ -329,10 +335,14 @@ mod tests {
             unanswered_delay: delay,
             ..ObservedSignals::default()
         };
-        seen.queues[0] = Queue { port: 80, waiting: 3, room: 9, delay };
+        seen.queues[0] = Queue { port: 80, waiting: 3, room: 9, delay, is_stuck: true };
         seen.queues[SHOWN - 1] = Queue { port: 81, ..Queue::default() };
-        for limit in [Limit::Open, Limit::Closed, Limit::Rate { per_s: 3e4 }, Limit::Concurrency { max: 100 }]
-        {
+        for limit in [
+            Limit::Open,
+            Limit::Closed,
+            Limit::Rate { per_s: 3e4, burst: 60.0 },
+            Limit::Concurrency { max: 100 },
+        ] {
             let look = LimitEntry { alive: Time::from_nanos(77), held: LimitInForce::new(limit, 3), seen };
             assert_eq!(LimitEntry::read(&look.bytes()), Some(look));
             seen.requests.budget = Some(delay);
@@ -350,7 +360,7 @@ mod tests {
     #[test]
     fn the_first_class_needs_one_and_the_last_leaves_what_is_kept() {
         let LimitInForce::Rate { cost_ns, burst_ns, need_ns } =
-            LimitInForce::new(Limit::Rate { per_s: 1000.0 }, 2)
+            LimitInForce::new(Limit::Rate { per_s: 1000.0, burst: 10.0 }, 2)
         else {
             panic!("a rate limit stays a rate limit")
         };

@@ -48,6 +48,7 @@ mod sock_diag;
 mod status;
 #[cfg(not(feature = "bpf"))]
 mod stub;
+mod stuck_queues;
 mod syn;
 mod syn_reply;
 mod system_load;
@@ -80,6 +81,7 @@ pub use status::{Status, detach, status};
 pub use stub::costs;
 #[cfg(not(feature = "bpf"))]
 use stub::{Loaded, load};
+use stuck_queues::StuckQueues;
 pub use syn::Syn;
 use system_load::Machine;
 
@@ -174,6 +176,7 @@ pub struct Guard {
     queues: Queues,
     machine: Machine,
     tellers: QueueReports,
+    stuck: StuckQueues,
     options: Options,
     /// State at the last look.
     last: Last,
@@ -253,6 +256,7 @@ pub fn attach(device: &str, options: &Options) -> Result<Guard, GuardError> {
         queues,
         machine,
         tellers,
+        stuck: StuckQueues::default(),
         options,
         last,
         before,
@@ -280,7 +284,8 @@ fn attached(index: u32) -> Option<u32> {
 impl Guard {
     /// Signals of the server, with the counts since the last look.
     ///
-    /// The wait is that of the accept queue whose first connection has waited longest; a connection
+    /// The wait is that of the accept queue whose first connection has waited longest, of those that are
+    /// not [stuck](Queue::is_stuck); a connection
     /// older than the guard has waited since the attach. Latency is by Little's law, over whole
     /// connections. Under [`WaitEnd::Answer`] the wait ends with the first byte of a response. It
     /// covers every connection that has sent data, including those in the accept queue; later ones may
@@ -293,8 +298,11 @@ impl Guard {
         let maps = &self.loaded.maps;
         let [opened, closed, answered] = maps.connections()?;
         let unknown = self.look.seen.delay + span;
-        let queue = seen(now, self.queues.look(&self.loaded.look, now)?, unknown);
-        let served = (opened + self.before).saturating_sub(queue.waiting).max(self.look.seen.served);
+        let queues = self.queues.look(&self.loaded.look, now)?;
+        let all: u64 = queues.iter().map(|queue| u64::from(queue.waiting)).sum();
+        let served = (opened + self.before).saturating_sub(all).max(self.look.seen.served);
+        let stuck = self.stuck.find(now, served, queues);
+        let (queue, progressing) = seen(now, queues, &stuck, unknown);
         let counts = maps.counts()?;
         let (offered, shed) = (counts.offered(), counts.shed());
         let busy = self.machine.sample(now)?;
@@ -306,7 +314,7 @@ impl Guard {
         let waits = self.loaded.waits.as_ref();
         let unanswered = waits.map(|program| response_wait::look(program, now)).transpose()?;
         let (begun, waiting, delay) = match unanswered {
-            None => (served - self.look.seen.served, queue.waiting, queue.delay),
+            None => (served - self.look.seen.served, progressing.waiting, progressing.delay),
             Some(PendingResponses { waiting, delay }) => {
                 (answered.saturating_sub(self.last.answered), waiting, delay)
             }
@@ -398,10 +406,22 @@ impl Guard {
     }
 }
 
+/// Connections in the queues that are not stuck, and the longest wait there.
+#[derive(Default)]
+struct Progressing {
+    waiting: u64,
+    delay: Span,
+}
+
 /// Summary of the queues; `unknown` is the wait of a first connection whose age is unknown.
-fn seen(now: Time, queues: &[accept_queue::Queue], unknown: Span) -> ObservedSignals {
-    let mut seen = ObservedSignals::default();
-    for &accept_queue::Queue { port, waiting, room, since } in queues {
+fn seen(
+    now: Time,
+    queues: &[accept_queue::Queue],
+    stuck: &[bool],
+    unknown: Span,
+) -> (ObservedSignals, Progressing) {
+    let (mut seen, mut progressing) = (ObservedSignals::default(), Progressing::default());
+    for (&accept_queue::Queue { port, waiting, room, since, .. }, &is_stuck) in queues.iter().zip(stuck) {
         let delay = match waiting {
             0 => Span::ZERO,
             _ => since.map_or(unknown, |since| now.since(since)),
@@ -409,14 +429,18 @@ fn seen(now: Time, queues: &[accept_queue::Queue], unknown: Span) -> ObservedSig
         seen.waiting += u64::from(waiting);
         seen.room += u64::from(room);
         seen.delay = seen.delay.max(delay);
+        if !is_stuck {
+            progressing.waiting += u64::from(waiting);
+            progressing.delay = progressing.delay.max(delay);
+        }
         // After those with a longer wait; the last entry is dropped.
         let at = seen.queues.iter().position(|other| other.port == 0 || other.delay < delay);
         if let Some(at) = at {
             seen.queues[at..].rotate_right(1);
-            seen.queues[at] = Queue { port, waiting, room, delay };
+            seen.queues[at] = Queue { port, waiting, room, delay, is_stuck };
         }
     }
-    seen
+    (seen, progressing)
 }
 
 impl Drop for Guard {

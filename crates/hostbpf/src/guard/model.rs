@@ -192,14 +192,15 @@ mod tests {
         #[test]
         fn the_model_admits_as_many_as_the_admission_controller(
             per_s in 20.0..2e5_f64,
+            burst in 1.0..1e4_f64,
             arrivals in prop::collection::vec((0.0..3.0_f64, 0..3_u8), 1..600),
         ) {
             let classes = Classes(vec![vec!["10.0.0.0/8".parse().unwrap()], vec!["11.0.0.0/8".parse().unwrap()]]);
             let mut now = Time::ZERO + Span::from_secs(100);
             let mut model = Model::new(now, &[80], &classes, false);
             let mut door = AdmissionController::new(3);
-            door.set(now, Limit::Rate { per_s });
-            model.hold(now, LimitInForce::new(Limit::Rate { per_s }, 3));
+            door.set(now, Limit::Rate { per_s, burst });
+            model.hold(now, LimitInForce::new(Limit::Rate { per_s, burst }, 3));
             let mut ahead = 0_i64;
             for (gap, class) in arrivals {
                 now += Span::from_secs_f64(gap / per_s);

@@ -64,7 +64,7 @@ pub fn costs() -> Result<Vec<Cost>, GuardError> {
         }
         Ok(rounds.into_iter().min().unwrap_or_default())
     };
-    let (much, little) = (Limit::Rate { per_s: 1e9 }, Limit::Rate { per_s: 1.0 });
+    let (much, little) = (Limit::Rate { per_s: 1e9, burst: 1e7 }, Limit::Rate { per_s: 1.0, burst: 4.0 });
     let syn6 = ipv6(1, 6, &tcp(port, SYN));
     let syns = [
         ("SYN, everybody comes in", false, Limit::Open, syn(port)),

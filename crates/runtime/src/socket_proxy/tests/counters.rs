@@ -114,7 +114,7 @@ const CASES: &[Case] = &[
     }),
     (&["guard: seen", "guard: by_presence"], || guarded(guard::Limit::Concurrency { max: 1 })),
     (&["guard: by_closing"], || guarded(guard::Limit::Closed)),
-    (&["guard: by_rate"], || guarded(guard::Limit::Rate { per_s: 1e-9 })),
+    (&["guard: by_rate"], || guarded(guard::Limit::Rate { per_s: 1e-9, burst: 1.0 })),
 ];
 
 /// Counts after a request that the driver's classifier has seen.

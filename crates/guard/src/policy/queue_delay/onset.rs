@@ -1,0 +1,48 @@
+//! Begin of an overload, told from a burst: requests keep coming faster than they are served.
+//!
+//! A long wait alone is no overload. A server that takes 20 ms for a request, or gets fifty at once,
+//! has waits far above any target and serves everyone. Overload is a wait of [`REQUESTS`] services,
+//! or, sooner, arrivals of twice what is served in each of four windows, or of eight times in each of
+//! two; a burst fills one.
+
+use super::Tick;
+
+/// Arrivals and services of the current window.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Onset {
+    seconds: f64,
+    offered: u64,
+    served: u64,
+    /// Evidence of the windows in a row in which the queue grew: 1 each, 2 if it grew fast.
+    evidence: u32,
+}
+
+impl Onset {
+    /// Records `tick` of a server that serves `per_s`.
+    pub fn update(&mut self, tick: &Tick, per_s: f64) {
+        self.seconds += tick.interval_s;
+        self.offered += tick.offered;
+        self.served += tick.served;
+        if self.seconds >= WINDOW_S.max(WINDOW_SERVICES / per_s) {
+            let evidence = match self.offered / self.served.max(1) {
+                _ if self.served == 0 => 0,
+                0 | 1 => 0,
+                2..8 => self.evidence + 1,
+                _ => self.evidence + 2,
+            };
+            *self = Self { evidence, ..Self::default() };
+        }
+    }
+
+    /// True if the wait of `tick` is due to overload.
+    pub fn is_overload(&self, tick: &Tick, per_s: f64) -> bool {
+        self.evidence >= EVIDENCE || tick.delay_s > REQUESTS / per_s
+    }
+}
+
+/// Wait that is overload, in mean services.
+const REQUESTS: f64 = 64.0;
+/// Evidence that is overload, and the length of a window: at least this long, and this many services.
+const EVIDENCE: u32 = 4;
+const WINDOW_S: f64 = 0.02;
+const WINDOW_SERVICES: f64 = 4.0;
