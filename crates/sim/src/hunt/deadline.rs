@@ -17,7 +17,6 @@ pub const MECHANISM: HuntTarget = HuntTarget {
     default: "deadline order, shedding under overload",
     nothing: "arrival order, no shedding",
     price: 0.05,
-    is_kept: true,
     draw,
     compare: |text| Ok(compare(&Config::from_toml(text)?)),
 };

@@ -1,8 +1,8 @@
 //! Hunt for losses of the guard's default policy against no guard.
 //!
 //! A server with two stages on one core, receiving before serving. Families: service laws, loads of
-//! 0.1 to 10, Poisson arrivals and bursts, accept queues of 64 to 4,096, clients that give up after
-//! 0.3 to 10 s, costs of receiving and of shedding.
+//! 0.1 to 10, Poisson arrivals, bursts and on-off arrivals, stalls of 20 ms to 2 s, accept queues of 64
+//! to 4,096, clients that give up after 0.3 to 10 s, costs of receiving and of shedding.
 
 use queueing::{Rng, named};
 
@@ -15,7 +15,6 @@ pub const MECHANISM: HuntTarget = HuntTarget {
     default: "the policy queue-delay",
     nothing: "no guard",
     price: 0.05,
-    is_kept: false,
     draw,
     compare: |text| Ok(compare(&Config::from_toml(text)?)),
 };
@@ -37,22 +36,41 @@ fn draw(seed: u64, case: u64, requests: u64) -> String {
     let load = if rng.chance(0.5) { 0.1 + 0.9 * rng.unit() } else { 10_f64.powf(rng.unit()) };
     let serve_us = 200.0 * 100_f64.powf(rng.unit());
     let receive_us = serve_us * (0.02 + 0.28 * rng.unit());
-    let rate = load * 1e6 / (serve_us + receive_us);
-    let requests = requests.max((5.0 * rate) as u64);
-    let arrivals = if rng.chance(0.25) {
-        let size = 5 + rng.below(60);
-        format!("burst {size} {}us 0ns", (size as f64 / rate * 1e6) as u64)
-    } else {
-        format!("poisson {rate:.3}")
+    let stall = rng.chance(0.25).then(|| (20.0 * 100_f64.powf(rng.unit()), 0.02 + 0.38 * rng.unit()));
+    let serving = 1.0 - stall.map_or(0.0, |(_, share)| share);
+    let rate = serving * load * 1e6 / (serve_us + receive_us);
+    let arrivals = match rng.below(8) {
+        0 | 1 => {
+            let size = 5 + rng.below(60);
+            format!("burst {size} {}us 0ns", (size as f64 / rate * 1e6) as u64)
+        }
+        2 | 3 => {
+            // On for a part of the period, at a constant rate.
+            let (period_s, on) = (0.05 * 80_f64.powf(rng.unit()), 0.1 + 0.8 * rng.unit());
+            let size = (period_s * rate).ceil().max(2.0);
+            let period_us = size / rate * 1e6;
+            format!("burst {size} {}us {}ns", period_us as u64, (on * period_us / size * 1e3) as u64)
+        }
+        _ => format!("poisson {rate:.3}"),
     };
     let timeout_ms = (300.0 * 33_f64.powf(rng.unit())) as u64;
-    let (receive_capacity, serve_capacity) = ([512, 1_024, 4_096][rng.below(3) as usize], 64 << rng.below(7));
+    let (receive_capacity, serve_capacity) =
+        ([512, 1_024, 4_096][rng.below(3) as usize], 64_u64 << rng.below(7));
+    // Otherwise a queue that only the run's end empties would count as goodput.
+    let requests = (requests * serve_capacity.div_ceil(400)).max((5.0 * rate) as u64);
     let (receive, serve) = (law(&mut rng, receive_us), law(&mut rng, serve_us));
     let shed_ns = (receive_us * 1e3 * (0.05 + 0.45 * rng.unit())) as u64;
+    let stalls = stall.map_or_else(String::new, |(stall_ms, share)| {
+        format!(
+            "stall_every = \"{}us\"\nstall = \"{}us\"\n",
+            (stall_ms / share * 1e3) as u64,
+            (stall_ms * 1e3) as u64
+        )
+    });
     format!(
         "arrivals = \"{arrivals}\"\nrequests = {requests}\nreceive = \"{receive}\"\nserve = \"{serve}\"\n\
          receive_capacity = {receive_capacity}\nserve_capacity = {serve_capacity}\ntimeout = \"{timeout_ms}ms\"\n\
-         shed = \"{shed_ns}ns\"\nseed = {}\n",
+         shed = \"{shed_ns}ns\"\n{stalls}seed = {}\n",
         rng.below(1 << 32)
     )
 }

@@ -24,8 +24,6 @@ pub struct HuntTarget {
     pub nothing: &'static str,
     /// Largest regret that the default is promised to have.
     pub price: f64,
-    /// True if tests hold the default to the price; false while known findings exceed it.
-    pub is_kept: bool,
     /// Draws case number `case` of `seed`, with about `requests` requests.
     pub draw: fn(seed: u64, case: u64, requests: u64) -> String,
     /// Goodput of both on one case.

@@ -8,7 +8,6 @@ const LOSES: HuntTarget = HuntTarget {
     default: "the default",
     nothing: "nothing",
     price: 0.05,
-    is_kept: true,
     draw: |seed, case, requests| {
         let law = if case % 3 == 0 { "pareto 1ms 2ms 1.1" } else { "exp 1ms" };
         format!("law = \"{law}\"\nseed = {seed}\nrequests = {requests}\n")
