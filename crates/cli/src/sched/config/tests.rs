@@ -84,9 +84,12 @@ fn invalid_settings_are_reported_with_value_and_remedy() {
     check(&format!("{lc}{}", be.replace('2', "1")), "tasks a and b contain the same programs");
     check(&format!("{lc}burstable = 0"), "0 guaranteed and 0 burstable cores: the task would have no cores");
     check(&format!("{lc}output = \"x\""), "output needs a command");
-    check(&format!("{be}joined = [\"x\"]"), "task b: BE with queue_reports = …");
+    check(&format!("{be}queue_reports = [\"x\"]"), "task b: BE with queue_reports = …");
     let many = vec!["x"; 17];
-    check(&format!("{lc}joined = {many:?}"), "task a: 17 services in joined; at most 16 are possible");
+    check(
+        &format!("{lc}queue_reports = {many:?}"),
+        "task a: 17 files in queue_reports; at most 16 are possible",
+    );
     check(&format!("policy = \"static\"\n{lc}"), "under policy static, LC needs guaranteed cores");
     check(&format!("policy = \"parties\"\n{lc}"), "policy parties needs the task's tail latency");
     check(&format!("policy = \"elfen\"\n{lc}"), "policy elfen keeps LC on first hyperthreads");
