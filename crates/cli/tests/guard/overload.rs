@@ -96,25 +96,26 @@ impl Rig {
     /// A server that accepts, and closes, fewer connections than its clients open. Returns once a limit is
     /// in force and has shed.
     pub(super) fn overload(&self) -> Overload {
-        let (mut background, listener) = (Background::new(), self.listener.try_clone().unwrap());
-        let accepting = listener.try_clone().unwrap();
-        accepting.set_nonblocking(true).unwrap();
-        background.spawn(SERVICE, move || drop(accepting.accept()));
-        self.flooded(background, Some(listener))
+        self.overload_served(|listener| drop(listener.accept()))
     }
 
     /// A server that accepts at once and answers fewer connections than its clients open, one at a time.
     pub(super) fn overload_of_threads(&self) -> Overload {
-        let (mut background, listener) = (Background::new(), self.listener.try_clone().unwrap());
-        let accepting = listener.try_clone().unwrap();
-        accepting.set_nonblocking(true).unwrap();
         let mut accepted: VecDeque<TcpStream> = VecDeque::new();
-        background.spawn(SERVICE, move || {
-            accepted.extend(std::iter::from_fn(|| accepting.accept().ok()).map(|(stream, _)| stream));
+        self.overload_served(move |listener| {
+            accepted.extend(std::iter::from_fn(|| listener.accept().ok()).map(|(stream, _)| stream));
             accepted.pop_front().into_iter().for_each(|mut stream| {
                 let _ = stream.write_all(b"!");
             });
-        });
+        })
+    }
+
+    /// A server that calls `serve` with its listener, which does not block, every [`SERVICE`].
+    fn overload_served(&self, mut serve: impl FnMut(&TcpListener) + Send + 'static) -> Overload {
+        let [listener, accepting] = [(); 2].map(|()| self.listener.try_clone().unwrap());
+        accepting.set_nonblocking(true).unwrap();
+        let mut background = Background::new();
+        background.spawn(SERVICE, move || serve(&accepting));
         self.flooded(background, Some(listener))
     }
 

@@ -285,9 +285,8 @@ impl Guard {
     /// Signals of the server, with the counts since the last look.
     ///
     /// The wait is that of the accept queue whose first connection has waited longest, of those that are
-    /// not [stuck](Queue::is_stuck); a connection
-    /// older than the guard has waited since the attach. Latency is by Little's law, over whole
-    /// connections. Under [`WaitEnd::Answer`] the wait ends with the first byte of a response. It
+    /// not [stuck](Queue::is_stuck); a connection older than the guard has waited since the attach.
+    /// Latency is by Little's law, over whole connections. Under [`WaitEnd::Answer`] the wait ends with the first byte of a response. It
     /// covers every connection that has sent data, including those in the accept queue; later ones may
     /// be answered before the first. Queue reports of services are joined to it.
     ///

@@ -24,11 +24,10 @@ impl Onset {
         self.offered += tick.offered;
         self.served += tick.served;
         if self.seconds >= WINDOW_S.max(WINDOW_SERVICES / per_s) {
-            let evidence = match self.offered / self.served.max(1) {
-                _ if self.served == 0 => 0,
-                0 | 1 => 0,
-                2..8 => self.evidence + 1,
-                _ => self.evidence + 2,
+            let evidence = match self.offered.checked_div(self.served) {
+                None | Some(0 | 1) => 0,
+                Some(2..8) => self.evidence + 1,
+                Some(_) => self.evidence + 2,
             };
             *self = Self { evidence, ..Self::default() };
         }
