@@ -58,7 +58,8 @@ const TINY: Tiny = Tiny(
 fn can_run(test: &str, server: &str) -> bool {
     let cores = host::affinity::cores().map_or(0, |cores| cores.len());
     let why = NetLab::unavailable().or_else(TestGroup::unavailable);
-    let why = why.or_else(|| (cores < 2).then(|| "it needs two cores".to_owned()));
+    let unseen = || (!host::proc::sees_kernel_threads()).then(|| "/proc shows no kernel threads".to_owned());
+    let why = why.or_else(unseen).or_else(|| (cores < 2).then(|| "it needs two cores".to_owned()));
     let why = why.or_else(|| (!is_installed(server)).then(|| format!("the program {server} is not there")));
     if let Some(why) = &why {
         let _ = std::io::stderr().write_all(format!("skipped: {test}: {why}\n").as_bytes());

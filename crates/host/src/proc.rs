@@ -140,10 +140,19 @@ pub fn is_kernel_thread(process: u32) -> bool {
     Stat::of(process).and_then(|stat| stat.field(9)).is_some_and(|flags| flags & PF_KTHREAD != 0)
 }
 
+/// True if `/proc` shows the kernel's threads. False in a PID namespace other than the first.
+#[must_use]
+pub fn sees_kernel_threads() -> bool {
+    is_kernel_thread(KTHREADD)
+}
+
+/// Number of kthreadd, which starts all other kernel threads.
+const KTHREADD: u32 = 2;
+
 /// Flag of kernel threads. Source: Linux, include/linux/sched.h.
 const PF_KTHREAD: u64 = 0x0020_0000;
 
-/// Leader of the session of `process`; `None` if it is outside this PID namespace.
+/// Leader of the session of `process`; `None` if it is outside this PID namespace, or if there is none.
 #[must_use]
 pub fn session(process: u32) -> Option<u32> {
     Stat::of(process)?.field(6)?.try_into().ok().filter(|&leader| leader > 0)
@@ -272,7 +281,11 @@ mod tests {
         let before = Ledger::open(id, id).unwrap();
         assert!(before.read().is_some_and(|account| account.turns > 0));
         assert!(began(id, id).is_some());
-        assert!(!is_kernel_thread(id) && session(id).is_some());
+        assert!(!is_kernel_thread(id));
+        // No leader if this process was started from outside its PID namespace, or by an init without a session.
+        // SAFETY: no arguments beyond a number.
+        let leader = unsafe { libc::getsid(0) };
+        assert_eq!(session(id), u32::try_from(leader).ok().filter(|&leader| leader > 0));
         assert_eq!((process_of(id), thread_count(u32::MAX)), (Some(id), None));
         std::thread::scope(|scope| {
             // The number of another thread of this process.

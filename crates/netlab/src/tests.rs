@@ -132,7 +132,8 @@ fn a_group_ends_with_all_that_runs_in_it() {
 
 #[test]
 fn a_thread_of_the_kernels_is_taken_in_and_given_back() {
-    if let Some(why) = NetLab::unavailable().or_else(TestGroup::unavailable) {
+    let unseen = || (!host::proc::sees_kernel_threads()).then(|| "/proc shows no kernel threads".to_owned());
+    if let Some(why) = NetLab::unavailable().or_else(TestGroup::unavailable).or_else(unseen) {
         return println!("skipped: a_thread_of_the_kernels_is_taken_in_and_given_back: {why}");
     }
     let lab = NetLab::new("taken").unwrap();

@@ -61,7 +61,7 @@ fn tasks_that_contain_greenwave_or_each_other_are_refused() {
     check(&[("a", "BE", pid(this))], &format!("task a: process {this} ("));
     check(&[("a", "BE", pid(this))], ") is an ancestor of greenwave");
     check(&[("a", "BE", pid(1))], "the first process");
-    if proc::name(2) == "kthreadd" {
+    if proc::sees_kernel_threads() {
         check(&[("a", "LC", pid(2))], "task a: process 2 (kthreadd) is a kernel thread");
     }
     let (path, id) = (group.path(), program.0.id());

@@ -55,6 +55,10 @@ impl HttpdSetup {
     pub fn new(config: &Config) -> Result<Self, Error> {
         let server = config.setup.server;
         unless_possible("httpd", "overload/e1", "server and visitors")?;
+        if !host::proc::sees_kernel_threads() {
+            let what = "world httpd: /proc shows no kernel threads, whose CPU time counts as the server's";
+            return Err(Error::new(what).advice("the first PID namespace, such as docker run --pid host"));
+        }
         if !server.is_there() {
             let what = format!("world httpd: the program {} is not installed", server.program());
             return Err(Error::new(what).advice(format!("apt-get install {}", server.package())));
