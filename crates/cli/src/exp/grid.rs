@@ -86,7 +86,7 @@ pub fn extend(
     let bar = crate::progress::bar(left as u64);
     bar.set_message(name.to_owned());
     let all_found =
-        parallel::map(&tasks, world.kind.at_once(parallel::cores()), |task| -> Result<RunResult, Error> {
+        parallel::map(&tasks, world.kind.runs_max(parallel::cores()), |task| -> Result<RunResult, Error> {
             let journal = journal.map(|journal| (journal, task.key()));
             if let Some(found) = journal.as_ref().and_then(|(journal, run)| journal.found(run)) {
                 return Ok(found);

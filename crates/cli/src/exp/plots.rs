@@ -24,7 +24,7 @@ pub fn of(
     mean: impl Fn(&str, &str, &str) -> Option<f64>,
 ) -> Vec<Plot> {
     let class = &experiment.class;
-    let Some(drawn) = world.stats.iter().find(|stat| stat.name == world.drawn) else { return Vec::new() };
+    let Some(drawn) = world.stats.iter().find(|stat| stat.name == world.plot_stat) else { return Vec::new() };
     let several = runs.iter().any(|run| run.0 != runs[0].0);
     let label = |run: &(&str, &str)| format!("{} {}", run.0, run.1).trim().to_owned();
     let title = format!("{} of {class}", drawn.name);

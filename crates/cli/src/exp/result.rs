@@ -141,8 +141,8 @@ impl ExperimentResult {
     }
 
     fn closing(&self) -> String {
-        let noise = self.measured.noise.map(|Noise { late, beyond }| {
-            format!("; worst: {late} late to send, service times {beyond} longer than planned")
+        let noise = self.measured.noise.map(|Noise { late, excess }| {
+            format!("; worst: {late} late to send, service times {excess} longer than planned")
         });
         format!(
             "{}   ({}, scale {}, seed {}, {} each, {} events{})",
@@ -242,7 +242,7 @@ impl ExperimentResult {
         let noise = self
             .measured
             .noise
-            .map(|Noise { late, beyond }| json!({"late": late.as_nanos(), "beyond": beyond.as_nanos()}));
+            .map(|Noise { late, excess }| json!({"late": late.as_nanos(), "beyond": excess.as_nanos()}));
         let header = self.header.clone();
         let result = json!({
             "experiment": self.name,

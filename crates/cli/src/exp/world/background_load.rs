@@ -23,9 +23,9 @@ impl BackgroundLoad {
     /// Samples the time so far. Excludes this process, its current descendants, such as processes
     /// that a server adds under load, and kernel threads.
     pub fn now() -> Self {
-        let ours: BTreeSet<u32> = proc::family(std::process::id()).into_iter().collect();
+        let family: BTreeSet<u32> = proc::family(std::process::id()).into_iter().collect();
         // The time of a process moves to its parent when it is reaped, so the sum keeps it.
-        let ticks = proc::processes().filter(|id| !ours.contains(id)).filter_map(ticks).sum();
+        let ticks = proc::processes().filter(|id| !family.contains(id)).filter_map(ticks).sum();
         let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
         let stolen = stat.lines().next().and_then(|line| line.split_whitespace().nth(8)?.parse().ok());
         Self { ticks, stolen: stolen.unwrap_or(0) }
@@ -42,6 +42,6 @@ impl BackgroundLoad {
 /// Source: proc_pid_stat(5), fields 4 and 14 to 17.
 fn ticks(id: u32) -> Option<u64> {
     let stat = Stat::of(id)?;
-    let is_the_kernels = stat.field(4)? == KERNEL;
-    (!is_the_kernels).then(|| (14..=17).filter_map(|field| stat.field(field)).sum())
+    let is_kernel_thread = stat.field(4)? == KERNEL;
+    (!is_kernel_thread).then(|| (14..=17).filter_map(|field| stat.field(field)).sum())
 }

@@ -7,25 +7,27 @@ use queueing::Span;
 use sim::cores::{self, Config, Outcome, TaskOutcome};
 use toml::{Table, Value};
 
-use super::{ClassFigures, PreparedRun, RunResult, TimeKind, World, checked, kept, micros_if, points, shown};
+use super::{
+    ClassFigures, PreparedRun, RunResult, TimeKind, World, checked, column, metric, micros_if, points,
+};
 
 pub const WORLD: World = World {
     name: "cores",
     kind: TimeKind::Sim,
     note: "latency in µs, unanswered requests included; peak: the highest p99.9 of any 100 ms; work: in hyperthreads of a machine of its own",
     stats: &[
-        shown("answered", "1/s", "answered/s"),
-        shown("unanswered", "1", "never"),
-        shown("p50", "µs", "p50"),
-        shown("p99", "µs", "p99"),
-        shown("p999", "µs", "p99.9"),
-        kept("max", "µs"),
-        shown("peak", "µs", "peak"),
-        shown("work", "×", "work"),
-        shown("actions", "1/s", "actions/s"),
+        column("answered", "1/s", "answered/s"),
+        column("unanswered", "1", "never"),
+        column("p50", "µs", "p50"),
+        column("p99", "µs", "p99"),
+        column("p999", "µs", "p99.9"),
+        metric("max", "µs"),
+        column("peak", "µs", "peak"),
+        column("work", "×", "work"),
+        column("actions", "1/s", "actions/s"),
     ],
     groups: &[("", 5), ("latency", 4), ("lanes", 1), ("policy", 1)],
-    drawn: "p999",
+    plot_stat: "p999",
     parts: &[],
     prepare,
 };
@@ -42,11 +44,11 @@ fn prepare(mode: &str, mut settings: Table) -> Result<PreparedRun, String> {
 fn rows(config: &Config, outcome: &Outcome) -> Vec<ClassFigures> {
     let tasks = config.tasks.iter().zip(&outcome.tasks);
     let mut rows: Vec<ClassFigures> =
-        tasks.map(|(task, found)| row(task.name.clone(), found, outcome.counted)).collect();
+        tasks.map(|(task, result)| row(task.name.clone(), result, outcome.counted)).collect();
     let work = outcome.tasks.iter().map(|task| task.cores(outcome.counted)).sum();
     let actions = outcome.actions as f64 / outcome.counted.as_secs_f64();
-    let nothing = f64::NAN;
-    let figures = vec![nothing, nothing, nothing, nothing, nothing, nothing, nothing, work, actions];
+    let missing = f64::NAN;
+    let figures = vec![missing, missing, missing, missing, missing, missing, missing, work, actions];
     rows.push(ClassFigures { class: "machine".to_owned(), figures, cdf: Vec::new() });
     rows
 }

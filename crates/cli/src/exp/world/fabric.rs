@@ -6,29 +6,29 @@
 use sim::fabric::{self, Config, FlowOutcome, Outcome};
 use toml::Table;
 
-use super::{ClassFigures, PreparedRun, RunResult, TimeKind, World, checked, kept, shown};
+use super::{ClassFigures, PreparedRun, RunResult, TimeKind, World, checked, column, metric};
 
 pub const WORLD: World = World {
     name: "fabric",
     kind: TimeKind::Sim,
     note: "flow completion times in µs; small up to 100 KB, medium up to 10 MB, large above; p99: of single flows",
     stats: &[
-        shown("flows", "1", "flows"),
-        shown("unfinished", "%", "unfin. %"),
-        shown("mean", "µs", "mean"),
-        kept("p50", "µs"),
-        shown("p99", "µs", "p99"),
-        kept("max", "µs"),
-        kept("slowdown", "×"),
-        kept("slowdown_p99", "×"),
-        shown("again", "%", "retx %"),
-        kept("timeouts", "1"),
-        shown("dropped", "%", "drop %"),
-        shown("marked", "%", "mark %"),
-        kept("hops", "1"),
+        column("flows", "1", "flows"),
+        column("unfinished", "%", "unfin. %"),
+        column("mean", "µs", "mean"),
+        metric("p50", "µs"),
+        column("p99", "µs", "p99"),
+        metric("max", "µs"),
+        metric("slowdown", "×"),
+        metric("slowdown_p99", "×"),
+        column("again", "%", "retx %"),
+        metric("timeouts", "1"),
+        column("dropped", "%", "drop %"),
+        column("marked", "%", "mark %"),
+        metric("hops", "1"),
     ],
     groups: &[("", 3), ("flows", 2), ("completion", 2), ("packets", 3)],
-    drawn: "mean",
+    plot_stat: "mean",
     parts: &[],
     prepare,
 };
@@ -63,26 +63,26 @@ pub fn rows(outcome: &Outcome) -> Vec<ClassFigures> {
 
 /// Figures of some flows, and of the network.
 fn row(class: &str, flows: &[&FlowOutcome], network: [f64; 3]) -> ClassFigures {
-    let mut took: Vec<f64> =
+    let mut times: Vec<f64> =
         flows.iter().filter_map(|flow| flow.took).map(|took| took.as_micros_f64()).collect();
-    took.sort_by(f64::total_cmp);
+    times.sort_by(f64::total_cmp);
     let mut slowdowns: Vec<f64> = flows.iter().filter_map(|flow| flow.slowdown()).collect();
     slowdowns.sort_by(f64::total_cmp);
     let sum = |of: fn(&FlowOutcome) -> u32| flows.iter().map(|flow| f64::from(of(flow))).sum::<f64>();
     let figures = [
         flows.len() as f64,
-        (flows.len() - took.len()) as f64 / flows.len() as f64 * 100.0,
-        mean(&took),
-        quantile(&took, 0.5),
-        quantile(&took, 0.99),
-        quantile(&took, 1.0),
+        (flows.len() - times.len()) as f64 / flows.len() as f64 * 100.0,
+        mean(&times),
+        quantile(&times, 0.5),
+        quantile(&times, 0.99),
+        quantile(&times, 1.0),
         mean(&slowdowns),
         quantile(&slowdowns, 0.99),
         sum(|flow| flow.retransmitted) / sum(|flow| flow.segments) * 100.0,
         sum(|flow| flow.timeouts),
     ];
-    let share = 1.0 / took.len() as f64;
-    let cdf = took.iter().enumerate().map(|(n, &us)| (us, (n + 1) as f64 * share)).collect();
+    let share = 1.0 / times.len() as f64;
+    let cdf = times.iter().enumerate().map(|(n, &us)| (us, (n + 1) as f64 * share)).collect();
     ClassFigures { class: class.to_owned(), figures: [&figures[..], &network].concat(), cdf }
 }
 

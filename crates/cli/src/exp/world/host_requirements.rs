@@ -11,18 +11,18 @@ use crate::error::Error;
 /// True if this process can keep `cores` from halting and there are any. From then on ctrl-C sets a
 /// flag, so that the process can clean up.
 pub fn can_keep_awake(cores: &[CoreId]) -> bool {
-    let has = affinity::cores().unwrap_or_default();
-    let can = !cores.is_empty() && cores.iter().all(|core| has.contains(core));
-    can && TestGroup::unavailable().is_none() && !signals::is_set()
+    let available = affinity::cores().unwrap_or_default();
+    let is_subset = !cores.is_empty() && cores.iter().all(|core| available.contains(core));
+    is_subset && TestGroup::unavailable().is_none() && !signals::is_set()
 }
 
-/// Checks that a run of `world` is possible here; each of `who` needs a core. From then on ctrl-C
+/// Checks that a run of `world` is possible here; each of `programs` needs a core. From then on ctrl-C
 /// sets a flag, so that the run can clean up.
 ///
 /// # Errors
 /// The missing requirement, with `experiment` as the command to retry with more rights; or an
 /// interruption.
-pub fn unless_possible(world: &str, experiment: &str, who: &str) -> Result<(), Error> {
+pub fn check_possible(world: &str, experiment: &str, programs: &str) -> Result<(), Error> {
     if signals::is_set() {
         return Err(Error::interrupted(""));
     }
@@ -31,8 +31,8 @@ pub fn unless_possible(world: &str, experiment: &str, who: &str) -> Result<(), E
         return Err(Error::new(format!("world {world}: {why}")).advice(advice));
     }
     if affinity::cores().map_or(0, |cores| cores.len()) < 2 {
-        let what = format!("world {world}: {who} need a core each, and this process may use one");
-        return Err(Error::new(what).advice("a machine with two cores"));
+        let message = format!("world {world}: {programs} need a core each, and this process may use one");
+        return Err(Error::new(message).advice("a machine with two cores"));
     }
     Ok(())
 }
@@ -59,12 +59,16 @@ impl<K: PartialEq> HostLockGuard<'_, K> {
     ///
     /// # Errors
     /// Those of `measure`; they are not cached.
-    pub fn known(&mut self, what: K, measure: impl FnOnce() -> Result<f64, Error>) -> Result<f64, Error> {
-        if let Some((_, value)) = self.0.iter().find(|(known, _)| *known == what) {
+    pub fn get_or_measure(
+        &mut self,
+        key: K,
+        measure: impl FnOnce() -> Result<f64, Error>,
+    ) -> Result<f64, Error> {
+        if let Some((_, value)) = self.0.iter().find(|(cached, _)| *cached == key) {
             return Ok(*value);
         }
         let value = measure()?;
-        self.0.push((what, value));
+        self.0.push((key, value));
         Ok(value)
     }
 }
@@ -74,12 +78,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_known_is_not_measured_again_and_what_failed_is() {
-        let alone = HostLock::new();
-        let failed = alone.enter().known("a", || Err(Error::new("no")));
+    fn a_cached_value_is_not_measured_again_and_a_failed_one_is() {
+        let lock = HostLock::new();
+        let failed = lock.enter().get_or_measure("a", || Err(Error::new("no")));
         assert!(failed.is_err());
-        for (what, value, known) in [("a", 1.0, 1.0), ("b", 2.0, 2.0), ("a", 3.0, 1.0)] {
-            assert_eq!(alone.enter().known(what, || Ok(value)), Ok(known));
+        for (key, value, expected) in [("a", 1.0, 1.0), ("b", 2.0, 2.0), ("a", 3.0, 1.0)] {
+            assert_eq!(lock.enter().get_or_measure(key, || Ok(value)), Ok(expected));
         }
     }
 }

@@ -67,8 +67,8 @@ pub struct World {
     /// columns.
     pub groups: &'static [(&'static str, usize)],
     /// Figure that is drawn over the points.
-    pub drawn: &'static str,
-    /// Figures whose sum is `drawn`, if any.
+    pub plot_stat: &'static str,
+    /// Figures whose sum is `plot_stat`, if any.
     pub parts: &'static [&'static str],
     /// Reads settings; returns the run or the reason why it cannot run.
     pub prepare: fn(mode: &str, settings: Table) -> Result<PreparedRun, String>,
@@ -120,7 +120,7 @@ impl TimeKind {
 
     /// Number of parallel runs on `cores`.
     #[must_use]
-    pub fn at_once(self, cores: usize) -> usize {
+    pub fn runs_max(self, cores: usize) -> usize {
         match self {
             Self::Sim => cores,
             Self::Host { per_core, .. } => cores * per_core,
@@ -157,14 +157,14 @@ pub struct Noise {
     /// Largest delay between a request's birth and its sending.
     pub late: Span,
     /// Mean excess of service times over the plan.
-    pub beyond: Span,
+    pub excess: Span,
 }
 
 impl Noise {
     /// Maximum of both, per field.
     #[must_use]
     pub fn worse(self, other: Self) -> Self {
-        Self { late: self.late.max(other.late), beyond: self.beyond.max(other.beyond) }
+        Self { late: self.late.max(other.late), excess: self.excess.max(other.excess) }
     }
 }
 
@@ -215,9 +215,9 @@ fn checked<C: DeserializeOwned, E: Display>(
     Ok(config)
 }
 
-/// Conversion of a time to µs; NaN unless `is_somebody`, that is, for an empty class.
-fn micros_if(is_somebody: bool) -> impl Fn(Span) -> f64 {
-    move |span| if is_somebody { span.as_micros_f64() } else { f64::NAN }
+/// Conversion of a time to µs; NaN unless `has_samples`, that is, for an empty class.
+fn micros_if(has_samples: bool) -> impl Fn(Span) -> f64 {
+    move |span| if has_samples { span.as_micros_f64() } else { f64::NAN }
 }
 
 /// Points of a distribution of latency, in µs.
@@ -226,12 +226,12 @@ fn points(cdf: impl IntoIterator<Item = (Span, f64)>) -> Vec<(f64, f64)> {
 }
 
 /// A figure with a column.
-const fn shown(name: &'static str, unit: &'static str, column: &'static str) -> MetricColumn {
+const fn column(name: &'static str, unit: &'static str, column: &'static str) -> MetricColumn {
     MetricColumn { name, unit, column }
 }
 
 /// A figure for claims and JSON only.
-const fn kept(name: &'static str, unit: &'static str) -> MetricColumn {
+const fn metric(name: &'static str, unit: &'static str) -> MetricColumn {
     MetricColumn { name, unit, column: "" }
 }
 

@@ -5,26 +5,28 @@
 use sim::world::overload::{self, AdmissionControl, Config, Outcome};
 use toml::Table;
 
-use super::{ClassFigures, PreparedRun, RunResult, TimeKind, World, checked, kept, micros_if, points, shown};
+use super::{
+    ClassFigures, PreparedRun, RunResult, TimeKind, World, checked, column, metric, micros_if, points,
+};
 
 pub const WORLD: World = World {
     name: "overload",
     kind: TimeKind::Sim,
     note: "goodput: served before the client timed out; model: throughput by the closed form",
     stats: &[
-        shown("offered", "1/s", "offered"),
-        shown("served", "1/s", "served"),
-        shown("goodput", "1/s", "good/s"),
-        shown("model", "1/s", "model"),
-        shown("shed", "%", "shed %"),
-        shown("lost_receiving", "%", "recv %"),
-        shown("lost_serving", "%", "serve %"),
-        kept("mean", "µs"),
-        kept("p50", "µs"),
-        shown("p99", "µs", "p99"),
+        column("offered", "1/s", "offered"),
+        column("served", "1/s", "served"),
+        column("goodput", "1/s", "good/s"),
+        column("model", "1/s", "model"),
+        column("shed", "%", "shed %"),
+        column("lost_receiving", "%", "recv %"),
+        column("lost_serving", "%", "serve %"),
+        metric("mean", "µs"),
+        metric("p50", "µs"),
+        column("p99", "µs", "p99"),
     ],
     groups: &[("", 3), ("per second", 4), ("lost", 3), ("time", 1)],
-    drawn: "goodput",
+    plot_stat: "goodput",
     parts: &[],
     prepare,
 };

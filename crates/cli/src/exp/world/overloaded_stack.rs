@@ -7,7 +7,7 @@ use queueing::Span;
 use sim::world::overloaded_stack::{self, Config, Outcome};
 use toml::Table;
 
-use super::{ClassFigures, PreparedRun, RunResult, TimeKind, World, checked, kept, points, shown};
+use super::{ClassFigures, PreparedRun, RunResult, TimeKind, World, checked, column, metric, points};
 use crate::error::Error;
 
 pub const WORLD: World = World {
@@ -15,20 +15,20 @@ pub const WORLD: World = World {
     kind: TimeKind::Sim,
     note: "goodput: answered before the client timed out; delay: the longest wait in a control interval",
     stats: &[
-        shown("offered", "1/s", "offered"),
-        shown("served", "1/s", "served"),
-        shown("line", "1/s", "(7)"),
-        shown("goodput", "1/s", "good/s"),
-        shown("shed", "%", "shed %"),
-        kept("refused", "%"),
-        shown("receiving", "%", "recv %"),
-        kept("frames_lost", "1"),
-        shown("delay", "µs", "delay"),
-        kept("p50", "µs"),
-        shown("p99", "µs", "p99"),
+        column("offered", "1/s", "offered"),
+        column("served", "1/s", "served"),
+        column("line", "1/s", "(7)"),
+        column("goodput", "1/s", "good/s"),
+        column("shed", "%", "shed %"),
+        metric("refused", "%"),
+        column("receiving", "%", "recv %"),
+        metric("frames_lost", "1"),
+        column("delay", "µs", "delay"),
+        metric("p50", "µs"),
+        column("p99", "µs", "p99"),
     ],
     groups: &[("", 3), ("per second", 4), ("share", 2), ("µs", 2)],
-    drawn: "goodput",
+    plot_stat: "goodput",
     parts: &[],
     prepare,
 };

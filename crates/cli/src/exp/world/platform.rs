@@ -7,7 +7,9 @@ use queueing::{Histogram, Span};
 use sim::world::platform::{self, ClassOutcome, Config, Outcome};
 use toml::Table;
 
-use super::{ClassFigures, PreparedRun, RunResult, TimeKind, World, checked, kept, micros_if, points, shown};
+use super::{
+    ClassFigures, PreparedRun, RunResult, TimeKind, World, checked, column, metric, micros_if, points,
+};
 
 pub const WORLD: World = World {
     name: "platform",
@@ -15,29 +17,29 @@ pub const WORLD: World = World {
     note: "latencies in µs from start to response; unanswered requests count with the client's timeout or more; \
            good: answered in time; beside: BE's work, in hyperthreads of a machine of its own",
     stats: &[
-        shown("requests", "1", "reqs"),
-        shown("answered", "1/s", "answ/s"),
-        shown("good", "1/s", "good/s"),
-        shown("miss", "%", "miss %"),
-        kept("refused", "%"),
-        kept("shed", "%"),
-        kept("lost", "%"),
-        kept("unanswered", "1"),
-        shown("p50", "µs", "p50"),
-        shown("p99", "µs", "p99"),
-        shown("p999", "µs", "p99.9"),
-        kept("max", "µs"),
-        kept("p999_answered", "µs"),
-        shown("fabric", "µs", "fabric"),
-        shown("receive", "µs", "recv"),
-        shown("queue", "µs", "queue"),
-        shown("service", "µs", "serve"),
-        shown("beside", "×", "BE"),
-        shown("bulk", "Gbit/s", "bulk"),
-        kept("dropped", "1"),
+        column("requests", "1", "reqs"),
+        column("answered", "1/s", "answ/s"),
+        column("good", "1/s", "good/s"),
+        column("miss", "%", "miss %"),
+        metric("refused", "%"),
+        metric("shed", "%"),
+        metric("lost", "%"),
+        metric("unanswered", "1"),
+        column("p50", "µs", "p50"),
+        column("p99", "µs", "p99"),
+        column("p999", "µs", "p99.9"),
+        metric("max", "µs"),
+        metric("p999_answered", "µs"),
+        column("fabric", "µs", "fabric"),
+        column("receive", "µs", "recv"),
+        column("queue", "µs", "queue"),
+        column("service", "µs", "serve"),
+        column("beside", "×", "BE"),
+        column("bulk", "Gbit/s", "bulk"),
+        metric("dropped", "1"),
     ],
     groups: &[("", 4), ("requests", 3), ("latency", 3), ("p99.9 of the answered spent in", 4), ("others", 2)],
-    drawn: "p999",
+    plot_stat: "p999",
     parts: &["fabric", "receive", "queue", "service"],
     prepare,
 };
@@ -51,8 +53,8 @@ fn prepare(_mode: &str, settings: Table) -> Result<PreparedRun, String> {
 }
 
 fn rows(outcome: &Outcome) -> Vec<ClassFigures> {
-    let came = outcome.classes.iter().filter(|class| class.requests > 0);
-    let mut rows: Vec<ClassFigures> = came.map(|class| row(class, outcome.counted)).collect();
+    let classes = outcome.classes.iter().filter(|class| class.requests > 0);
+    let mut rows: Vec<ClassFigures> = classes.map(|class| row(class, outcome.counted)).collect();
     rows.push(total(outcome));
     rows
 }

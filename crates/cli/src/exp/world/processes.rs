@@ -15,7 +15,7 @@ use std::process::Command;
 use sim::world::services::{Config, Expects, Trace};
 use toml::{Table, Value};
 
-use self::runner::Conversation;
+use self::runner::RunnerInput;
 use self::sidecar::Sidecar;
 use self::tally::LineStats;
 use super::{PreparedRun, RunResult, TimeKind, World, line, services};
@@ -40,17 +40,17 @@ pub const STORM: World =
     World { name: "storm", kind: TimeKind::host(1), prepare: prepare_storm, ..services::WORLD };
 
 /// Constructor of a runner's command, called at start.
-type Runner = Box<dyn Fn(&Config) -> Result<Staged, Error> + Send + Sync>;
+type Runner = Box<dyn Fn(&Config) -> Result<RunnerCommand, Error> + Send + Sync>;
 
 /// A runner, and the sidecar that serves it.
-struct Staged {
+struct RunnerCommand {
     command: Command,
-    beside: Option<Sidecar>,
+    sidecar: Option<Sidecar>,
 }
 
-impl From<Command> for Staged {
+impl From<Command> for RunnerCommand {
     fn from(command: Command) -> Self {
-        Self { command, beside: None }
+        Self { command, sidecar: None }
     }
 }
 
@@ -63,27 +63,27 @@ fn prepare_dubbo(_mode: &str, settings: Table) -> Result<PreparedRun, String> {
 }
 
 fn prepare_fanout(_mode: &str, mut settings: Table) -> Result<PreparedRun, String> {
-    let corpus = Corpus::taken(&mut settings)?.unwrap_or(Corpus::Made);
-    prepare(Box::new(move |_| Ok(corpus.told(testbed("search")?)?.into())), settings, true)
+    let corpus = Corpus::from_settings(&mut settings)?.unwrap_or(Corpus::Made);
+    prepare(Box::new(move |_| Ok(corpus.with_paths(testbed("search")?)?.into())), settings, true)
 }
 
 /// Without `corpus`, workers wait for the recorded search times and do nothing else.
 fn prepare_storm(_mode: &str, mut settings: Table) -> Result<PreparedRun, String> {
-    let corpus = Corpus::taken(&mut settings)?;
-    let staged = move |config: &Config| {
-        let mut staged = Staged::from(java("testbed-storm", "greenwave.testbed.Storm")?);
+    let corpus = Corpus::from_settings(&mut settings)?;
+    let create = move |config: &Config| {
+        let mut runner = RunnerCommand::from(java("testbed-storm", "greenwave.testbed.Storm")?);
         if let Some(corpus) = corpus {
             let parts = config.stages.iter().map(|stage| stage.parts).max().unwrap_or(1);
             let mut partitions = testbed("partitions")?;
             partitions.arg(parts.to_string());
             // One line per server, which becomes an argument of the runner.
-            let (beside, said) = Sidecar::start(corpus.told(partitions)?, 2)?;
-            staged.command.args(said);
-            staged.beside = Some(beside);
+            let (sidecar, lines) = Sidecar::start(corpus.with_paths(partitions)?, 2)?;
+            runner.command.args(lines);
+            runner.sidecar = Some(sidecar);
         }
-        Ok(staged)
+        Ok(runner)
     };
-    prepare(Box::new(staged), settings, true)
+    prepare(Box::new(create), settings, true)
 }
 
 /// Searched corpus, setting `corpus`.
@@ -97,7 +97,7 @@ enum Corpus {
 }
 
 impl Corpus {
-    fn taken(settings: &mut Table) -> Result<Option<Self>, String> {
+    fn from_settings(settings: &mut Table) -> Result<Option<Self>, String> {
         let Some(corpus) = settings.remove("corpus") else { return Ok(None) };
         match corpus.as_str() {
             Some("made") => Ok(Some(Self::Made)),
@@ -107,14 +107,14 @@ impl Corpus {
     }
 
     /// `command` with the corpus's path.
-    fn told(self, mut command: Command) -> Result<Command, Error> {
+    fn with_paths(self, mut command: Command) -> Result<Command, Error> {
         if let Self::Made = self {
             return Ok(command);
         }
         let corpus = source_dir::path("target/corpora/text/tag");
         if !corpus.exists() {
-            let what = format!("{}: the corpus is missing", corpus.display());
-            return Err(Error::new(what).advice("run experiments/d2p/corpus in the project's folder"));
+            let message = format!("{}: the corpus is missing", corpus.display());
+            return Err(Error::new(message).advice("run experiments/d2p/corpus in the project's folder"));
         }
         command.arg(corpus).arg(source_dir::path("experiments/d2p/search-times.csv"));
         Ok(command)
@@ -122,7 +122,7 @@ impl Corpus {
 }
 
 /// `unit`: true if the runner's first stage may have parts; no other stage may.
-fn prepare(runner: Runner, mut settings: Table, unit: bool) -> Result<PreparedRun, String> {
+fn prepare(runner: Runner, mut settings: Table, has_parts: bool) -> Result<PreparedRun, String> {
     let on = settings.remove("on").unwrap_or_else(|| Value::String("host".to_owned()));
     let mut config: Config = settings.try_into().map_err(|e: toml::de::Error| line(&e))?;
     config.load(embedded::text).map_err(|e| line(&e))?;
@@ -138,20 +138,20 @@ fn prepare(runner: Runner, mut settings: Table, unit: bool) -> Result<PreparedRu
                 .to_owned(),
         );
     }
-    let mut services = config.stages.iter().skip(usize::from(unit));
-    if let Some(unit) = services.find(|stage| stage.parts > 1) {
-        return Err(format!("stage {}: parts {} is not 1", unit.name, unit.parts));
+    let mut services = config.stages.iter().skip(usize::from(has_parts));
+    if let Some(stage) = services.find(|stage| stage.parts > 1) {
+        return Err(format!("stage {}: parts {} is not 1", stage.name, stage.parts));
     }
-    Ok(Box::new(move || converse(runner(&config)?, &config)))
+    Ok(Box::new(move || run(runner(&config)?, &config)))
 }
 
 /// Sends the trace of `config` to a runner and aggregates its output.
-fn converse(staged: Staged, config: &Config) -> Result<RunResult, Error> {
+fn run(runner: RunnerCommand, config: &Config) -> Result<RunResult, Error> {
     let trace: Vec<_> = Trace::new(config).collect();
     let mut tally = LineStats::new(config, &trace);
-    let conversation = Conversation { setup: runner::setup(config), plan: runner::plan(&trace) };
-    conversation.with(staged.command, runner::lasts(&trace), &mut |line| tally.take(line))?;
-    drop(staged.beside);
+    let input = RunnerInput { setup: runner::setup(config), plan: runner::plan(&trace) };
+    input.run(runner.command, runner::duration_max(&trace), &mut |line| tally.add(line))?;
+    drop(runner.sidecar);
     let (outcome, noise, events) = tally.finish()?;
     Ok(RunResult { events, rows: services::rows(&outcome), noise: Some(noise) })
 }
@@ -169,13 +169,13 @@ fn testbed(runner: &str) -> Result<Command, Error> {
 /// It does not exist.
 pub(super) fn program() -> Result<PathBuf, Error> {
     let this = std::env::current_exe().map_err(|e| Error::file(Path::new("greenwave"), &e))?;
-    built(this.with_file_name("testbed"))
+    check_built(this.with_file_name("testbed"))
 }
 
-/// Runner `class` of `java/ROOM`, from the source tree of this build.
-fn java(room: &str, class: &str) -> Result<Command, Error> {
-    let listed = built(source_dir::path("java").join(room).join("target/testbed.classpath"))?;
-    let path = std::fs::read_to_string(&listed).map_err(|e| Error::file(&listed, &e))?;
+/// Runner `class` of `java/MODULE`, from the source tree of this build.
+fn java(module: &str, class: &str) -> Result<Command, Error> {
+    let classpath = check_built(source_dir::path("java").join(module).join("target/testbed.classpath"))?;
+    let path = std::fs::read_to_string(&classpath).map_err(|e| Error::file(&classpath, &e))?;
     let mut command = Command::new("java");
     // Runs are short, and the optimizing compiler would compete with the services for cores.
     command.args(["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto"]);
@@ -183,7 +183,7 @@ fn java(room: &str, class: &str) -> Result<Command, Error> {
     Ok(command)
 }
 
-fn built(path: PathBuf) -> Result<PathBuf, Error> {
+fn check_built(path: PathBuf) -> Result<PathBuf, Error> {
     match path.exists() {
         true => Ok(path),
         false => {

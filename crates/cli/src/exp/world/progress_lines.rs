@@ -19,52 +19,52 @@ pub struct ProgressLines(Arc<Mutex<Vec<(Instant, u64)>>>);
 
 /// Timeout of the first line.
 const START: Duration = Duration::from_secs(30);
-const NAP: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 impl ProgressLines {
     /// Reads all of `stdout` on a thread that ends with it.
     pub fn of(stdout: Option<ChildStdout>) -> Self {
-        let said = Self::default();
-        let Some(stdout) = stdout else { return said };
-        let writes = said.clone();
+        let lines = Self::default();
+        let Some(stdout) = stdout else { return lines };
+        let writer = lines.clone();
         thread::spawn(move || {
             for line in BufReader::new(stdout).lines().map_while(Result::ok) {
                 let line: Option<Value> = serde_json::from_str(&line).ok();
                 if let Some(total) = line.and_then(|line| line["total"].as_u64()) {
-                    writes.0.lock().unwrap_or_else(PoisonError::into_inner).push((Instant::now(), total));
+                    writer.0.lock().unwrap_or_else(PoisonError::into_inner).push((Instant::now(), total));
                 }
             }
         });
-        said
+        lines
     }
 
     /// Waits until program `child`, called `name`, reports progress.
     ///
     /// # Errors
     /// It has ended or reports nothing; or the run was interrupted.
-    pub fn works(&self, child: &mut Child, name: &str) -> Result<(), Error> {
+    pub fn wait_for_progress(&self, child: &mut Child, name: &str) -> Result<(), Error> {
         let end = Instant::now() + START;
         while self.0.lock().unwrap_or_else(PoisonError::into_inner).is_empty() {
             // Checked first: ctrl-C also ends the program.
             if signals::is_set() {
                 return Err(Error::interrupted(""));
             }
-            let gone = child.try_wait().is_ok_and(|status| status.is_some());
-            if gone || Instant::now() > end {
-                let why = if gone { "has exited" } else { "prints nothing" };
+            let has_exited = child.try_wait().is_ok_and(|status| status.is_some());
+            if has_exited || Instant::now() > end {
+                let why = if has_exited { "has exited" } else { "prints nothing" };
                 return Err(Error::new(format!("{name}: {why}")));
             }
-            thread::sleep(NAP);
+            thread::sleep(POLL_INTERVAL);
         }
         Ok(())
     }
 
     /// Rate per second between two instants, from the last lines before each.
     pub fn per_s(&self, from: Instant, to: Instant) -> f64 {
-        let said = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let before =
-            |end: Instant| said.iter().rev().find(|(at, _)| *at <= end).map_or(0, |&(_, total)| total);
-        (before(to) - before(from)) as f64 / (to - from).as_secs_f64()
+        let lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let total_at =
+            |end: Instant| lines.iter().rev().find(|(at, _)| *at <= end).map_or(0, |&(_, total)| total);
+        (total_at(to) - total_at(from)) as f64 / (to - from).as_secs_f64()
     }
 }
 
@@ -73,8 +73,9 @@ impl ProgressLines {
 /// # Errors
 /// It does not exist.
 pub fn workload(name: &str) -> Result<PathBuf, Error> {
-    let here = std::env::current_exe().map_err(|e| Error::new(format!("the path of this program: {e}")))?;
-    let program = here.with_file_name(name);
+    let this_program =
+        std::env::current_exe().map_err(|e| Error::new(format!("the path of this program: {e}")))?;
+    let program = this_program.with_file_name(name);
     match program.exists() {
         true => Ok(program),
         false => Err(Error::new(format!("{}: the program is not built", program.display()))

@@ -20,40 +20,40 @@ pub struct Daemon {
 }
 
 /// Timeout of its start, and of restoring its changes.
-const PATIENCE: Duration = Duration::from_secs(10);
-const LOOK: Duration = Duration::from_millis(5);
+const TIMEOUT: Duration = Duration::from_secs(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 impl Daemon {
-    /// Starts a scheduler with the task file text `tasks` in namespace `place`, which only bounds
+    /// Starts a scheduler with the task file text `tasks` in namespace `namespace`, which only bounds
     /// its lifetime. It stays off the cores that it allocates.
     ///
     /// # Errors
     /// It does not start; with the reason from its log.
-    pub fn new(place: &Namespace, tasks: &str) -> Result<Self, Error> {
-        let failed = |what: &str| Error::new(format!("greenwave sched: {what}"));
+    pub fn new(namespace: &Namespace, tasks: &str) -> Result<Self, Error> {
+        let failed = |message: &str| Error::new(format!("greenwave sched: {message}"));
         let folder = TempDir::new("sched").map_err(|e| failed(&e.to_string()))?;
         let config = folder.write("tasks.toml", tasks.as_bytes()).map_err(|e| failed(&e.to_string()))?;
         let this = std::env::current_exe().map_err(|e| failed(&e.to_string()))?;
-        let mut command = place.command(&this.to_string_lossy());
+        let mut command = namespace.command(&this.to_string_lossy());
         command.args(["sched", "--config"]).arg(config).arg("--state-dir").arg(folder.path());
         let log = folder.path().join("log");
         let stderr = File::create(&log).map_err(|e| Error::file(&log, &e))?;
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(stderr);
-        let mut child = place.spawn(&mut command).map_err(|e| failed(&e.to_string()))?;
+        let mut child = namespace.spawn(&mut command).map_err(|e| failed(&e.to_string()))?;
         let stdout = child.stdout.take().ok_or_else(|| failed("no stdout"))?;
-        let (tell, told) = channel();
+        let (sender, receiver) = channel();
         // Drains the output to its end, so that the daemon never blocks on a write.
         thread::spawn(move || {
             for line in BufReader::new(stdout).lines().map_while(Result::ok) {
-                let _ = tell.send(line);
+                let _ = sender.send(line);
             }
         });
         // The first line reports the mechanism; a failure is in the log.
-        if told.recv_timeout(PATIENCE).is_ok() {
+        if receiver.recv_timeout(TIMEOUT).is_ok() {
             return Ok(Self { child, _folder: folder });
         }
-        let said = std::fs::read_to_string(&log).unwrap_or_default();
-        let line = said.lines().next().unwrap_or("prints nothing");
+        let log_text = std::fs::read_to_string(&log).unwrap_or_default();
+        let line = log_text.lines().next().unwrap_or("prints nothing");
         Err(failed(line.trim_start_matches("error: ")))
     }
 
@@ -61,7 +61,7 @@ impl Daemon {
     ///
     /// # Errors
     /// It has ended.
-    pub fn worked(&self) -> Result<(), Error> {
+    pub fn check_running(&self) -> Result<(), Error> {
         match std::path::Path::new(&format!("/proc/{}/fd/0", self.child.id())).exists() {
             true => Ok(()),
             false => Err(Error::new("greenwave sched ended during the run")),
@@ -75,9 +75,9 @@ impl Drop for Daemon {
         if let Some(pid) = Pid::from_raw(self.child.id() as i32) {
             let _ = kill_process(pid, Signal::TERM);
         }
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + TIMEOUT;
         while matches!(self.child.try_wait(), Ok(None)) && Instant::now() < end {
-            thread::sleep(LOOK);
+            thread::sleep(POLL_INTERVAL);
         }
     }
 }

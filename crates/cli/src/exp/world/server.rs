@@ -4,30 +4,32 @@ use load::report::ClassReport;
 use sim::world::server::{self, Config};
 use toml::{Table, Value};
 
-use super::{ClassFigures, PreparedRun, RunResult, TimeKind, World, checked, kept, micros_if, points, shown};
+use super::{
+    ClassFigures, PreparedRun, RunResult, TimeKind, World, checked, column, metric, micros_if, points,
+};
 
 pub const WORLD: World = World {
     name: "server",
     kind: TimeKind::Sim,
     note: "times in µs; lost: unanswered",
     stats: &[
-        shown("requests", "1", "reqs"),
-        shown("never_sent", "1", "never"),
-        shown("unanswered", "1", "lost"),
-        kept("late", "1"),
-        kept("mean", "µs"),
-        shown("p50", "µs", "p50"),
-        shown("p99", "µs", "p99"),
-        shown("p999", "µs", "p99.9"),
-        kept("max", "µs"),
-        shown("wire", "µs", "wire"),
-        shown("nic", "µs", "nic"),
-        shown("tcp", "µs", "tcp"),
-        shown("event", "µs", "event"),
-        shown("service", "µs", "serve"),
+        column("requests", "1", "reqs"),
+        column("never_sent", "1", "never"),
+        column("unanswered", "1", "lost"),
+        metric("late", "1"),
+        metric("mean", "µs"),
+        column("p50", "µs", "p50"),
+        column("p99", "µs", "p99"),
+        column("p999", "µs", "p99.9"),
+        metric("max", "µs"),
+        column("wire", "µs", "wire"),
+        column("nic", "µs", "nic"),
+        column("tcp", "µs", "tcp"),
+        column("event", "µs", "event"),
+        column("service", "µs", "serve"),
     ],
     groups: &[("", 6), ("latency", 3), ("p99 spent in", 5)],
-    drawn: "p99",
+    plot_stat: "p99",
     parts: &["wire", "nic", "tcp", "event", "service"],
     prepare,
 };

@@ -7,30 +7,30 @@ use queueing::{Histogram, Span};
 use sim::world::services::{self, Config, Outcome, StageReport, UserClassOutcome};
 use toml::Table;
 
-use super::{ClassFigures, PreparedRun, RunResult, TimeKind, World, kept, line, micros_if, points, shown};
+use super::{ClassFigures, PreparedRun, RunResult, TimeKind, World, column, line, metric, micros_if, points};
 
 pub const WORLD: World = World {
     name: "services",
     kind: TimeKind::Sim,
     note: "times in µs since the start of the request; rows of stages: at the end of the stage",
     stats: &[
-        kept("requests", "1"),
-        shown("miss", "%", "miss %"),
-        shown("dropped", "%", "drop %"),
-        shown("goodput", "1/s", "good/s"),
-        shown("mean", "µs", "mean"),
-        kept("p50", "µs"),
-        kept("p90", "µs"),
-        shown("p95", "µs", "p95"),
-        shown("p99", "µs", "p99"),
-        kept("max", "µs"),
-        kept("p95_all", "µs"),
-        shown("range", "%", "range %"),
-        kept("queue", "µs"),
-        kept("parts", "%"),
+        metric("requests", "1"),
+        column("miss", "%", "miss %"),
+        column("dropped", "%", "drop %"),
+        column("goodput", "1/s", "good/s"),
+        column("mean", "µs", "mean"),
+        metric("p50", "µs"),
+        metric("p90", "µs"),
+        column("p95", "µs", "p95"),
+        column("p99", "µs", "p99"),
+        metric("max", "µs"),
+        metric("p95_all", "µs"),
+        column("range", "%", "range %"),
+        metric("queue", "µs"),
+        metric("parts", "%"),
     ],
     groups: &[("", 3), ("requests", 3), ("elapsed", 4)],
-    drawn: "miss",
+    plot_stat: "miss",
     parts: &[],
     prepare,
 };
@@ -88,9 +88,9 @@ fn of_class(name: &str, classes: &[UserClassOutcome], seconds: f64) -> ClassFigu
 /// Figures of one stage; drops are a share of its arrivals.
 fn of_stage(stage: &StageReport) -> ClassFigures {
     let served = stage.elapsed.count() as f64;
-    let came = served + stage.dropped as f64;
-    let counts = [came, f64::NAN, stage.dropped as f64 / came.max(1.0) * 100.0, f64::NAN];
-    let all = of_all(&stage.elapsed, served / came);
+    let arrivals = served + stage.dropped as f64;
+    let counts = [arrivals, f64::NAN, stage.dropped as f64 / arrivals.max(1.0) * 100.0, f64::NAN];
+    let all = of_all(&stage.elapsed, served / arrivals);
     let queue = micros_if(stage.queue.count() > 0)(stage.queue.mean());
     row(&stage.name, counts, &stage.elapsed, [all, f64::NAN, queue, f64::NAN])
 }

@@ -7,27 +7,27 @@ use sim::world::web::{self, Config};
 use toml::{Table, Value};
 
 use super::web_qoe::qoe::qoe;
-use super::{ClassFigures, PreparedRun, RunResult, TimeKind, World, checked, kept, points, shown};
+use super::{ClassFigures, PreparedRun, RunResult, TimeKind, World, checked, column, metric, points};
 
 pub const WORLD: World = World {
     name: "web",
     kind: TimeKind::Sim,
     note: "pages loaded in the measured time; QoE: computed from the response time alone; busy: the program's core and the stack's",
     stats: &[
-        shown("pages", "1/s", "pages/s"),
-        shown("p50", "µs", "p50"),
-        shown("p99", "µs", "p99"),
-        shown("qoe50", "ratio", "p50"),
-        shown("qoe99", "ratio", "p99"),
-        shown("program", "share", "program"),
-        shown("stack", "share", "stack"),
-        kept("mean", "µs"),
-        kept("broken", "1"),
-        kept("answers", "1"),
-        kept("unanswered", "1"),
+        column("pages", "1/s", "pages/s"),
+        column("p50", "µs", "p50"),
+        column("p99", "µs", "p99"),
+        column("qoe50", "ratio", "p50"),
+        column("qoe99", "ratio", "p99"),
+        column("program", "share", "program"),
+        column("stack", "share", "stack"),
+        metric("mean", "µs"),
+        metric("broken", "1"),
+        metric("answers", "1"),
+        metric("unanswered", "1"),
     ],
     groups: &[("", 4), ("response", 2), ("QoE", 2), ("busy", 2)],
-    drawn: "p99",
+    plot_stat: "p99",
     parts: &[],
     prepare,
 };

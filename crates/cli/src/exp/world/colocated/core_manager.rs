@@ -24,47 +24,47 @@ pub struct CoreManager {
     tail: Mutex<Span>,
     daemon: Option<Daemon>,
     /// Signal page of LC, if `greenwave sched` must read it.
-    pulse: Option<SharedPage>,
+    signal_page: Option<SharedPage>,
 }
 
 /// Timeout after which a scheduler without a round counts as not reading the signal page.
-const PATIENCE: Duration = Duration::from_secs(10);
-const LOOK: Duration = Duration::from_millis(5);
+const LEASE_TIMEOUT: Duration = Duration::from_secs(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Interval between steps (Caladan §7).
 const STEP_EVERY: Duration = Duration::from_millis(500);
 
 impl CoreManager {
-    /// Starts the manager of the programs of `rig`.
+    /// Starts the manager of the programs of `setup`.
     ///
     /// # Errors
     /// It does not start.
-    pub fn new(config: &Config, rig: &ColocatedSetup) -> Result<Self, Error> {
+    pub fn new(config: &Config, setup: &ColocatedSetup) -> Result<Self, Error> {
         let parties = (config.sharing == Sharing::Parties)
             .then(|| Mutex::new(Parties::new(config.be_share, config.tail_target)));
-        let daemon = match (config.sharing, &rig.be) {
-            (Sharing::Caladan | Sharing::CaladanRuntime, Some(best)) => {
-                Some(Daemon::new(&rig.client, &tasks(config, rig.lc.id(), best.child.id()))?)
+        let daemon = match (config.sharing, &setup.be) {
+            (Sharing::Caladan | Sharing::CaladanRuntime, Some(be)) => {
+                Some(Daemon::new(&setup.client, &tasks(config, setup.lc.id(), be.child.id()))?)
             }
             _ => None,
         };
-        let pulse = (config.sharing == Sharing::CaladanRuntime).then(|| SharedPage::of_process(rig.lc.id()));
-        let pulse = pulse.transpose().map_err(|e| {
+        let page = (config.sharing == Sharing::CaladanRuntime).then(|| SharedPage::of_process(setup.lc.id()));
+        let page = page.transpose().map_err(|e| {
             Error::new(format!("{}: its pulse: {e}", config.lc.program()))
                 .advice("cargo build --release -p cli -p workloads, both of one version")
         })?;
-        Ok(Self { parties, tail: Mutex::new(Span::ZERO), daemon, pulse })
+        Ok(Self { parties, tail: Mutex::new(Span::ZERO), daemon, signal_page: page })
     }
 
     /// Reports p99.9 of the last answers.
-    pub fn tail(&self, tail: Span) {
+    pub fn report_tail(&self, tail: Span) {
         let mut worst = self.tail.lock().unwrap_or_else(PoisonError::into_inner);
         *worst = worst.max(tail);
     }
 
     /// Manages until `end`.
-    pub fn until(&self, end: Instant, rig: &ColocatedSetup) {
-        let (Some(parties), Some(best)) = (&self.parties, &rig.be) else {
+    pub fn run_until(&self, end: Instant, setup: &ColocatedSetup) {
+        let (Some(parties), Some(be)) = (&self.parties, &setup.be) else {
             return signals::sleep_until(end);
         };
         let mut parties = parties.lock().unwrap_or_else(PoisonError::into_inner);
@@ -72,7 +72,7 @@ impl CoreManager {
             signals::sleep_until(end.min(Instant::now() + STEP_EVERY));
             let tail = std::mem::take(&mut *self.tail.lock().unwrap_or_else(PoisonError::into_inner));
             // The group existed one step ago; if it is gone, BE's work shows it.
-            let _ = best.limit(parties.step(tail));
+            let _ = be.limit(parties.step(tail));
         }
     }
 
@@ -80,16 +80,16 @@ impl CoreManager {
     ///
     /// # Errors
     /// It has ended, or never read LC's signal page.
-    pub fn worked(&self) -> Result<(), Error> {
-        self.daemon.as_ref().map_or(Ok(()), Daemon::worked)?;
-        let Some(pulse) = &self.pulse else { return Ok(()) };
-        let (clock, end) = (Monotonic::new(), Instant::now() + PATIENCE);
+    pub fn check_running(&self) -> Result<(), Error> {
+        self.daemon.as_ref().map_or(Ok(()), Daemon::check_running)?;
+        let Some(page) = &self.signal_page else { return Ok(()) };
+        let (clock, end) = (Monotonic::new(), Instant::now() + LEASE_TIMEOUT);
         // The lease lasts from round to round; on a busy machine a round may be late.
-        while !pulse.page().is_leased(clock.now()) {
+        while !page.page().is_leased(clock.now()) {
             if Instant::now() > end || signals::is_set() {
                 return Err(Error::new("greenwave sched does not read the worker signals of LC"));
             }
-            signals::sleep_until(Instant::now() + LOOK);
+            signals::sleep_until(Instant::now() + POLL_INTERVAL);
         }
         Ok(())
     }
@@ -104,47 +104,47 @@ impl CoreManager {
 struct Parties {
     share: f64,
     target: Span,
-    gave: bool,
-    holding: u32,
+    has_grown: bool,
+    hold_steps: u32,
 }
 
 /// Step of the share.
 const STEP: f64 = 0.1;
 /// Smallest share; the largest is 1 minus this.
-const LEAST: f64 = 0.05;
+const SHARE_MIN: f64 = 0.05;
 /// Tails below this fraction of the target allow a step.
-const ROOM: f64 = 0.8;
+const HEADROOM: f64 = 0.8;
 /// Steps skipped after one that broke the target.
 const HOLD: u32 = 10;
 
 impl Parties {
     fn new(share: f64, target: Span) -> Self {
-        Self { share, target, gave: false, holding: 0 }
+        Self { share, target, has_grown: false, hold_steps: 0 }
     }
 
     /// BE's share after a period with this tail.
     fn step(&mut self, tail: Span) -> f64 {
-        let gave = std::mem::take(&mut self.gave);
+        let has_grown = std::mem::take(&mut self.has_grown);
         let of_target = tail.as_secs_f64() / self.target.as_secs_f64();
         if of_target > 1.0 {
-            if gave {
-                self.holding = HOLD;
+            if has_grown {
+                self.hold_steps = HOLD;
             }
             self.share -= STEP;
-        } else if self.holding > 0 {
-            self.holding -= 1;
-        } else if of_target < ROOM {
+        } else if self.hold_steps > 0 {
+            self.hold_steps -= 1;
+        } else if of_target < HEADROOM {
             self.share += STEP;
-            self.gave = true;
+            self.has_grown = true;
         }
-        self.share = self.share.clamp(LEAST, 1.0 - LEAST);
+        self.share = self.share.clamp(SHARE_MIN, 1.0 - SHARE_MIN);
         self.share
     }
 }
 
 /// Task file of the daemon.
 fn tasks(config: &Config, lc: u32, be: u32) -> String {
-    let (mechanism, pulse) = match config.sharing {
+    let (mechanism, has_page) = match config.sharing {
         Sharing::CaladanRuntime => ("runtime", true),
         _ => ("auto", false),
     };
@@ -152,7 +152,7 @@ fn tasks(config: &Config, lc: u32, be: u32) -> String {
         config.delay_max.map_or(String::new(), |span| format!("delay_max = \"{}ns\"\n", span.as_nanos()));
     format!(
         "policy = \"caladan\"\nmechanism = \"{mechanism}\"\ncores = \"{}\"\n\
-         [[tasks]]\nname = \"lc\"\nclass = \"LC\"\npid = {lc}\nguaranteed = 1\npulse = {pulse}\n{delay_max}\
+         [[tasks]]\nname = \"lc\"\nclass = \"LC\"\npid = {lc}\nguaranteed = 1\npulse = {has_page}\n{delay_max}\
          [[tasks]]\nname = \"be\"\nclass = \"BE\"\npid = {be}\n",
         SHARED_CORE.0
     )
@@ -165,7 +165,8 @@ mod tests {
     #[test]
     fn a_share_grows_while_there_is_room_and_shrinks_when_the_target_is_missed() {
         let mut parties = Parties::new(0.5, Span::from_micros(100));
-        let near = |share: f64, what: f64| assert!((share - what).abs() < 1e-9, "{share} for {what}");
+        let near =
+            |share: f64, expected: f64| assert!((share - expected).abs() < 1e-9, "{share} for {expected}");
         near(parties.step(Span::from_micros(50)), 0.6);
         near(parties.step(Span::from_micros(90)), 0.6);
         near(parties.step(Span::from_micros(101)), 0.5);
@@ -176,6 +177,6 @@ mod tests {
         for _ in 0..20 {
             parties.step(Span::from_secs(1));
         }
-        near(parties.share, LEAST);
+        near(parties.share, SHARE_MIN);
     }
 }

@@ -22,7 +22,9 @@ use self::programs::{BestEffort, Critical};
 use self::setup::ColocatedSetup;
 use self::workload::ColocatedResults;
 use super::host_requirements::HostLock;
-use super::{ClassFigures, PreparedRun, RunResult, TimeKind, World, checked, kept, micros_if, points, shown};
+use super::{
+    ClassFigures, PreparedRun, RunResult, TimeKind, World, checked, column, metric, micros_if, points,
+};
 use crate::error::Error;
 use crate::settings::{text, text_or_none, within};
 
@@ -32,20 +34,20 @@ pub const WORLD: World = World {
     note: "latencies in µs; lost: never sent or never answered; work: relative to running alone; cpu: of the \
            shared core; other: CPU use of other processes",
     stats: &[
-        shown("answered", "1/s", "answered/s"),
-        shown("lost", "%", "lost %"),
-        shown("p50", "µs", "p50"),
-        shown("p99", "µs", "p99"),
-        shown("p999", "µs", "p99.9"),
-        kept("max", "µs"),
-        kept("late", "%"),
-        shown("work", "ratio", "work"),
-        kept("per_s", "1/s"),
-        shown("cpu", "%", "cpu %"),
-        shown("other", "%", "other %"),
+        column("answered", "1/s", "answered/s"),
+        column("lost", "%", "lost %"),
+        column("p50", "µs", "p50"),
+        column("p99", "µs", "p99"),
+        column("p999", "µs", "p99.9"),
+        metric("max", "µs"),
+        metric("late", "%"),
+        column("work", "ratio", "work"),
+        metric("per_s", "1/s"),
+        column("cpu", "%", "cpu %"),
+        column("other", "%", "other %"),
     ],
     groups: &[("", 3), ("requests", 2), ("latency", 3), ("BE", 1), ("", 1), ("beside", 1)],
-    drawn: "p999",
+    plot_stat: "p999",
     parts: &[],
     prepare,
 };
@@ -136,7 +138,7 @@ impl Config {
         within("connections", self.connections.into(), 1.0..=10_000.0)?;
         within("be_share", self.be_share, 0.05..=0.95)?;
         within("keep_mib", self.keep_mib.into(), 1.0..=65_536.0)?;
-        if self.sharing == Sharing::CaladanRuntime && !self.lc.tells() {
+        if self.sharing == Sharing::CaladanRuntime && !self.lc.publishes_delay() {
             let lc = self.lc.program();
             return Err(format!(
                 "sharing caladan-runtime needs lc = storage or tpcc: {lc} does not run on greenwave's runtime"
@@ -171,7 +173,7 @@ impl Config {
     }
 
     /// All inputs on which BE's throughput alone depends.
-    fn by_itself(&self) -> (BestEffort, u32, Span, u64) {
+    fn baseline_key(&self) -> (BestEffort, u32, Span, u64) {
         (self.be, self.keep_mib, self.duration, self.seed)
     }
 }
@@ -180,23 +182,24 @@ impl Config {
 const TIMEOUT: Span = Span::from_secs(5);
 
 /// Serializes runs; caches BE's throughput alone.
-static ALONE: HostLock<(BestEffort, u32, Span, u64)> = HostLock::new();
+static RUN_LOCK: HostLock<(BestEffort, u32, Span, u64)> = HostLock::new();
 
 fn run(config: &Config) -> Result<RunResult, Error> {
-    let mut only = ALONE.enter();
+    let mut lock = RUN_LOCK.enter();
     if config.sharing == Sharing::Alone {
-        let driven = ColocatedSetup::new(config)?.drive(config)?;
-        return Ok(found(config, &driven, f64::NAN));
+        let results = ColocatedSetup::new(config)?.drive(config)?;
+        return Ok(run_result(config, &results, f64::NAN));
     }
-    let by_itself = only.known(config.by_itself(), || ColocatedSetup::best_effort_alone(config))?;
-    let driven = ColocatedSetup::new(config)?.drive(config)?;
-    Ok(found(config, &driven, by_itself))
+    let baseline =
+        lock.get_or_measure(config.baseline_key(), || ColocatedSetup::best_effort_alone(config))?;
+    let results = ColocatedSetup::new(config)?.drive(config)?;
+    Ok(run_result(config, &results, baseline))
 }
 
-fn found(config: &Config, driven: &ColocatedResults, by_itself: f64) -> RunResult {
-    let mut rows = vec![critical(config, driven)];
+fn run_result(config: &Config, results: &ColocatedResults, baseline: f64) -> RunResult {
+    let mut rows = vec![critical(config, results)];
     let none = f64::NAN;
-    if let Some(done) = &driven.done {
+    if let Some(be_work) = &results.be_work {
         let figures = vec![
             none,
             none,
@@ -205,24 +208,24 @@ fn found(config: &Config, driven: &ColocatedResults, by_itself: f64) -> RunResul
             none,
             none,
             none,
-            done.per_s / by_itself,
-            done.per_s,
-            done.cores * 100.0,
+            be_work.per_s / baseline,
+            be_work.per_s,
+            be_work.cores * 100.0,
             none,
         ];
         rows.push(ClassFigures { class: "be".to_owned(), figures, cdf: Vec::new() });
     }
-    let events = driven.report.requests();
+    let events = results.report.requests();
     RunResult { events, rows, noise: None }
 }
 
 /// Row of LC: all its requests together.
-fn critical(config: &Config, driven: &ColocatedResults) -> ClassFigures {
+fn critical(config: &Config, results: &ColocatedResults) -> ClassFigures {
     let mut latency = Histogram::new();
-    driven.report.classes.iter().for_each(|class| latency.merge(&class.latency));
-    let requests = driven.report.requests() as f64;
-    let answered = driven.report.answered() as f64;
-    let late: u64 = driven.report.classes.iter().map(|class| class.late).sum();
+    results.report.classes.iter().for_each(|class| latency.merge(&class.latency));
+    let requests = results.report.requests() as f64;
+    let answered = results.report.answered() as f64;
+    let late: u64 = results.report.classes.iter().map(|class| class.late).sum();
     let us = micros_if(answered > 0.0);
     let figures = vec![
         answered / config.duration.as_secs_f64(),
@@ -234,8 +237,8 @@ fn critical(config: &Config, driven: &ColocatedResults) -> ClassFigures {
         late as f64 / requests * 100.0,
         f64::NAN,
         f64::NAN,
-        driven.lc_cores * 100.0,
-        driven.other * 100.0,
+        results.lc_cores * 100.0,
+        results.other * 100.0,
     ];
     ClassFigures { class: "lc".to_owned(), figures, cdf: points(latency.cdf()) }
 }

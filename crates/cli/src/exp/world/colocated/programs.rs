@@ -90,7 +90,7 @@ impl Critical {
     }
 
     /// True if it is on greenwave's runtime and publishes its queueing delay.
-    pub const fn tells(self) -> bool {
+    pub const fn publishes_delay(self) -> bool {
         matches!(self, Self::Storage | Self::Tpcc)
     }
 
@@ -121,7 +121,7 @@ impl BestEffort {
     ///
     /// # Errors
     /// A required file or program is missing.
-    pub fn words(self, config: &Config, folder: &TempDir) -> Result<Vec<String>, Error> {
+    pub fn command_line(self, config: &Config, folder: &TempDir) -> Result<Vec<String>, Error> {
         let text = |path: PathBuf| path.display().to_string();
         let keep = config.keep_mib.to_string();
         let words = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect::<Vec<_>>();
@@ -186,9 +186,9 @@ fn build(command: &mut Command, advice: &str) -> Result<(), Error> {
         return Err(failed("is missing"));
     }
     let out = command.output().map_err(|e| failed(&e.to_string()))?;
-    let said = String::from_utf8_lossy(&out.stderr);
+    let stderr = String::from_utf8_lossy(&out.stderr);
     match out.status.success() {
         true => Ok(()),
-        false => Err(failed(said.lines().find(|line| line.contains("error")).unwrap_or("it fails"))),
+        false => Err(failed(stderr.lines().find(|line| line.contains("error")).unwrap_or("it fails"))),
     }
 }

@@ -12,7 +12,7 @@ use netlab::{Child, LabError, Namespace, NetLab, TestGroup, Veth};
 use queueing::{CoreId, Span};
 use serde_json::Value;
 
-use super::super::host_requirements::unless_possible;
+use super::super::host_requirements::check_possible;
 use super::super::progress_lines::workload;
 use super::programs::{Critical, KEYS};
 use super::{Config, Sharing};
@@ -30,7 +30,7 @@ const PORT: u16 = 11_211;
 /// Device of a server on greenwave's stack, and the client's end of the veth pair otherwise.
 const DEVICE: &str = "gw0";
 /// Kernel's end of a veth pair.
-const HERE: &str = "eth0";
+const KERNEL_DEVICE: &str = "eth0";
 
 /// Share of a core for which LC may be real-time; the kernel's own limit is 0.95.
 const REAL_TIME: f64 = 0.9;
@@ -38,7 +38,7 @@ const REAL_TIME: f64 = 0.9;
 const PERIOD: Span = Span::from_millis(10);
 /// Timeout of a program's start.
 const START: Duration = Duration::from_secs(60);
-const LOOK: Duration = Duration::from_millis(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Both programs, ready.
 pub struct ColocatedSetup {
@@ -71,7 +71,7 @@ impl ColocatedSetup {
     /// # Errors
     /// A required part is missing or does not start.
     pub fn new(config: &Config) -> Result<Self, Error> {
-        possible()?;
+        check_requirements()?;
         let lab = NetLab::new("colocated")?;
         let folder = TempDir::new(config.lc.program())?;
         let host = lab.namespace("server")?;
@@ -85,7 +85,7 @@ impl ColocatedSetup {
         let command = |program: &str| group.command(&host, program);
         let (lc, client, target) = match config.lc {
             Critical::Memcached => {
-                let client = cabled(&lab, &host)?;
+                let client = connect_clients(&lab, &host)?;
                 let mut command = command("memcached");
                 command.args(["-u", "nobody", "-t", "1", "-U", "0", "-m", "256", "-l", &SERVER.to_string()]);
                 command.args(["-p", &PORT.to_string()]);
@@ -98,7 +98,7 @@ impl ColocatedSetup {
                 let mut command = command(&workload(config.lc.program())?.display().to_string());
                 command.args(["--device", DEVICE, "--busy-poll", "0ns"]);
                 let mut lc = host.spawn_on(SHARED_CORE, quiet(&mut command).stdout(Stdio::piped()))?;
-                let target = listens(&mut lc, config.lc.program())?;
+                let target = read_address(&mut lc, config.lc.program())?;
                 // Frames from LC are received on the clients' core.
                 host.steer_receive(DEVICE, CLIENT_CORE)?;
                 (lc, host.clone(), target)
@@ -116,20 +116,20 @@ impl ColocatedSetup {
     /// # Errors
     /// As [`ColocatedSetup::new`]; or BE reports no progress.
     pub fn best_effort_alone(config: &Config) -> Result<f64, Error> {
-        possible()?;
+        check_requirements()?;
         let lab = NetLab::new("colocated")?;
         let folder = TempDir::new(config.be.program())?;
         let host = lab.namespace("server")?;
         let config = Config { sharing: Sharing::Linux, ..config.clone() };
         let group = TestGroup::new(config.be.program())?;
-        let mut best = LimitedProgram::new(&config, &host, &group, &folder)?;
-        best.by_itself(&config)
+        let mut be = LimitedProgram::new(&config, &host, &group, &folder)?;
+        be.measure_alone(&config)
     }
 }
 
 impl LimitedProgram {
     fn new(config: &Config, host: &Namespace, shared: &TestGroup, folder: &TempDir) -> Result<Self, Error> {
-        let words = config.be.words(config, folder)?;
+        let words = config.be.command_line(config, folder)?;
         let group = match config.sharing {
             Sharing::Static | Sharing::Parties => {
                 let group = TestGroup::new(config.be.program())?;
@@ -158,17 +158,17 @@ impl LimitedProgram {
 }
 
 /// Checks that such a run is possible here.
-fn possible() -> Result<(), Error> {
-    unless_possible("colocated", "caladan/host", "clients and the programs")
+fn check_requirements() -> Result<(), Error> {
+    check_possible("colocated", "caladan/host", "clients and the programs")
 }
 
 /// Namespace for the clients, with a veth pair to `host`.
-fn cabled(lab: &NetLab, host: &Namespace) -> Result<Namespace, LabError> {
+fn connect_clients(lab: &NetLab, host: &Namespace) -> Result<Namespace, LabError> {
     let client = lab.namespace("client")?;
-    lab.veth((host, HERE), (&client, DEVICE), &Veth::default())?;
+    lab.veth((host, KERNEL_DEVICE), (&client, DEVICE), &Veth::default())?;
     client.steer_receive(DEVICE, CLIENT_CORE)?;
-    host.steer_receive(HERE, SHARED_CORE)?;
-    host.address(HERE, SERVER.into(), PREFIX)?;
+    host.steer_receive(KERNEL_DEVICE, SHARED_CORE)?;
+    host.address(KERNEL_DEVICE, SERVER.into(), PREFIX)?;
     client.address(DEVICE, CLIENT.into(), PREFIX)?;
     Ok(client)
 }
@@ -178,20 +178,20 @@ fn quiet(command: &mut Command) -> &mut Command {
 }
 
 /// Address on which a greenwave server reports that it listens. Its further output is drained.
-fn listens(lc: &mut Child, program: &str) -> Result<SocketAddr, Error> {
-    let failed = |what: &str| Error::new(format!("{program}: {what}"));
+fn read_address(lc: &mut Child, program: &str) -> Result<SocketAddr, Error> {
+    let failed = |message: &str| Error::new(format!("{program}: {message}"));
     let stdout = lc.stdout.take().ok_or_else(|| failed("no stdout"))?;
-    let (tell, told) = channel();
+    let (sender, receiver) = channel();
     std::thread::spawn(move || {
         let mut lines = BufReader::new(stdout).lines().map_while(Result::ok);
         // The receiver is gone after a timeout.
-        let _ = lines.next().map(|line| tell.send(line));
+        let _ = lines.next().map(|line| sender.send(line));
         lines.for_each(drop);
     });
-    let line = told.recv_timeout(START).map_err(|_| failed("does not report its address"))?;
-    let said: Value = serde_json::from_str(&line).map_err(|e| failed(&e.to_string()))?;
-    let at = said["listens"].as_str().and_then(|at| at.parse().ok());
-    at.ok_or_else(|| failed(&format!("{line:?} does not report an address")))
+    let line = receiver.recv_timeout(START).map_err(|_| failed("does not report its address"))?;
+    let report: Value = serde_json::from_str(&line).map_err(|e| failed(&e.to_string()))?;
+    let address = report["listens"].as_str().and_then(|address| address.parse().ok());
+    address.ok_or_else(|| failed(&format!("{line:?} does not report an address")))
 }
 
 /// Stores a value for every key in memcached, once it answers.
@@ -202,15 +202,15 @@ fn fill(target: SocketAddr) -> Result<(), Error> {
         match TcpStream::connect_timeout(&target, START) {
             Ok(stream) => break stream,
             Err(e) if Instant::now() > end => return Err(failed(e)),
-            Err(_) => std::thread::sleep(LOOK),
+            Err(_) => std::thread::sleep(POLL_INTERVAL),
         }
     };
     stream.set_read_timeout(Some(START)).map_err(failed)?;
-    const AT_ONCE: u32 = 500;
+    const KEYS_PER_BATCH: u32 = 500;
     const STORED: &[u8] = b"STORED\r\n";
     let mut text = Vec::new();
-    for first in (0..KEYS).step_by(AT_ONCE as usize) {
-        let keys = first..(first + AT_ONCE).min(KEYS);
+    for first in (0..KEYS).step_by(KEYS_PER_BATCH as usize) {
+        let keys = first..(first + KEYS_PER_BATCH).min(KEYS);
         text.clear();
         keys.clone().for_each(|key| memcached::write_set(key, &mut text));
         stream.write_all(&text).map_err(failed)?;

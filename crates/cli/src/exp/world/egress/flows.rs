@@ -15,7 +15,7 @@ use crate::error::{Error, plain};
 
 /// Completion of a flow.
 #[derive(Clone, Copy, Debug)]
-pub struct Took {
+pub struct FlowCompletion {
     /// True for a large flow.
     pub large: bool,
     /// Time from its start until the receiver has all bytes and confirms.
@@ -25,30 +25,31 @@ pub struct Took {
 /// Results of a run.
 pub struct FlowResults {
     /// Completed flows, unordered.
-    pub took: Vec<Took>,
+    pub completions: Vec<FlowCompletion>,
     /// Utilisation and drops in %, and levels that packets reached.
     pub link: [f64; 3],
 }
 
 /// Timeout of a flow.
-const LIMIT: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 /// Time for the endless flows to fill the queue.
 const WARMUP: Duration = Duration::from_millis(1_000);
 
 /// Runs the flows of `plan` on `network`.
 pub fn run(plan: &Plan, network: &BottleneckNetwork) -> Result<FlowResults, Error> {
     let stop = AtomicBool::new(false);
-    let failed = |what: &str, e: &io::Error| Error::new(format!("{what}: {}", plain(&e.to_string())));
+    let failed =
+        |operation: &str, e: &io::Error| Error::new(format!("{operation}: {}", plain(&e.to_string())));
     std::thread::scope(|scope| {
         let receivers = scope.spawn(|| receive(&network.listener, &stop));
-        let sent = network.senders.enter(|| send(plan, network, &stop));
+        let result = network.senders.enter(|| send(plan, network, &stop));
         stop.store(true, Ordering::Relaxed);
         // Wakes the receivers, which check the stop flag.
-        let _ = network.senders.enter(|| TcpStream::connect_timeout(&network.target, LIMIT));
+        let _ = network.senders.enter(|| TcpStream::connect_timeout(&network.target, TIMEOUT));
         let received = receivers.join().expect("receiving does not panic");
-        let found = sent?;
+        let results = result?;
         received.map_err(|e| failed("receiving", &e))?;
-        Ok(found)
+        Ok(results)
     })
 }
 
@@ -74,12 +75,12 @@ fn drain(mut stream: TcpStream) {
 /// Starts flows as planned, on a thread in the senders' namespace.
 fn send(plan: &Plan, network: &BottleneckNetwork, stop: &AtomicBool) -> Result<FlowResults, Error> {
     let config = &plan.config;
-    let (done, ended) = channel();
+    let (sender, receiver) = channel();
     std::thread::scope(|scope| {
         // Ends the endless flows on every return path.
-        let ending = Ending(stop);
+        let stop_on_drop = StopOnDrop(stop);
         for _ in 0..config.bulk {
-            scope.spawn(|| endless(plan, network, stop));
+            scope.spawn(|| run_endless_flow(plan, network, stop));
         }
         std::thread::sleep(WARMUP);
         let (before, start) = (network.status()?, Instant::now());
@@ -88,26 +89,26 @@ fn send(plan: &Plan, network: &BottleneckNetwork, stop: &AtomicBool) -> Result<F
         for burst in 0..config.bursts {
             std::thread::sleep((start + period * burst).saturating_duration_since(Instant::now()));
             for large in order(config.small, config.large, &mut rng) {
-                let done = done.clone();
-                scope.spawn(move || timed(plan, network, large, &done));
+                let sender = sender.clone();
+                scope.spawn(move || run_flow(plan, network, large, &sender));
             }
         }
         std::thread::sleep((start + period * config.bursts).saturating_duration_since(Instant::now()));
         let (after, window) = (network.status()?, start.elapsed());
-        drop(done);
-        let mut took = Vec::new();
-        for flow in ended.iter() {
-            took.push(flow.map_err(|e| Error::new(format!("a flow: {}", plain(&e.to_string()))))?);
+        drop(sender);
+        let mut completions = Vec::new();
+        for flow in receiver.iter() {
+            completions.push(flow.map_err(|e| Error::new(format!("a flow: {}", plain(&e.to_string()))))?);
         }
-        drop(ending);
-        Ok(FlowResults { took, link: link(plan, &before, &after, window) })
+        drop(stop_on_drop);
+        Ok(FlowResults { completions, link: link(plan, &before, &after, window) })
     })
 }
 
 /// Sets the flag when dropped.
-struct Ending<'a>(&'a AtomicBool);
+struct StopOnDrop<'a>(&'a AtomicBool);
 
-impl Drop for Ending<'_> {
+impl Drop for StopOnDrop<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }
@@ -115,33 +116,38 @@ impl Drop for Ending<'_> {
 
 /// Start order of a burst's flows: true is a large one.
 fn order(small: Group, large: Group, rng: &mut Rng) -> Vec<bool> {
-    let mut left = [small.flows, large.flows];
+    let mut remaining = [small.flows, large.flows];
     let mut order = Vec::new();
-    while left.iter().sum::<u32>() > 0 {
-        let is_large = rng.below(u64::from(left[0] + left[1])) >= u64::from(left[0]);
-        left[usize::from(is_large)] -= 1;
+    while remaining.iter().sum::<u32>() > 0 {
+        let is_large = rng.below(u64::from(remaining[0] + remaining[1])) >= u64::from(remaining[0]);
+        remaining[usize::from(is_large)] -= 1;
         order.push(is_large);
     }
     order
 }
 
 fn connect(plan: &Plan, network: &BottleneckNetwork) -> io::Result<TcpStream> {
-    let stream = TcpStream::connect_timeout(&network.target, LIMIT)?;
+    let stream = TcpStream::connect_timeout(&network.target, TIMEOUT)?;
     rustix::net::sockopt::set_tcp_congestion(&stream, &plan.config.congestion)?;
-    stream.set_read_timeout(Some(LIMIT))?;
-    stream.set_write_timeout(Some(LIMIT))?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
+    stream.set_write_timeout(Some(TIMEOUT))?;
     Ok(stream)
 }
 
 /// A flow that ends when the flag is set.
-fn endless(plan: &Plan, network: &BottleneckNetwork, stop: &AtomicBool) {
+fn run_endless_flow(plan: &Plan, network: &BottleneckNetwork, stop: &AtomicBool) {
     let Ok(mut stream) = connect(plan, network) else { return };
     let bytes = vec![0; 64 * 1024];
     while !stop.load(Ordering::Relaxed) && stream.write_all(&bytes).is_ok() {}
 }
 
 /// A flow of its group's size, and its completion time.
-fn timed(plan: &Plan, network: &BottleneckNetwork, large: bool, done: &Sender<io::Result<Took>>) {
+fn run_flow(
+    plan: &Plan,
+    network: &BottleneckNetwork,
+    large: bool,
+    sender: &Sender<io::Result<FlowCompletion>>,
+) {
     let group = if large { plan.config.large } else { plan.config.small };
     let flow = || {
         let start = Instant::now();
@@ -149,10 +155,10 @@ fn timed(plan: &Plan, network: &BottleneckNetwork, large: bool, done: &Sender<io
         io::copy(&mut io::repeat(0).take(group.bytes), &mut stream)?;
         stream.shutdown(Shutdown::Write)?;
         stream.read_to_end(&mut Vec::new())?;
-        Ok(Took { large, span: Span::from_nanos(start.elapsed().as_nanos() as u64) })
+        Ok(FlowCompletion { large, span: Span::from_nanos(start.elapsed().as_nanos() as u64) })
     };
     // The receiver is gone when another flow failed.
-    let _ = done.send(flow());
+    let _ = sender.send(flow());
 }
 
 fn link(plan: &Plan, before: &Status, after: &Status, window: Duration) -> [f64; 3] {

@@ -15,9 +15,9 @@ use queueing::{Histogram, Rate, Span};
 use serde::Deserialize;
 use toml::Table;
 
-use self::flows::Took;
+use self::flows::FlowCompletion;
 use self::network::BottleneckNetwork;
-use super::{ClassFigures, PreparedRun, RunResult, TimeKind, World, kept, line, micros_if, points, shown};
+use super::{ClassFigures, PreparedRun, RunResult, TimeKind, World, column, line, metric, micros_if, points};
 use crate::error::Error;
 
 pub const WORLD: World = World {
@@ -25,17 +25,17 @@ pub const WORLD: World = World {
     kind: TimeKind::host(1),
     note: "flow completion times in µs; utilisation: bytes sent over bytes possible at the rate",
     stats: &[
-        shown("flows", "1", "flows"),
-        shown("mean", "µs", "mean"),
-        shown("p50", "µs", "p50"),
-        shown("p99", "µs", "p99"),
-        shown("max", "µs", "max"),
-        shown("utilisation", "%", "util. %"),
-        shown("dropped", "%", "drop %"),
-        kept("levels", "1"),
+        column("flows", "1", "flows"),
+        column("mean", "µs", "mean"),
+        column("p50", "µs", "p50"),
+        column("p99", "µs", "p99"),
+        column("max", "µs", "max"),
+        column("utilisation", "%", "util. %"),
+        column("dropped", "%", "drop %"),
+        metric("levels", "1"),
     ],
     groups: &[("", 3), ("", 1), ("completion", 4), ("link", 2)],
-    drawn: "p99",
+    plot_stat: "p99",
     parts: &[],
     prepare,
 };
@@ -109,31 +109,31 @@ fn prepare(_mode: &str, settings: Table) -> Result<PreparedRun, String> {
 }
 
 /// Serializes runs, which share the machine's cores.
-static ALONE: Mutex<()> = Mutex::new(());
+static RUN_LOCK: Mutex<()> = Mutex::new(());
 
 fn run(plan: &Plan) -> Result<RunResult, Error> {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _lock = RUN_LOCK.lock().unwrap_or_else(PoisonError::into_inner);
     let network = BottleneckNetwork::new(plan)?;
-    let found = flows::run(plan, &network)?;
-    let figures = found.link;
-    let all = found.took.iter().collect::<Vec<_>>();
-    let of = |large: bool| found.took.iter().filter(|took| took.large == large).collect::<Vec<_>>();
+    let results = flows::run(plan, &network)?;
+    let figures = results.link;
+    let all = results.completions.iter().collect::<Vec<_>>();
+    let of = |large: bool| results.completions.iter().filter(|flow| flow.large == large).collect::<Vec<_>>();
     let none = [f64::NAN; 3];
     let rows = vec![row("small", &of(false), none), row("large", &of(true), none), row("all", &all, figures)];
-    Ok(RunResult { events: found.took.len() as u64, rows, noise: None })
+    Ok(RunResult { events: results.completions.len() as u64, rows, noise: None })
 }
 
 /// Figures of some flows, and of the link.
-fn row(class: &str, took: &[&Took], link: [f64; 3]) -> ClassFigures {
+fn row(class: &str, flows: &[&FlowCompletion], link: [f64; 3]) -> ClassFigures {
     let mut histogram = Histogram::new();
-    took.iter().for_each(|took| histogram.record(took.span));
-    let us = micros_if(!took.is_empty());
+    flows.iter().for_each(|flow| histogram.record(flow.span));
+    let us = micros_if(!flows.is_empty());
     let times = [
         us(histogram.mean()),
         us(histogram.quantile(0.5)),
         us(histogram.quantile(0.99)),
         us(histogram.max()),
     ];
-    let figures = [&[took.len() as f64][..], &times, &link].concat();
+    let figures = [&[flows.len() as f64][..], &times, &link].concat();
     ClassFigures { class: class.to_owned(), figures, cdf: points(histogram.cdf()) }
 }

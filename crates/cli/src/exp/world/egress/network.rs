@@ -31,7 +31,7 @@ impl BottleneckNetwork {
         if let Some(why) = NetLab::unavailable() {
             return Err(Error::new(format!("world egress: {why}")).advice("sudo greenwave exp run fish/host"));
         }
-        let made = || -> Result<[Namespace; 3], LabError> {
+        let create = || -> Result<[Namespace; 3], LabError> {
             let lab = NetLab::new("egress")?;
             let [senders, router, receivers] =
                 ["senders", "router", "receivers"].map(|name| lab.namespace(name));
@@ -52,10 +52,10 @@ impl BottleneckNetwork {
             }
             Ok([senders, router, receivers])
         };
-        let [senders, router, receivers] = made()?;
+        let [senders, router, receivers] = create()?;
         router.enter(|| egress::attach(OUT, plan.rate, &plan.policy, plan.config.seed))?;
-        let bound = receivers.enter(|| TcpListener::bind((RECEIVER[0], 0)));
-        let listener = bound.map_err(|e| Error::new(format!("a listener at {}: {e}", RECEIVER[0])))?;
+        let result = receivers.enter(|| TcpListener::bind((RECEIVER[0], 0)));
+        let listener = result.map_err(|e| Error::new(format!("a listener at {}: {e}", RECEIVER[0])))?;
         let target = listener.local_addr().map_err(|e| Error::new(e.to_string()))?;
         Ok(Self { senders, router, listener, target, _receivers: receivers })
     }

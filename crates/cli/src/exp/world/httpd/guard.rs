@@ -18,8 +18,8 @@ use crate::error::Error;
 pub struct AttachedGuard(Child);
 
 /// Timeout of attaching and of detaching.
-const PATIENCE: Duration = Duration::from_secs(10);
-const LOOK: Duration = Duration::from_millis(5);
+const TIMEOUT: Duration = Duration::from_secs(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 impl AttachedGuard {
     /// Attaches a guard to `device` of `host` as in `config`. It runs on `core`, the server's, so
@@ -31,7 +31,7 @@ impl AttachedGuard {
         policy: &str,
         config: &Config,
     ) -> Result<Self, Error> {
-        let failed = |what: String| Error::new(format!("guard {policy}: {what}"));
+        let failed = |message: String| Error::new(format!("guard {policy}: {message}"));
         let this = std::env::current_exe().map_err(|e| failed(e.to_string()))?;
         let mut command = host.command(&this.to_string_lossy());
         command.args(["guard", "attach", device, "--port", &PORT.to_string()]);
@@ -41,14 +41,14 @@ impl AttachedGuard {
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = host.spawn_on(core, &mut command).map_err(|e| failed(e.to_string()))?;
         let stderr = child.stderr.take().ok_or_else(|| failed("no stderr".to_owned()))?;
-        let (tell, told) = channel();
+        let (sender, receiver) = channel();
         // Drains the output to its end, so that the guard never blocks on a write.
         thread::spawn(move || {
             for line in BufReader::new(stderr).lines().map_while(Result::ok) {
-                let _ = tell.send(line);
+                let _ = sender.send(line);
             }
         });
-        let line = told.recv_timeout(PATIENCE).unwrap_or_else(|_| "prints nothing".to_owned());
+        let line = receiver.recv_timeout(TIMEOUT).unwrap_or_else(|_| "prints nothing".to_owned());
         match line.contains(" guarded by ") {
             true => Ok(Self(child)),
             false => Err(failed(line.trim_start_matches("error: ").to_owned())),
@@ -68,9 +68,9 @@ impl Drop for AttachedGuard {
         if let Some(pid) = Pid::from_raw(self.0.id() as i32) {
             let _ = kill_process(pid, Signal::TERM);
         }
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + TIMEOUT;
         while matches!(self.0.try_wait(), Ok(None)) && Instant::now() < end {
-            thread::sleep(LOOK);
+            thread::sleep(POLL_INTERVAL);
         }
     }
 }

@@ -24,7 +24,9 @@ use self::server::HttpdServer;
 use self::setup::HttpdSetup;
 use self::workload::HttpdResults;
 use super::host_requirements::HostLock;
-use super::{ClassFigures, PreparedRun, RunResult, TimeKind, World, checked, kept, micros_if, points, shown};
+use super::{
+    ClassFigures, PreparedRun, RunResult, TimeKind, World, checked, column, metric, micros_if, points,
+};
 use crate::error::Error;
 use crate::settings::{text, within};
 
@@ -35,29 +37,29 @@ pub const WORLD: World = World {
            client was connected and never answered; other: CPU use of other processes; client: visits that \
            the client began late",
     stats: &[
-        shown("offered", "1/s", "offered"),
-        shown("goodput", "1/s", "good/s"),
-        shown("p99", "µs", "p99"),
-        shown("late", "%", "late %"),
-        shown("phantom", "%", "overflow %"),
-        shown("refused", "%", "refused %"),
-        shown("silent", "%", "no reply %"),
-        shown("per_cpu", "1/s", "good/cpu-s"),
-        shown("overflows", "1/s", "overfl/s"),
-        shown("spread", "%", "spread %"),
-        shown("recovery", "µs", "recovery"),
-        shown("other", "%", "other %"),
-        shown("client", "%", "client %"),
-        kept("p50", "µs"),
-        kept("mean", "µs"),
-        kept("bad", "%"),
-        kept("wrong", "%"),
-        kept("cpu", "%"),
-        kept("guard_cpu", "%"),
-        kept("capacity", "1/s"),
+        column("offered", "1/s", "offered"),
+        column("goodput", "1/s", "good/s"),
+        column("p99", "µs", "p99"),
+        column("late", "%", "late %"),
+        column("phantom", "%", "overflow %"),
+        column("refused", "%", "refused %"),
+        column("silent", "%", "no reply %"),
+        column("per_cpu", "1/s", "good/cpu-s"),
+        column("overflows", "1/s", "overfl/s"),
+        column("spread", "%", "spread %"),
+        column("recovery", "µs", "recovery"),
+        column("other", "%", "other %"),
+        column("client", "%", "client %"),
+        metric("p50", "µs"),
+        metric("mean", "µs"),
+        metric("bad", "%"),
+        metric("wrong", "%"),
+        metric("cpu", "%"),
+        metric("guard_cpu", "%"),
+        metric("capacity", "1/s"),
     ],
     groups: &[("", 3), ("visits", 7), ("server", 2), ("", 2), ("beside", 2)],
-    drawn: "goodput",
+    plot_stat: "goodput",
     parts: &[],
     prepare,
 };
@@ -165,7 +167,7 @@ fn whole() -> f64 {
 
 /// Concurrent clients of the capacity measurement: enough that the server never idles, and few
 /// enough that none times out.
-const ENOUGH: u32 = 32;
+const CAPACITY_CLIENTS: u32 = 32;
 
 fn prepare(_mode: &str, settings: Table) -> Result<PreparedRun, String> {
     let config = checked(settings, Config::check)?;
@@ -225,22 +227,22 @@ impl Config {
 }
 
 /// Serializes runs; caches the capacity for each seed of an experiment.
-static ALONE: HostLock<KnownBy> = HostLock::new();
+static RUN_LOCK: HostLock<CapacityKey> = HostLock::new();
 
 /// Cache key of a capacity: the inputs of its measurement, and settings that tell apart experiments
 /// with the same server, which may run hours apart.
-type KnownBy = (Setup, u64, [Span; 2], bool, Option<u32>);
+type CapacityKey = (Setup, u64, [Span; 2], bool, Option<u32>);
 
 fn run(config: &Config) -> Result<RunResult, Error> {
-    let mut only = ALONE.enter();
+    let mut lock = RUN_LOCK.enter();
     let spans = [config.capacity, config.timeout];
-    let known_by = (config.setup.clone(), config.seed, spans, config.swell.is_some(), config.visitors);
-    let capacity = only.known(known_by, || measured(config))?;
-    let driven = least_disturbed(config, || HttpdSetup::new(config)?.drive(config.visits(capacity)))?;
-    let all = &driven.outcome.all;
-    let mut rows = vec![row(config, &driven, "all", all, capacity)];
+    let key = (config.setup.clone(), config.seed, spans, config.swell.is_some(), config.visitors);
+    let capacity = lock.get_or_measure(key, || measure_capacity(config))?;
+    let results = least_disturbed(config, || HttpdSetup::new(config)?.drive(config.visits(capacity)))?;
+    let all = &results.outcome.all;
+    let mut rows = vec![row(config, &results, "all", all, capacity)];
     if config.swell.is_some() {
-        rows.push(row(config, &driven, "swell", &driven.outcome.burst, capacity));
+        rows.push(row(config, &results, "swell", &results.outcome.burst, capacity));
     }
     Ok(RunResult { events: all.total(), rows, noise: None })
 }
@@ -255,46 +257,46 @@ fn least_disturbed(
         if best.other <= config.other_max {
             break;
         }
-        let again = drive()?;
-        if again.other < best.other {
-            best = again;
+        let candidate = drive()?;
+        if candidate.other < best.other {
+            best = candidate;
         }
     }
     Ok(best)
 }
 
 /// Measures the server's capacity, per second.
-fn measured(config: &Config) -> Result<f64, Error> {
-    let pace = ArrivalModel::Closed { clients: ENOUGH, think: Span::ZERO };
+fn measure_capacity(config: &Config) -> Result<f64, Error> {
+    let pace = ArrivalModel::Closed { clients: CAPACITY_CLIENTS, think: Span::ZERO };
     let (warmup, duration) = (config.capacity / 4, config.capacity);
     let visits = ShortConnections { pace, warmup, duration, ..config.visits(1.0) };
     let stock = config.stock();
-    let driven = least_disturbed(&stock, || HttpdSetup::new(&stock)?.drive(visits.clone()))?;
-    let answers: u64 = driven.outcome.slices.iter().map(|slice| slice.answers).sum();
+    let results = least_disturbed(&stock, || HttpdSetup::new(&stock)?.drive(visits.clone()))?;
+    let answers: u64 = results.outcome.slices.iter().map(|slice| slice.answers).sum();
     if answers == 0 {
-        let what = format!(
+        let message = format!(
             "{}: not one of {} visits was answered",
             config.setup.server.program(),
-            driven.outcome.all.total()
+            results.outcome.all.total()
         );
-        return Err(Error::new(what));
+        return Err(Error::new(message));
     }
     Ok(answers as f64 / duration.as_secs_f64())
 }
 
 fn row(
     config: &Config,
-    driven: &HttpdResults,
+    results: &HttpdResults,
     class: &str,
-    fates: &OutcomeCounts,
+    outcomes: &OutcomeCounts,
     capacity: f64,
 ) -> ClassFigures {
-    let outcome = &driven.outcome;
+    let outcome = &results.outcome;
     let seconds = config.duration.as_secs_f64();
-    let total = fates.total() as f64;
+    let total = outcomes.total() as f64;
     let percent = |part: u64| part as f64 / total * 100.0;
-    let of = |fate| percent(fates.count(fate));
-    let good = fates.count(RequestOutcome::Ok) as f64;
+    let of = |outcome| percent(outcomes.count(outcome));
+    let good = outcomes.count(RequestOutcome::Ok) as f64;
     let us = micros_if(good > 0.0);
     let is_all = class == "all";
     // Values known only for all visits together.
@@ -306,26 +308,26 @@ fn row(
     let figures = vec![
         per_second(total),
         per_second(good),
-        us(fates.latency.quantile(0.99)),
+        us(outcomes.latency.quantile(0.99)),
         of(RequestOutcome::Late),
         of(RequestOutcome::NoResponse),
         of(RequestOutcome::Refused),
         of(RequestOutcome::ConnectTimeout),
-        whole(good / seconds / driven.server_cpu),
-        whole(driven.overflows),
+        whole(good / seconds / results.server_cpu),
+        whole(results.overflows),
         whole(spread(&answers)),
         whole(recovery.map_or(f64::NAN, Span::as_micros_f64)),
-        whole(driven.other),
+        whole(results.other),
         whole(percent(outcome.limited)),
-        us(fates.latency.quantile(0.5)),
-        us(fates.latency.mean()),
+        us(outcomes.latency.quantile(0.5)),
+        us(outcomes.latency.mean()),
         100.0 - of(RequestOutcome::Ok),
         of(RequestOutcome::BadResponse),
-        whole(driven.server_cpu * 100.0),
-        whole(driven.guard_cpu * 100.0),
+        whole(results.server_cpu * 100.0),
+        whole(results.guard_cpu * 100.0),
         whole(capacity),
     ];
-    ClassFigures { class: class.to_owned(), figures, cdf: points(fates.latency.cdf()) }
+    ClassFigures { class: class.to_owned(), figures, cdf: points(outcomes.latency.cdf()) }
 }
 
 /// Standard deviation over mean, in %.

@@ -55,7 +55,7 @@ impl HttpdServer {
     }
 
     /// True if the executable is installed.
-    pub fn is_there(self) -> bool {
+    pub fn is_installed(self) -> bool {
         netlab::is_installed(self.program())
     }
 
@@ -63,13 +63,13 @@ impl HttpdServer {
     /// foreground.
     pub fn prepare(self, config: &Config, at: Ipv4Addr, folder: &TempDir) -> Result<Vec<String>, LabError> {
         folder.write(FILE, &text(config.setup.bytes))?;
-        let here = folder.path();
-        let written = match self {
-            Self::Nginx => nginx(config, at, here),
-            Self::Lighttpd => lighttpd(config, at, here),
-            Self::Apache => apache(config, at, here),
+        let path = folder.path();
+        let configuration = match self {
+            Self::Nginx => nginx(config, at, path),
+            Self::Lighttpd => lighttpd(config, at, path),
+            Self::Apache => apache(config, at, path),
         };
-        let file = folder.write("server.conf", written.as_bytes())?.display().to_string();
+        let file = folder.write("server.conf", configuration.as_bytes())?.display().to_string();
         let words: &[&str] = match self {
             Self::Nginx => &["-e", "stderr", "-c", &file],
             Self::Lighttpd => &["-D", "-f", &file],
@@ -79,28 +79,28 @@ impl HttpdServer {
     }
 }
 
-fn nginx(config: &Config, at: Ipv4Addr, here: &Path) -> String {
-    let here = here.display();
+fn nginx(config: &Config, at: Ipv4Addr, folder: &Path) -> String {
+    let folder = folder.display();
     let backlog = config.backlog.map(|backlog| format!(" backlog={backlog}")).unwrap_or_default();
     let gzip = match config.setup.gzip {
         true => "gzip on; gzip_comp_level 9; gzip_types text/plain;",
         false => "",
     };
     format!(
-        "daemon off; worker_processes 1; user www-data; pid {here}/pid; error_log stderr crit;
+        "daemon off; worker_processes 1; user www-data; pid {folder}/pid; error_log stderr crit;
         events {{ worker_connections 4096; }}
         http {{
             types {{ text/plain txt; }}
             access_log off; sendfile on; {gzip}
-            client_body_temp_path {here}/body; proxy_temp_path {here}/proxy;
-            fastcgi_temp_path {here}/fastcgi; uwsgi_temp_path {here}/uwsgi; scgi_temp_path {here}/scgi;
-            server {{ listen {at}:{PORT}{backlog}; root {here}; }}
+            client_body_temp_path {folder}/body; proxy_temp_path {folder}/proxy;
+            fastcgi_temp_path {folder}/fastcgi; uwsgi_temp_path {folder}/uwsgi; scgi_temp_path {folder}/scgi;
+            server {{ listen {at}:{PORT}{backlog}; root {folder}; }}
         }}\n"
     )
 }
 
-fn lighttpd(config: &Config, at: Ipv4Addr, here: &Path) -> String {
-    let here = here.display();
+fn lighttpd(config: &Config, at: Ipv4Addr, folder: &Path) -> String {
+    let folder = folder.display();
     let backlog = config.backlog.map(|backlog| format!("server.listen-backlog = {backlog}\n"));
     let gzip = match config.setup.gzip {
         true => {
@@ -110,14 +110,14 @@ fn lighttpd(config: &Config, at: Ipv4Addr, here: &Path) -> String {
         false => "",
     };
     format!(
-        "server.document-root = \"{here}\"\nserver.bind = \"{at}\"\nserver.port = {PORT}\n\
+        "server.document-root = \"{folder}\"\nserver.bind = \"{at}\"\nserver.port = {PORT}\n\
          mimetype.assign = (\".txt\" => \"text/plain\")\n{gzip}{}",
         backlog.unwrap_or_default()
     )
 }
 
-fn apache(config: &Config, at: Ipv4Addr, here: &Path) -> String {
-    let here = here.display();
+fn apache(config: &Config, at: Ipv4Addr, folder: &Path) -> String {
+    let folder = folder.display();
     let backlog = config.backlog.map(|backlog| format!("ListenBacklog {backlog}\n"));
     let gzip = match config.setup.gzip {
         true => format!(
@@ -131,9 +131,9 @@ fn apache(config: &Config, at: Ipv4Addr, here: &Path) -> String {
         "LoadModule mpm_event_module {MODULES}/mod_mpm_event.so\n\
          LoadModule authz_core_module {MODULES}/mod_authz_core.so\n\
          LoadModule mime_module {MODULES}/mod_mime.so\n\
-         ServerRoot {here}\nDefaultRuntimeDir {here}\nPidFile {here}/pid\nServerName server\n\
+         ServerRoot {folder}\nDefaultRuntimeDir {folder}\nPidFile {folder}/pid\nServerName server\n\
          ErrorLog /dev/stderr\nLogLevel crit\nUser www-data\nGroup www-data\nListen {at}:{PORT}\n\
-         DocumentRoot {here}\nTypesConfig /dev/null\nAddType text/plain .txt\n\
+         DocumentRoot {folder}\nTypesConfig /dev/null\nAddType text/plain .txt\n\
          StartServers 2\nMinSpareThreads 25\nMaxSpareThreads 75\nThreadLimit 64\nThreadsPerChild 25\n\
          MaxRequestWorkers 150\nMaxConnectionsPerChild 0\n{gzip}{}",
         backlog.unwrap_or_default()

@@ -11,7 +11,7 @@ use netlab::TempDir;
 use netlab::{Child, LabError, Namespace, NetLab, TestGroup, Veth};
 use queueing::{CoreId, Span};
 
-use super::super::host_requirements::unless_possible;
+use super::super::host_requirements::check_possible;
 use super::Config;
 use super::guard::AttachedGuard;
 use super::server::PORT;
@@ -26,13 +26,13 @@ pub const SERVER: Ipv4Addr = Ipv4Addr::new(10, 73, 0, 1);
 pub const VISITORS: Ipv4Addr = Ipv4Addr::new(10, 73, 1, 1);
 pub const PREFIX: u8 = 16;
 /// Clients' end of the veth pair.
-pub const THERE: &str = "gw0";
+pub const CLIENT_DEVICE: &str = "gw0";
 
 /// CPU bandwidth period of the server's share: shorter than any delay that is measured.
 const PERIOD: Span = Span::from_millis(10);
 /// Timeout of a server's start.
 const START: Duration = Duration::from_secs(20);
-const LOOK: Duration = Duration::from_millis(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// A listening server, and the clients' end of its network.
 pub struct HttpdSetup {
@@ -54,27 +54,27 @@ impl HttpdSetup {
     /// Creates the setup of `config`.
     pub fn new(config: &Config) -> Result<Self, Error> {
         let server = config.setup.server;
-        unless_possible("httpd", "overload/e1", "server and visitors")?;
+        check_possible("httpd", "overload/e1", "server and visitors")?;
         if !host::proc::sees_kernel_threads() {
-            let what = "world httpd: /proc shows no kernel threads, whose CPU time counts as the server's";
-            return Err(Error::new(what).advice("the first PID namespace, such as docker run --pid host"));
+            let message = "world httpd: /proc shows no kernel threads, whose CPU time counts as the server's";
+            return Err(Error::new(message).advice("the first PID namespace, such as docker run --pid host"));
         }
-        if !server.is_there() {
-            let what = format!("world httpd: the program {} is not installed", server.program());
-            return Err(Error::new(what).advice(format!("apt-get install {}", server.package())));
+        if !server.is_installed() {
+            let message = format!("world httpd: the program {} is not installed", server.program());
+            return Err(Error::new(message).advice(format!("apt-get install {}", server.package())));
         }
-        let rig = Self::made(config)?;
-        rig.listens(config)?;
+        let setup = Self::create(config)?;
+        setup.wait_until_listening(config)?;
         match &config.guard {
-            None => Ok(rig),
+            None => Ok(setup),
             Some(policy) => {
-                let guard = AttachedGuard::attach(&rig.host, &rig.device, SERVER_CORE, policy, config)?;
-                Ok(Self { guard: Some(guard), ..rig })
+                let guard = AttachedGuard::attach(&setup.host, &setup.device, SERVER_CORE, policy, config)?;
+                Ok(Self { guard: Some(guard), ..setup })
             }
         }
     }
 
-    fn made(config: &Config) -> Result<Self, LabError> {
+    fn create(config: &Config) -> Result<Self, LabError> {
         let server = config.setup.server;
         let lab = NetLab::new("httpd")?;
         let folder = TempDir::new(server.program())?;
@@ -84,8 +84,8 @@ impl HttpdSetup {
             namespace.without_ipv6()?;
         }
         let device = device();
-        lab.veth((&host, &device), (&client, THERE), &Veth::default())?;
-        client.steer_receive(THERE, CLIENT_CORE)?;
+        lab.veth((&host, &device), (&client, CLIENT_DEVICE), &Veth::default())?;
+        client.steer_receive(CLIENT_DEVICE, CLIENT_CORE)?;
         let group = TestGroup::preferred(server.program())?;
         if config.setup.share < 1.0 {
             group.limit(config.setup.share, PERIOD)?;
@@ -127,28 +127,28 @@ impl HttpdSetup {
     }
 
     /// Waits until the server accepts connections.
-    fn listens(&self, config: &Config) -> Result<(), Error> {
+    fn wait_until_listening(&self, config: &Config) -> Result<(), Error> {
         let end = Instant::now() + START;
         let target = SocketAddr::from((SERVER, PORT));
         loop {
-            let tried = self.host.enter(|| TcpStream::connect_timeout(&target, START));
-            let Err(e) = tried else { return Ok(()) };
+            let result = self.host.enter(|| TcpStream::connect_timeout(&target, START));
+            let Err(e) = result else { return Ok(()) };
             if Instant::now() > end {
-                let what = format!("{} does not listen at {target}: {e}", config.setup.server.program());
-                return Err(Error::new(what));
+                let message = format!("{} does not listen at {target}: {e}", config.setup.server.program());
+                return Err(Error::new(message));
             }
-            std::thread::sleep(LOOK);
+            std::thread::sleep(POLL_INTERVAL);
         }
     }
 
     /// CPU time of the server so far, including the kernel threads that receive for it.
-    pub fn used(&self) -> Span {
+    pub fn cpu_time(&self) -> Span {
         let receiver = self.receiver.and_then(|id| cpu_time::process(id).ok());
         self.group.used() + receiver.unwrap_or(Span::ZERO)
     }
 
     /// CPU time of the guard so far.
-    pub fn guard_used(&self) -> Span {
+    pub fn guard_cpu_time(&self) -> Span {
         self.guard.as_ref().and_then(|guard| cpu_time::process(guard.id()).ok()).unwrap_or(Span::ZERO)
     }
 
@@ -163,7 +163,7 @@ impl HttpdSetup {
 /// A name for the server's end that is unique across namespaces: kernel threads are named after
 /// devices, whatever their namespace.
 fn device() -> String {
-    static MADE: AtomicU32 = AtomicU32::new(0);
-    let number = MADE.fetch_add(1, Ordering::Relaxed) % 1000;
+    static DEVICES: AtomicU32 = AtomicU32::new(0);
+    let number = DEVICES.fetch_add(1, Ordering::Relaxed) % 1000;
     format!("g{:x}x{number}", std::process::id() % 0xf_ffff)
 }

@@ -15,7 +15,7 @@ use queueing::{Clock, Span};
 
 use super::super::background_load::BackgroundLoad;
 use super::server::PORT;
-use super::setup::{CLIENT_CORE, HttpdSetup, PREFIX, SERVER, THERE, VISITORS};
+use super::setup::{CLIENT_CORE, CLIENT_DEVICE, HttpdSetup, PREFIX, SERVER, VISITORS};
 use crate::error::Error;
 use crate::load_client::{FRAMES, RTO_MIN};
 use crate::options::secret_of;
@@ -46,22 +46,22 @@ impl HttpdSetup {
     /// Runs `visits`.
     pub fn drive(&self, visits: ShortConnections) -> Result<HttpdResults, Error> {
         let options = packet::Options { frames: FRAMES, ..packet::Options::default() };
-        let (interface, mut devices) = self.client.enter(|| packet::open(THERE, &options))?;
+        let (interface, mut devices) = self.client.enter(|| packet::open(CLIENT_DEVICE, &options))?;
         let mut device = devices.pop().ok_or_else(|| Error::new("there is no AF_PACKET socket"))?;
         let stacks = (0..ADDRESSES).map(|n| stack(interface.mac, n, &visits)).collect();
         let (warmup, duration) = (Duration::from(visits.warmup), Duration::from(visits.duration));
         let mut visitors = ClientPopulation::new(visits, stacks, SocketAddr::from((SERVER, PORT)));
         let stop = signals::flag();
         let group = TestGroup::preferred("visitors")?;
-        let joined = &group;
+        let group = &group;
         thread::scope(|scope| {
-            let (starts, started) = channel();
+            let (start_sender, start_receiver) = channel();
             let work = scope.spawn(move || {
                 affinity::pin(CLIENT_CORE).map_err(|e| Error::new(format!("core {}: {e}", CLIENT_CORE.0)))?;
-                joined.join().map_err(|e| Error::new(e.to_string()))?;
+                group.join().map_err(|e| Error::new(e.to_string()))?;
                 let clock = Monotonic::new();
                 // The receiver is gone only if sampling failed.
-                let _ = starts.send(Instant::now());
+                let _ = start_sender.send(Instant::now());
                 while !visitors.is_done() {
                     if stop.load(Ordering::Relaxed) {
                         return Err(Error::interrupted(""));
@@ -72,42 +72,42 @@ impl HttpdSetup {
                 }
                 Ok(visitors.outcome().clone())
             });
-            let read = started.recv().ok().map(|start| {
+            let samples = start_receiver.recv().ok().map(|start| {
                 signals::sleep_until(start + warmup);
-                let (from, before) = (Instant::now(), self.read());
+                let (from, before) = (Instant::now(), self.sample());
                 signals::sleep_until(start + warmup + duration);
-                (from.elapsed().as_secs_f64(), before, self.read())
+                (from.elapsed().as_secs_f64(), before, self.sample())
             });
             let outcome = panics::join("the visitors", work).map_err(Error::new)??;
-            let (seconds, before, after) = read.ok_or_else(|| Error::new("the visitors did not start"))?;
+            let (seconds, before, after) = samples.ok_or_else(|| Error::new("the visitors did not start"))?;
             let cores =
-                |of: fn(&Read) -> Span| of(&after).saturating_sub(of(&before)).as_secs_f64() / seconds;
+                |of: fn(&Sample) -> Span| of(&after).saturating_sub(of(&before)).as_secs_f64() / seconds;
             Ok(HttpdResults {
                 outcome,
-                server_cpu: cores(|read| read.server),
-                guard_cpu: cores(|read| read.guard),
+                server_cpu: cores(|sample| sample.server),
+                guard_cpu: cores(|sample| sample.guard),
                 overflows: (after.overflows - before.overflows) as f64 / seconds,
-                other: after.others.since(before.others) / seconds * 100.0,
+                other: after.background.since(before.background) / seconds * 100.0,
             })
         })
     }
 
-    fn read(&self) -> Read {
-        Read {
-            server: self.used(),
-            guard: self.guard_used(),
+    fn sample(&self) -> Sample {
+        Sample {
+            server: self.cpu_time(),
+            guard: self.guard_cpu_time(),
             overflows: self.overflows(),
-            others: BackgroundLoad::now(),
+            background: BackgroundLoad::now(),
         }
     }
 }
 
 /// Counters at one instant.
-struct Read {
+struct Sample {
     server: Span,
     guard: Span,
     overflows: u64,
-    others: BackgroundLoad,
+    background: BackgroundLoad,
 }
 
 /// Stack of client address `n`.
@@ -118,7 +118,7 @@ fn stack(mac: [u8; 6], n: u32, visits: &ShortConnections) -> Config {
     (config.recv_buffer, config.recv_buffer_max) = (RECEIVE_BUFFER, RECEIVE_BUFFER);
     config.rto_min = RTO_MIN;
     // At least the visit's timeout: with less, a lost SYN would not be retransmitted.
-    let unheard = LINGER.max(visits.timeout);
-    (config.time_wait, config.fin_wait, config.user_timeout) = (LINGER, LINGER, Some(unheard));
+    let user_timeout = LINGER.max(visits.timeout);
+    (config.time_wait, config.fin_wait, config.user_timeout) = (LINGER, LINGER, Some(user_timeout));
     config
 }

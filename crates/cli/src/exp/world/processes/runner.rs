@@ -17,7 +17,7 @@ use sim::world::services::{Config, TraceRequest};
 use crate::error::{Error, plain};
 
 /// Input of a runner.
-pub struct Conversation {
+pub struct RunnerInput {
     /// The first line.
     pub setup: String,
     /// The other lines.
@@ -45,12 +45,12 @@ pub fn setup(config: &Config) -> String {
 /// The other lines, for `trace`.
 pub fn plan(trace: &[TraceRequest]) -> String {
     let mut text = String::new();
-    for born in trace {
-        let _ = write!(text, "{},{}", born.at.as_nanos(), born.class);
-        for part in &born.parts {
+    for request in trace {
+        let _ = write!(text, "{},{}", request.at.as_nanos(), request.class);
+        for part in &request.parts {
             let _ = write!(text, ",{}", part.service.as_nanos());
         }
-        if let Some(query) = born.query {
+        if let Some(query) = request.query {
             let _ = write!(text, ",{query}");
         }
         text.push('\n');
@@ -60,26 +60,26 @@ pub fn plan(trace: &[TraceRequest]) -> String {
 
 /// Time limit of a run of `trace` after `ready`: the last birth, the total work of the busiest
 /// stage on one server, and the runner's own timeout.
-pub fn lasts(trace: &[TraceRequest]) -> Duration {
-    let births = trace.last().map_or(Span::ZERO, |born| born.at.since(Time::ZERO));
-    let work = |n: usize| trace.iter().map(|born| born.parts[n].service).sum::<Span>();
-    let parts = trace.last().map_or(0, |born| born.parts.len());
+pub fn duration_max(trace: &[TraceRequest]) -> Duration {
+    let births = trace.last().map_or(Span::ZERO, |request| request.at.since(Time::ZERO));
+    let work = |n: usize| trace.iter().map(|request| request.parts[n].service).sum::<Span>();
+    let parts = trace.last().map_or(0, |request| request.parts.len());
     let most = (0..parts).map(work).max().unwrap_or(Span::ZERO);
-    Duration::from(births + most) + PATIENCE
+    Duration::from(births + most) + TIMEOUT
 }
 
-impl Conversation {
-    /// Starts `command`, writes the input, and passes each line after `ready` to `hear`. The run
+impl RunnerInput {
+    /// Starts `command`, writes the input, and passes each line after `ready` to `on_line`. The run
     /// may take `limit` after `ready`.
     ///
     /// # Errors
-    /// The runner does not start, fails, sends a line that `hear` rejects, or exceeds its time
+    /// The runner does not start, fails, sends a line that `on_line` rejects, or exceeds its time
     /// limit.
-    pub fn with(
+    pub fn run(
         self,
         mut command: Command,
         limit: Duration,
-        hear: &mut dyn FnMut(&str) -> Result<(), String>,
+        on_line: &mut dyn FnMut(&str) -> Result<(), String>,
     ) -> Result<(), Error> {
         let name = command.get_program().to_string_lossy().into_owned();
         let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -87,50 +87,50 @@ impl Conversation {
             Error::new(format!("{name}: {}", plain(&e.to_string())))
                 .advice("make testbed, which reports what is missing")
         })?;
-        let mut runner = Running(child);
-        let failed = |what: String| Error::new(format!("{name}: {what}"));
+        let mut runner = KillOnDrop(child);
+        let failed = |message: String| Error::new(format!("{name}: {message}"));
 
         let mut stdin = runner.0.stdin.take().expect("stdin is piped");
-        let told = format!("{}\n{}", self.setup, self.plan);
+        let input = format!("{}\n{}", self.setup, self.plan);
         // A runner that does not read its stdin prints the reason, or times out and is killed.
-        std::thread::spawn(move || stdin.write_all(told.as_bytes()));
+        std::thread::spawn(move || stdin.write_all(input.as_bytes()));
         let stdout = runner.0.stdout.take().expect("stdout is piped");
-        let said = lines(stdout);
+        let stdout_lines = lines(stdout);
         let stderr = runner.0.stderr.take().expect("stderr is piped");
-        let complaint = std::thread::spawn(move || complaint(stderr));
+        let stderr_tail = std::thread::spawn(move || stderr_tail(stderr));
 
-        let mut ends = Instant::now() + PATIENCE;
+        let mut deadline = Instant::now() + TIMEOUT;
         let mut ready = false;
         loop {
-            let left = ends.saturating_duration_since(Instant::now());
-            let heard = said.recv_timeout(left.min(LOOK));
+            let remaining = deadline.saturating_duration_since(Instant::now());
+            let next = stdout_lines.recv_timeout(remaining.min(POLL_INTERVAL));
             if signals::is_set() {
                 return Err(Error::interrupted(""));
             }
-            match heard {
-                Ok(line) if ready => hear(&line).map_err(failed)?,
-                Ok(line) if line == "ready" => (ready, ends) = (true, Instant::now() + limit),
+            match next {
+                Ok(line) if ready => on_line(&line).map_err(failed)?,
+                Ok(line) if line == "ready" => (ready, deadline) = (true, Instant::now() + limit),
                 Ok(line) => return Err(failed(format!("{line:?} is not \"ready\""))),
                 Err(RecvTimeoutError::Disconnected) => break,
-                Err(RecvTimeoutError::Timeout) if left > LOOK => {}
+                Err(RecvTimeoutError::Timeout) if remaining > POLL_INTERVAL => {}
                 Err(RecvTimeoutError::Timeout) if ready => {
                     return Err(failed(format!("not done after {limit:?}")));
                 }
                 Err(RecvTimeoutError::Timeout) => {
-                    return Err(failed(format!("not ready after {PATIENCE:?}")));
+                    return Err(failed(format!("not ready after {TIMEOUT:?}")));
                 }
             }
         }
         let status = runner.0.wait().map_err(|e| failed(plain(&e.to_string()).to_owned()))?;
-        let complaint = complaint.join().unwrap_or_default();
-        if status.success() { Ok(()) } else { Err(why(&name, &status.to_string(), &complaint)) }
+        let stderr_tail = stderr_tail.join().unwrap_or_default();
+        if status.success() { Ok(()) } else { Err(failure(&name, &status.to_string(), &stderr_tail)) }
     }
 }
 
 /// Child process that is killed on drop.
-struct Running(Child);
+struct KillOnDrop(Child);
 
-impl Drop for Running {
+impl Drop for KillOnDrop {
     fn drop(&mut self) {
         // Fails if it has exited, which is fine.
         let _ = self.0.kill();
@@ -140,44 +140,44 @@ impl Drop for Running {
 
 /// Lines of `stdout`, read by a thread that ends with them.
 pub fn lines(stdout: impl Read + Send + 'static) -> Receiver<String> {
-    let (lines, said) = channel();
+    let (lines, receiver) = channel();
     std::thread::spawn(move || {
         let all = BufReader::new(stdout).lines().map_while(Result::ok);
         all.map(|line| lines.send(line)).take_while(Result::is_ok).for_each(drop);
     });
-    said
+    receiver
 }
 
 /// Last bytes of a process's stderr.
-fn complaint(stderr: impl Read) -> String {
-    let mut kept = String::new();
+fn stderr_tail(stderr: impl Read) -> String {
+    let mut tail = String::new();
     for line in BufReader::new(stderr).lines().map_while(Result::ok) {
-        if line.starts_with("error: ") || kept.len() > COMPLAINT_MAX {
-            kept.clear();
+        if line.starts_with("error: ") || tail.len() > STDERR_MAX {
+            tail.clear();
         }
-        kept.extend([line.as_str(), "\n"]);
+        tail.extend([line.as_str(), "\n"]);
     }
-    kept
+    tail
 }
 
 /// Error of a runner that failed with `status`, with its stderr.
-fn why(name: &str, status: &str, complaint: &str) -> Error {
-    let mut lines = complaint.lines();
-    let said = lines.next().and_then(|line| line.strip_prefix("error: "));
+fn failure(name: &str, status: &str, stderr_tail: &str) -> Error {
+    let mut lines = stderr_tail.lines();
+    let message = lines.next().and_then(|line| line.strip_prefix("error: "));
     let advice = lines.next().and_then(|line| line.strip_prefix("  try: "));
-    match (said, advice) {
-        (Some(said), Some(advice)) => Error::new(format!("{name}: {said}")).advice(advice),
-        (Some(said), None) => Error::new(format!("{name}: {said}")),
+    match (message, advice) {
+        (Some(message), Some(advice)) => Error::new(format!("{name}: {message}")).advice(advice),
+        (Some(message), None) => Error::new(format!("{name}: {message}")),
         _ => Error::new(format!(
             "{name}: {status}: {}",
-            complaint.lines().last().unwrap_or("without a message")
+            stderr_tail.lines().last().unwrap_or("without a message")
         )),
     }
 }
 
 /// Timeout of a start, and of an exit after all work.
-pub const PATIENCE: Duration = Duration::from_secs(75);
+pub const TIMEOUT: Duration = Duration::from_secs(75);
 /// Interval between checks for an interruption.
-const LOOK: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// Largest stderr tail kept, in bytes.
-const COMPLAINT_MAX: usize = 1 << 16;
+const STDERR_MAX: usize = 1 << 16;

@@ -8,13 +8,13 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
-use super::runner::{PATIENCE, lines};
+use super::runner::{TIMEOUT, lines};
 use crate::error::{Error, plain};
 
 /// Running sidecar; dropping it ends the process.
 pub struct Sidecar {
     child: Child,
-    said: Receiver<String>,
+    lines: Receiver<String>,
 }
 
 impl Sidecar {
@@ -25,15 +25,15 @@ impl Sidecar {
     /// shows the reason.
     pub fn start(mut command: Command, count: usize) -> Result<(Self, Vec<String>), Error> {
         let name = command.get_program().to_string_lossy().into_owned();
-        let failed = |what: &str| Error::new(format!("{name}: {what}"));
+        let failed = |message: &str| Error::new(format!("{name}: {message}"));
         let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
         let mut child = child.map_err(|e| failed(plain(&e.to_string())))?;
         let stdout = child.stdout.take().expect("stdout is piped");
-        let (beside, ends) = (Self { child, said: lines(stdout) }, Instant::now() + PATIENCE);
-        let line = |_| beside.said.recv_timeout(ends.saturating_duration_since(Instant::now()));
-        let said: Result<Vec<String>, _> = (0..count).map(line).collect();
-        match said {
-            Ok(said) => Ok((beside, said)),
+        let (sidecar, deadline) = (Self { child, lines: lines(stdout) }, Instant::now() + TIMEOUT);
+        let line = |_| sidecar.lines.recv_timeout(deadline.saturating_duration_since(Instant::now()));
+        let first_lines: Result<Vec<String>, _> = (0..count).map(line).collect();
+        match first_lines {
+            Ok(lines) => Ok((sidecar, lines)),
             Err(_) => Err(failed("serves nothing").advice("make testbed")),
         }
     }
@@ -46,19 +46,19 @@ impl Sidecar {
     /// Ends the process; returns its last line if it arrives in time.
     pub fn end(mut self) -> Option<String> {
         drop(self.child.stdin.take());
-        self.said.recv_timeout(ENDS_MAX).ok()
+        self.lines.recv_timeout(END_TIMEOUT).ok()
     }
 }
 
 impl Drop for Sidecar {
     fn drop(&mut self) {
         drop(self.child.stdin.take());
-        let ends = Instant::now() + ENDS_MAX;
-        while Instant::now() < ends {
+        let deadline = Instant::now() + END_TIMEOUT;
+        while Instant::now() < deadline {
             if !matches!(self.child.try_wait(), Ok(None)) {
                 return;
             }
-            std::thread::sleep(ENDS_STEP);
+            std::thread::sleep(POLL_INTERVAL);
         }
         // Fails if it has exited, which is fine.
         let _ = self.child.kill();
@@ -67,5 +67,5 @@ impl Drop for Sidecar {
 }
 
 /// Timeout for the end of its own servers, and interval between checks.
-const ENDS_MAX: Duration = Duration::from_secs(5);
-const ENDS_STEP: Duration = Duration::from_millis(10);
+const END_TIMEOUT: Duration = Duration::from_secs(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);

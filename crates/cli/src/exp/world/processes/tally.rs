@@ -12,10 +12,10 @@ pub struct LineStats<'a> {
     config: &'a Config,
     trace: &'a [TraceRequest],
     outcome: Outcome,
-    ended: Vec<bool>,
+    has_ended: Vec<bool>,
     late: Option<Span>,
     /// Total excess of service times over the plan, and the number of services.
-    beyond: (Span, u64),
+    excess: (Span, u64),
     lines: u64,
 }
 
@@ -23,45 +23,48 @@ impl<'a> LineStats<'a> {
     /// Creates an empty aggregate of `trace`.
     pub fn new(config: &'a Config, trace: &'a [TraceRequest]) -> Self {
         let mut outcome = Outcome::new(config);
-        for (request, born) in trace.iter().enumerate() {
-            outcome.count_arrival(born.at, born.class, counted(config, request));
+        for (request, arrival) in trace.iter().enumerate() {
+            outcome.count_arrival(arrival.at, arrival.class, counted(config, request));
         }
-        let ended = vec![false; trace.len()];
-        Self { config, trace, outcome, ended, late: None, beyond: (Span::ZERO, 0), lines: 0 }
+        let has_ended = vec![false; trace.len()];
+        Self { config, trace, outcome, has_ended, late: None, excess: (Span::ZERO, 0), lines: 0 }
     }
 
     /// Adds a line.
     ///
     /// # Errors
     /// The line does not follow the protocol, or contradicts the request.
-    pub fn take(&mut self, line: &str) -> Result<(), String> {
+    pub fn add(&mut self, line: &str) -> Result<(), String> {
         self.lines += 1;
         let words: Vec<&str> = line.split(',').collect();
-        let taken = match words[..] {
-            ["stage", request, stage, part, how, elapsed, queue, service] => {
-                self.stage([request, stage, part], how, [elapsed, queue, service])
+        let result = match words[..] {
+            ["stage", request, stage, part, status, elapsed, queue, service] => {
+                self.stage([request, stage, part], status, [elapsed, queue, service])
             }
-            ["end", request, how, elapsed, used, parts] => self.end(request, how, elapsed, [used, parts]),
+            ["end", request, status, elapsed, used, parts] => {
+                self.end(request, status, elapsed, [used, parts])
+            }
             ["late", ns] => span(ns).map(|late| self.late = Some(late)),
             _ => None,
         };
-        taken.ok_or_else(|| format!("{line:?} is not a runner's line by spec/testbed.md"))
+        result.ok_or_else(|| format!("{line:?} is not a runner's line by spec/testbed.md"))
     }
 
-    fn stage(&mut self, at: [&str; 3], how: &str, spent: [&str; 3]) -> Option<()> {
+    fn stage(&mut self, at: [&str; 3], status: &str, times: [&str; 3]) -> Option<()> {
         let (request, stage, part) = (self.request(at[0])?, number(at[1])?, number(at[2])?);
         if part >= self.config.stages.get(stage)?.parts {
             return None;
         }
-        let drawn = self.trace[request].parts[self.config.parts(stage).start + part];
-        let (elapsed, queue, service) = (span(spent[0])?, span(spent[1])?, span(spent[2])?);
+        let planned_part = self.trace[request].parts[self.config.parts(stage).start + part];
+        let (elapsed, queue, service) = (span(times[0])?, span(times[1])?, span(times[2])?);
         if !counted(self.config, request) {
             return Some(());
         }
-        match how {
+        match status {
             "served" => {
                 self.outcome.served(stage, &StageTime { network: Span::ZERO, queue, service }, elapsed);
-                self.beyond = (self.beyond.0 + service.saturating_sub(drawn.service), self.beyond.1 + 1);
+                self.excess =
+                    (self.excess.0 + service.saturating_sub(planned_part.service), self.excess.1 + 1);
             }
             "dropped" => self.outcome.dropped(stage),
             _ => return None,
@@ -69,15 +72,15 @@ impl<'a> LineStats<'a> {
         Some(())
     }
 
-    fn end(&mut self, request: &str, how: &str, elapsed: &str, parts: [&str; 2]) -> Option<()> {
+    fn end(&mut self, request: &str, status: &str, elapsed: &str, parts: [&str; 2]) -> Option<()> {
         let request = self.request(request)?;
         let (elapsed, used, parts) = (span(elapsed)?, number(parts[0])?, number(parts[1])?);
-        let answered = match how {
+        let answered = match status {
             "answered" => true,
             "failed" => false,
             _ => return None,
         };
-        if std::mem::replace(&mut self.ended[request], true) {
+        if std::mem::replace(&mut self.has_ended[request], true) {
             return None;
         }
         let class = self.trace[request].class;
@@ -96,13 +99,13 @@ impl<'a> LineStats<'a> {
     /// # Errors
     /// Lines are missing.
     pub fn finish(self) -> Result<(Outcome, Noise, u64), Error> {
-        if let Some(request) = self.ended.iter().position(|ended| !ended) {
-            return Err(Error::new(format!("request {request} of {} never completed", self.ended.len())));
+        if let Some(request) = self.has_ended.iter().position(|has_ended| !has_ended) {
+            return Err(Error::new(format!("request {request} of {} never completed", self.has_ended.len())));
         }
         let late = self.late.ok_or_else(|| Error::new("the runner did not report its delay"))?;
-        let (beyond, served) = self.beyond;
-        let beyond = Span::from_nanos(beyond.as_nanos().checked_div(served).unwrap_or(0));
-        Ok((self.outcome, Noise { late, beyond }, self.lines))
+        let (excess, served) = self.excess;
+        let excess = Span::from_nanos(excess.as_nanos().checked_div(served).unwrap_or(0));
+        Ok((self.outcome, Noise { late, excess }, self.lines))
     }
 
     fn request(&self, text: &str) -> Option<usize> {
@@ -145,20 +148,20 @@ mod tests {
     }
 
     /// Result of `lines`, or the error.
-    fn told(lines: &str) -> Result<(Outcome, Noise, u64), String> {
+    fn aggregate(lines: &str) -> Result<(Outcome, Noise, u64), String> {
         let config = config();
         let trace: Vec<_> = Trace::new(&config).collect();
         let mut tally = LineStats::new(&config, &trace);
-        lines.lines().try_for_each(|line| tally.take(line))?;
+        lines.lines().try_for_each(|line| tally.add(line))?;
         tally.finish().map_err(|e| e.to_string())
     }
 
     #[test]
-    fn lines_come_to_what_a_simulation_finds() {
+    fn lines_add_up_to_the_outcome_of_a_simulation() {
         let lines = "stage,0,0,0,served,9000,1,9000\nend,0,answered,9,1,1\n\
             stage,1,0,0,served,5000000,2000,2600\nstage,2,0,0,dropped,7,7,0\nend,2,failed,8,0,1\n\
             stage,1,1,0,served,6000000,0,3400\nend,1,answered,7000000,1,1\nlate,4";
-        let (outcome, noise, lines) = told(lines).unwrap();
+        let (outcome, noise, lines) = aggregate(lines).unwrap();
         let class = &outcome.classes[0];
         assert_eq!((class.requests, class.on_time, class.late, class.dropped), (2, 1, 0, 1));
         assert_eq!(
@@ -166,16 +169,16 @@ mod tests {
             [(1, 1), (1, 0)]
         );
         assert_eq!(outcome.stages[0].busy, Span::from_nanos(2_600), "the first request is warm-up");
-        assert_eq!((noise.late, noise.beyond, lines), (Span::from_nanos(4), Span::from_nanos(500), 8));
+        assert_eq!((noise.late, noise.excess, lines), (Span::from_nanos(4), Span::from_nanos(500), 8));
     }
 
     #[test]
-    fn what_cannot_be_is_refused() {
+    fn impossible_lines_are_refused() {
         let ends = "end,0,answered,9,1,1\nend,1,answered,9,1,1\nend,2,answered,30000000,1,1\n";
-        let late = told(&format!("{ends}late,4")).unwrap().0.classes[0].late;
+        let late = aggregate(&format!("{ends}late,4")).unwrap().0.classes[0].late;
         assert_eq!(late, 1, "answered, but not in time");
         let check = |lines: &str, says: &str| {
-            let error = told(lines).map(|_| ()).unwrap_err();
+            let error = aggregate(lines).map(|_| ()).unwrap_err();
             assert!(error.contains(says), "{says:?} is not in {error:?}");
         };
         check(ends, "did not report its delay");

@@ -16,15 +16,15 @@ use crate::error::{Error, plain};
 
 /// Bytes after which a flow has sunk below the levels of requests.
 const SETTLED: u64 = 3_000_000;
-const LOOK: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// Timeout of settling, which takes seconds.
-const PATIENCE: Duration = Duration::from_secs(120);
+const SETTLE_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Bulk flows; they end on drop.
 #[derive(Default)]
 pub struct Bulk {
     stop: Arc<AtomicBool>,
-    came: Arc<AtomicU64>,
+    received_bytes: Arc<AtomicU64>,
     streams: Vec<TcpStream>,
     threads: Vec<JoinHandle<()>>,
 }
@@ -55,9 +55,9 @@ impl Bulk {
             for stream in [&sender, &receiver] {
                 self.streams.push(stream.try_clone().map_err(failed)?);
             }
-            let (stop, came) = (Arc::clone(&self.stop), Arc::clone(&self.came));
+            let (stop, received_bytes) = (Arc::clone(&self.stop), Arc::clone(&self.received_bytes));
             self.threads.push(thread::spawn(move || send(sender, &stop, core)));
-            self.threads.push(thread::spawn(move || receive(receiver, &came, core)));
+            self.threads.push(thread::spawn(move || receive(receiver, &received_bytes, core)));
         }
         Ok(())
     }
@@ -67,26 +67,28 @@ impl Bulk {
     ///
     /// # Errors
     /// They make no progress, or the run was interrupted.
-    pub fn settles(&self) -> Result<(), Error> {
+    pub fn wait_until_settled(&self) -> Result<(), Error> {
         // A sender and a receiver per flow.
         let enough = SETTLED * (self.threads.len() / 2) as u64;
-        let end = Instant::now() + PATIENCE;
-        while self.came() < enough {
+        let end = Instant::now() + SETTLE_TIMEOUT;
+        while self.received_bytes() < enough {
             if signals::is_set() {
                 return Err(Error::interrupted(""));
             }
             if Instant::now() > end {
-                let came = self.came();
-                return Err(Error::new(format!("bulk flows transferred only {came} bytes in {PATIENCE:?}")));
+                let received_bytes = self.received_bytes();
+                return Err(Error::new(format!(
+                    "bulk flows transferred only {received_bytes} bytes in {SETTLE_TIMEOUT:?}"
+                )));
             }
-            thread::sleep(LOOK);
+            thread::sleep(POLL_INTERVAL);
         }
         Ok(())
     }
 
     /// Bytes received so far.
-    pub fn came(&self) -> u64 {
-        self.came.load(Ordering::Relaxed)
+    pub fn received_bytes(&self) -> u64 {
+        self.received_bytes.load(Ordering::Relaxed)
     }
 }
 
@@ -109,10 +111,10 @@ fn send(mut stream: TcpStream, stop: &AtomicBool, core: CoreId) {
 }
 
 /// Reads until the sender closes.
-fn receive(mut stream: TcpStream, came: &AtomicU64, core: CoreId) {
+fn receive(mut stream: TcpStream, received_bytes: &AtomicU64, core: CoreId) {
     let _ = affinity::pin(core);
     let mut buffer = vec![0; 256 * 1024];
     while let Ok(len @ 1..) = stream.read(&mut buffer) {
-        came.fetch_add(len as u64, Ordering::Relaxed);
+        received_bytes.fetch_add(len as u64, Ordering::Relaxed);
     }
 }

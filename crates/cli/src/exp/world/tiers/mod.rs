@@ -23,7 +23,7 @@ use toml::{Table, Value};
 use self::setup::TiersSetup;
 use self::workload::{ServiceCounts, TiersResults};
 use super::host_requirements::HostLock;
-use super::{ClassFigures, PreparedRun, RunResult, TimeKind, World, kept, line, micros_if, points, shown};
+use super::{ClassFigures, PreparedRun, RunResult, TimeKind, World, column, line, metric, micros_if, points};
 use crate::error::Error;
 use crate::settings::{text, text_or_none, within};
 
@@ -33,31 +33,31 @@ pub const WORLD: World = World {
     note: "latencies in µs from the scheduled start; an unanswered request counts as a wait of `unanswered`; \
            good: answered in time; a service's row is its own queue; BE: its work; other: CPU use of other processes",
     stats: &[
-        shown("requests", "1", "reqs"),
-        shown("answered", "1/s", "answ/s"),
-        shown("good", "1/s", "good/s"),
-        shown("miss", "%", "miss %"),
-        kept("dropped", "%"),
-        shown("p50", "µs", "p50"),
-        shown("p99", "µs", "p99"),
-        shown("p999", "µs", "p99.9"),
-        kept("max", "µs"),
-        kept("queue_p50", "µs"),
-        shown("queue", "µs", "queue p99"),
-        kept("refused", "1"),
-        kept("shed", "1"),
-        kept("first", "1"),
-        kept("last", "1"),
-        kept("unbudgeted", "1"),
-        kept("beyond", "µs"),
-        shown("be", "1/s", "BE/s"),
-        kept("be_cpu", "%"),
-        shown("bulk", "Gbit/s", "bulk"),
-        kept("labelled", "1/s"),
-        shown("other", "%", "other %"),
+        column("requests", "1", "reqs"),
+        column("answered", "1/s", "answ/s"),
+        column("good", "1/s", "good/s"),
+        column("miss", "%", "miss %"),
+        metric("dropped", "%"),
+        column("p50", "µs", "p50"),
+        column("p99", "µs", "p99"),
+        column("p999", "µs", "p99.9"),
+        metric("max", "µs"),
+        metric("queue_p50", "µs"),
+        column("queue", "µs", "queue p99"),
+        metric("refused", "1"),
+        metric("shed", "1"),
+        metric("first", "1"),
+        metric("last", "1"),
+        metric("unbudgeted", "1"),
+        metric("beyond", "µs"),
+        column("be", "1/s", "BE/s"),
+        metric("be_cpu", "%"),
+        column("bulk", "Gbit/s", "bulk"),
+        metric("labelled", "1/s"),
+        column("other", "%", "other %"),
     ],
     groups: &[("", 3), ("requests", 4), ("latency", 3), ("wait", 1), ("beside", 3)],
-    drawn: "p999",
+    plot_stat: "p999",
     parts: &[],
     prepare,
 };
@@ -106,7 +106,7 @@ struct Host {
 struct Plan {
     config: Config,
     host: Host,
-    on: Mechanisms,
+    mechanisms: Mechanisms,
     policy: Policy,
 }
 
@@ -125,14 +125,15 @@ const PARTS_MAX: usize = 8;
 const ANSWER_MAX: usize = 1 << 20;
 
 fn prepare(_mode: &str, mut settings: Table) -> Result<PreparedRun, String> {
-    let on = settings.remove("mechanisms").ok_or("mechanisms is missing, such as \"all\"")?;
-    let on = on.as_str().ok_or(format!("mechanisms {on} is not a text, such as \"all\""))?;
-    let on: Mechanisms = on.parse().map_err(|e| line(&e))?;
+    let mechanisms = settings.remove("mechanisms").ok_or("mechanisms is missing, such as \"all\"")?;
+    let mechanisms =
+        mechanisms.as_str().ok_or(format!("mechanisms {mechanisms} is not a text, such as \"all\""))?;
+    let mechanisms: Mechanisms = mechanisms.parse().map_err(|e| line(&e))?;
     let host = settings.remove("host").ok_or("host is missing: the setting of the services")?;
     let host: Host = host.try_into().map_err(|e: toml::de::Error| line(&e))?;
     for (name, value) in [
-        ("order", if on.events { "edf" } else { "fifo" }),
-        ("shedding", if on.deadline { "infeasible" } else { "none" }),
+        ("order", if mechanisms.events { "edf" } else { "fifo" }),
+        ("shedding", if mechanisms.deadline { "infeasible" } else { "none" }),
     ] {
         if settings.insert(name.to_owned(), Value::String(value.to_owned())).is_some() {
             return Err(format!("{name} follows from mechanisms and cannot be set"));
@@ -140,15 +141,16 @@ fn prepare(_mode: &str, mut settings: Table) -> Result<PreparedRun, String> {
     }
     let config: Config = settings.try_into().map_err(|e: toml::de::Error| line(&e))?;
     config.check().map_err(|e| line(&e))?;
-    let plan = Plan { policy: policy(on, &host)?, config, host, on };
+    let plan = Plan { policy: policy(mechanisms, &host)?, config, host, mechanisms };
     plan.check()?;
     Ok(Box::new(move || run(&plan)))
 }
 
 /// Policy of the workers' egress. Each class has its own level, as far as levels exist, with and
 /// without the fabric, so that packets are counted by their label.
-fn policy(on: Mechanisms, host: &Host) -> Result<Policy, String> {
-    let mut policy = crate::egress::named(if on.fabric { "fish" } else { "fifo" }).map_err(|e| line(&e))?;
+fn policy(mechanisms: Mechanisms, host: &Host) -> Result<Policy, String> {
+    let mut policy =
+        crate::egress::named(if mechanisms.fabric { "fish" } else { "fifo" }).map_err(|e| line(&e))?;
     policy.idle = ENDLESS;
     let lowest = policy.levels() - 1;
     let level = |class: usize| Priority::new(class.min(lowest) as u8).unwrap_or(Priority::LOWEST);
@@ -160,12 +162,12 @@ fn policy(on: Mechanisms, host: &Host) -> Result<Policy, String> {
 impl Plan {
     /// True if the stack limits new connections to the capacity.
     fn sheds_syns(&self) -> bool {
-        self.host.stack && self.host.sheds_syns && self.on.guard
+        self.host.stack && self.host.sheds_syns && self.mechanisms.guard
     }
 
     /// True if a service whose request is behind its budget requests a core.
-    fn asks(&self) -> bool {
-        self.on.cores && self.on.deadline
+    fn requests_cores(&self) -> bool {
+        self.mechanisms.cores && self.mechanisms.deadline
     }
 
     fn check(&self) -> Result<(), String> {
@@ -178,8 +180,8 @@ impl Plan {
         within("host.guard_target in seconds", guard_target.as_secs_f64(), 0.001..=10.0)?;
         within("host.unanswered in seconds", unanswered.as_secs_f64(), 0.001..=3600.0)?;
         let classes = self.config.slos.len();
-        let others = |(n, mine): (usize, &u8)| *mine > 0 && *mine < 64 && !dscp[..n].contains(mine);
-        if dscp.len() != classes || !dscp.iter().enumerate().all(others) {
+        let is_valid = |(n, value): (usize, &u8)| *value > 0 && *value < 64 && !dscp[..n].contains(value);
+        if dscp.len() != classes || !dscp.iter().enumerate().all(is_valid) {
             return Err(format!("host.dscp {dscp:?} is not one of 1..=63 for each of {classes} slos"));
         }
         within("host.newcomers", self.host.newcomers, 0..=classes)?;
@@ -193,39 +195,39 @@ impl Plan {
             ));
         };
         if front.parts != 1 || workers.partial || workers.reserve > Span::ZERO {
-            let what = format!("stages {} and {}", front.name, workers.name);
-            return Err(format!("{what} are not a front end of one part and workers that it waits for"));
+            let message = format!("stages {} and {}", front.name, workers.name);
+            return Err(format!("{message} are not a front end of one part and workers that it waits for"));
         }
         within(&format!("stage {}: parts", workers.name), workers.parts, 1..=PARTS_MAX)
     }
 }
 
 /// Serializes runs; caches nothing.
-static ALONE: HostLock<()> = HostLock::new();
+static RUN_LOCK: HostLock<()> = HostLock::new();
 
 fn run(plan: &Plan) -> Result<RunResult, Error> {
-    let _only = ALONE.enter();
+    let _lock = RUN_LOCK.enter();
     let mut best: Option<TiersResults> = None;
     for _ in 0..=plan.host.repeats {
-        let driven = TiersSetup::new(plan)?.drive(plan)?;
-        if best.as_ref().is_none_or(|best| driven.other < best.other) {
-            best = Some(driven);
+        let results = TiersSetup::new(plan)?.drive(plan)?;
+        if best.as_ref().is_none_or(|best| results.other < best.other) {
+            best = Some(results);
         }
         if best.as_ref().is_some_and(|best| best.other <= plan.host.other_max) {
             break;
         }
     }
-    let driven = best.expect("at least one run");
-    Ok(RunResult { events: driven.events, rows: rows(plan, &driven), noise: Some(driven.noise) })
+    let results = best.expect("at least one run");
+    Ok(RunResult { events: results.events, rows: rows(plan, &results), noise: Some(results.noise) })
 }
 
-fn rows(plan: &Plan, driven: &TiersResults) -> Vec<ClassFigures> {
-    let outcome = &driven.outcome;
+fn rows(plan: &Plan, results: &TiersResults) -> Vec<ClassFigures> {
+    let outcome = &results.outcome;
     let seconds = outcome.arriving.as_secs_f64();
     let mut rows: Vec<ClassFigures> =
         outcome.classes.iter().map(|class| of_class(class, plan.host.unanswered, seconds)).collect();
-    rows.push(total(driven, seconds));
-    rows.extend(driven.services.iter().map(|(name, told)| of_service(name, told)));
+    rows.push(total(results, seconds));
+    rows.extend(results.services.iter().map(|(name, counts)| of_service(name, counts)));
     rows
 }
 
@@ -263,8 +265,8 @@ fn of_class(class: &UserClassOutcome, unanswered: Span, seconds: f64) -> ClassFi
 }
 
 /// Row of all classes together, BE and bulk flows.
-fn total(driven: &TiersResults, seconds: f64) -> ClassFigures {
-    let sum = |of: fn(&UserClassOutcome) -> u64| driven.outcome.classes.iter().map(of).sum::<u64>();
+fn total(results: &TiersResults, seconds: f64) -> ClassFigures {
+    let sum = |of: fn(&UserClassOutcome) -> u64| results.outcome.classes.iter().map(of).sum::<u64>();
     let (requests, on_time) = (sum(|class| class.requests), sum(|class| class.on_time));
     let known = [
         ("requests", requests as f64),
@@ -272,28 +274,28 @@ fn total(driven: &TiersResults, seconds: f64) -> ClassFigures {
         ("good", on_time as f64 / seconds),
         ("miss", percent(requests - on_time, requests)),
         ("dropped", percent(sum(|class| class.dropped), requests)),
-        ("be", driven.be_per_s),
-        ("be_cpu", driven.be_cores * 100.0),
-        ("bulk", driven.bulk_bits_per_s / 1e9),
-        ("labelled", driven.labelled_per_s),
-        ("other", driven.other),
+        ("be", results.be_per_s),
+        ("be_cpu", results.be_cores * 100.0),
+        ("bulk", results.bulk_bits_per_s / 1e9),
+        ("labelled", results.labelled_per_s),
+        ("other", results.other),
     ];
     row("total", &known, Vec::new())
 }
 
 /// Row of a service: its own queue, from the first request to the last, including warm-up requests.
-fn of_service(name: &str, told: &ServiceCounts) -> ClassFigures {
+fn of_service(name: &str, counts: &ServiceCounts) -> ClassFigures {
     let us = |ns: u64| Span::from_nanos(ns).as_micros_f64();
     let known = [
-        ("requests", told.worked as f64),
-        ("queue_p50", us(told.queue_p50_ns)),
-        ("queue", us(told.queue_p99_ns)),
-        ("refused", told.refused as f64),
-        ("shed", told.shed as f64),
-        ("first", told.first as f64),
-        ("last", told.last as f64),
-        ("unbudgeted", told.unbudgeted as f64),
-        ("beyond", us(told.beyond_ns)),
+        ("requests", counts.worked as f64),
+        ("queue_p50", us(counts.queue_p50_ns)),
+        ("queue", us(counts.queue_p99_ns)),
+        ("refused", counts.refused as f64),
+        ("shed", counts.shed as f64),
+        ("first", counts.first as f64),
+        ("last", counts.last as f64),
+        ("unbudgeted", counts.unbudgeted as f64),
+        ("beyond", us(counts.beyond_ns)),
     ];
     row(name, &known, Vec::new())
 }

@@ -12,14 +12,14 @@ use netlab::{self, Child, LabError, Namespace, NetLab, TestGroup, Veth};
 use queueing::CoreId;
 use serde_json::json;
 
-use super::super::host_requirements::unless_possible;
+use super::super::host_requirements::check_possible;
 use super::super::processes;
 use super::super::processes::sidecar::Sidecar;
 use super::super::progress_lines::{ProgressLines, workload};
 use super::super::sched_daemon::Daemon;
 use super::Plan;
 use super::bulk::Bulk;
-use super::stack::OurStack;
+use super::stack::GreenwaveStack;
 use crate::error::Error;
 
 /// Core of the users, the bulk flows and the core manager.
@@ -28,7 +28,7 @@ pub const CLIENT_CORE: CoreId = CoreId(0);
 pub const SHARED_CORE: CoreId = CoreId(1);
 
 /// Addresses of a network, by number: the remote end, and the front's end.
-const fn ends(network: u8) -> [Ipv4Addr; 2] {
+const fn addresses(network: u8) -> [Ipv4Addr; 2] {
     [Ipv4Addr::new(10, 75, network, 2), Ipv4Addr::new(10, 75, network, 1)]
 }
 
@@ -38,7 +38,7 @@ const PREFIX: u8 = 24;
 const PORT: u16 = 7000;
 /// Front's end of the users' veth pair, and the address of greenwave's stack there.
 const USERS_DEVICE: &str = "users";
-const OURS: Ipv4Addr = Ipv4Addr::new(10, 75, USERS, 3);
+const STACK_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 75, USERS, 3);
 /// Remote end of each veth pair to the front.
 const DEVICE: &str = "eth0";
 /// Best-effort program, and the interval between its progress lines.
@@ -53,12 +53,12 @@ const DELAY_MAX: &str = "2ms";
 pub struct TiersSetup {
     // Fields are in drop order.
     daemon: Option<Daemon>,
-    pub around: AuxProcesses,
+    pub aux: AuxProcesses,
     front: Sidecar,
-    _stack: Option<OurStack>,
+    _stack: Option<GreenwaveStack>,
     workers: Vec<Sidecar>,
     /// Folder of the services' queue reports.
-    _told: TempDir,
+    _queue_reports: TempDir,
     /// Has priority over all processes outside the experiment. Contains BE too, since scheduling
     /// classes compare within a group.
     _group: TestGroup,
@@ -72,14 +72,14 @@ pub struct TiersSetup {
 /// Auxiliary processes, which are sampled while the services work.
 pub struct AuxProcesses {
     bulk: Bulk,
-    pub best: BestEffortProgram,
+    pub be: BestEffortProgram,
     worker_hosts: Vec<Namespace>,
 }
 
 /// Running best-effort program.
 pub struct BestEffortProgram {
     pub child: Child,
-    pub said: ProgressLines,
+    pub progress: ProgressLines,
 }
 
 impl TiersSetup {
@@ -88,7 +88,7 @@ impl TiersSetup {
     /// # Errors
     /// A required part is missing or does not start.
     pub fn new(plan: &Plan) -> Result<Self, Error> {
-        unless_possible("tiers", "platform/host", "users and services")?;
+        check_possible("tiers", "platform/host", "users and services")?;
         if !netlab::is_installed("tc") {
             return Err(
                 Error::new("world tiers: the program tc is not installed").advice("apt-get install iproute2")
@@ -113,7 +113,7 @@ impl TiersSetup {
         }
         let mut bulk = Bulk::default();
         for (n, host) in (1..).zip(&worker_hosts) {
-            let ([_, target], congestion) = (ends(n), &plan.host.congestion);
+            let ([_, target], congestion) = (addresses(n), &plan.host.congestion);
             bulk.add(plan.host.bulk, (host, &front_host), target.into(), congestion, CLIENT_CORE)?;
         }
         let group = TestGroup::preferred("tiers")?;
@@ -124,46 +124,54 @@ impl TiersSetup {
             command.args(["tier", &settings]);
             start(command)
         };
-        let told = TempDir::new("tiers")?;
-        let queue = |n: u8| told.path().join(format!("queue-{n}"));
+        let queue_reports = TempDir::new("tiers")?;
+        let queue = |n: u8| queue_reports.path().join(format!("queue-{n}"));
         let workers = (1..)
             .zip(&worker_hosts)
-            .map(|(n, host)| service(host, settings(plan, at(n, 0), &[], plan.asks().then(|| queue(n)))))
+            .map(|(n, host)| {
+                service(
+                    host,
+                    settings(plan, service_address(n, 0), &[], plan.requests_cores().then(|| queue(n))),
+                )
+            })
             .collect::<Result<Vec<_>, Error>>()?;
-        let parts: Vec<SocketAddr> = (1..).zip(&workers).map(|(n, _)| at(n, 0)).collect();
-        let stack = plan.host.stack.then(|| OurStack::new(&plan.host.dscp)).transpose()?;
-        let target = if stack.is_some() { (OURS, PORT).into() } else { at(USERS, 1) };
+        let parts: Vec<SocketAddr> = (1..).zip(&workers).map(|(n, _)| service_address(n, 0)).collect();
+        let stack = plan.host.stack.then(|| GreenwaveStack::new(&plan.host.dscp)).transpose()?;
+        let target = if stack.is_some() { (STACK_ADDRESS, PORT).into() } else { service_address(USERS, 1) };
         let front_queue = queue(0);
-        let tells = (plan.sheds_syns() || plan.asks()).then(|| front_queue.clone());
-        let settings = settings(plan, target, &parts, tells);
+        let queue_report = (plan.sheds_syns() || plan.requests_cores()).then(|| front_queue.clone());
+        let settings = settings(plan, target, &parts, queue_report);
         let front = match &stack {
             None => service(&front_host, settings)?,
             Some(stack) => {
-                let (addr, words) = (format!("{OURS}/{PREFIX}"), [&testbed, "tier", &settings]);
+                let (addr, words) = (format!("{STACK_ADDRESS}/{PREFIX}"), [&testbed, "tier", &settings]);
                 let sheds_syns = plan.sheds_syns().then_some((plan.host.guard_target, &*front_queue));
                 let command =
                     stack.command((&group, &front_host), USERS_DEVICE, &addr, sheds_syns, &words)?;
-                start(command).map_err(|why| stack.explained(why))?
+                start(command).map_err(|error| stack.explain(error))?
             }
         };
-        let best = BestEffortProgram::new(plan, &front_host, &group)?;
+        let be = BestEffortProgram::new(plan, &front_host, &group)?;
         let services: Vec<u32> = [&front].into_iter().chain(&workers).map(Sidecar::id).collect();
-        let daemon = match plan.on.cores {
+        let daemon = match plan.mechanisms.cores {
             true => {
-                let asking: Vec<PathBuf> =
-                    if plan.asks() { (0..=parts.len() as u8).map(queue).collect() } else { Vec::new() };
-                Some(Daemon::new(&users, &tasks(&services, &asking, best.child.id()))?)
+                let request_files: Vec<PathBuf> = if plan.requests_cores() {
+                    (0..=parts.len() as u8).map(queue).collect()
+                } else {
+                    Vec::new()
+                };
+                Some(Daemon::new(&users, &tasks(&services, &request_files, be.child.id()))?)
             }
             false => None,
         };
-        bulk.settles()?;
+        bulk.wait_until_settled()?;
         Ok(Self {
             daemon,
-            around: AuxProcesses { bulk, best, worker_hosts },
+            aux: AuxProcesses { bulk, be, worker_hosts },
             front,
             _stack: stack,
             workers,
-            _told: told,
+            _queue_reports: queue_reports,
             target,
             _group: group,
             users,
@@ -176,15 +184,15 @@ impl TiersSetup {
     ///
     /// # Errors
     /// It has ended.
-    pub fn worked(&self) -> Result<(), Error> {
-        self.daemon.as_ref().map_or(Ok(()), Daemon::worked)
+    pub fn check_running(&self) -> Result<(), Error> {
+        self.daemon.as_ref().map_or(Ok(()), Daemon::check_running)
     }
 
     /// Ends all processes; returns the reports of the services, the front first.
     pub fn end(self) -> Vec<Option<String>> {
         // The group, which ends all its processes, and the namespaces go last.
-        let Self { daemon, around, front, workers, _stack, _told, _group, _front_host, .. } = self;
-        drop((daemon, around));
+        let Self { daemon, aux, front, workers, _stack, _queue_reports, _group, _front_host, .. } = self;
+        drop((daemon, aux));
         [front].into_iter().chain(workers).map(Sidecar::end).collect()
     }
 }
@@ -192,7 +200,7 @@ impl TiersSetup {
 impl AuxProcesses {
     /// Bytes received by bulk flows.
     pub fn bulk(&self) -> u64 {
-        self.bulk.came()
+        self.bulk.received_bytes()
     }
 
     /// Counters of the workers' egress.
@@ -210,9 +218,9 @@ impl BestEffortProgram {
         command.args(["--every", EVERY, "--seed", &plan.config.seed.to_string()]);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = host.spawn_on(SHARED_CORE, &mut command)?;
-        let said = ProgressLines::of(child.stdout.take());
-        said.works(&mut child, BEST_EFFORT)?;
-        Ok(Self { child, said })
+        let progress = ProgressLines::of(child.stdout.take());
+        progress.wait_for_progress(&mut child, BEST_EFFORT)?;
+        Ok(Self { child, progress })
     }
 }
 
@@ -220,21 +228,21 @@ impl BestEffortProgram {
 /// cores of their own programs.
 fn cable(lab: &NetLab, host: &Namespace, front: &Namespace, name: &str, number: u8) -> Result<(), LabError> {
     lab.veth((host, DEVICE), (front, name), &Veth::default())?;
-    let [here, there] = ends(number);
-    host.address(DEVICE, here.into(), PREFIX)?;
-    front.address(name, there.into(), PREFIX)?;
-    let mine = if number == USERS { CLIENT_CORE } else { SHARED_CORE };
-    host.steer_receive(DEVICE, mine)?;
+    let [remote, local] = addresses(number);
+    host.address(DEVICE, remote.into(), PREFIX)?;
+    front.address(name, local.into(), PREFIX)?;
+    let core = if number == USERS { CLIENT_CORE } else { SHARED_CORE };
+    host.steer_receive(DEVICE, core)?;
     front.steer_receive(name, SHARED_CORE)
 }
 
 /// Address of a service of network `number`: at end 0, or at the front's end, 1.
-fn at(number: u8, end: usize) -> SocketAddr {
-    SocketAddr::from((ends(number)[end], PORT))
+fn service_address(number: u8, end: usize) -> SocketAddr {
+    SocketAddr::from((addresses(number)[end], PORT))
 }
 
 /// Settings of a service. The front has `parts`; each service may write a queue report.
-fn settings(plan: &Plan, listen: SocketAddr, parts: &[SocketAddr], tells: Option<PathBuf>) -> String {
+fn settings(plan: &Plan, listen: SocketAddr, parts: &[SocketAddr], queue_report: Option<PathBuf>) -> String {
     let (config, host) = (&plan.config, &plan.host);
     let is_front = !parts.is_empty();
     let stage = &config.stages[usize::from(!is_front)];
@@ -245,16 +253,16 @@ fn settings(plan: &Plan, listen: SocketAddr, parts: &[SocketAddr], tells: Option
         "answer": host.answer, "dscp": host.dscp, "loss_ns": host.loss.map(|loss| loss.as_nanos()),
         // greenwave's stack has its own congestion control.
         "congestion": (!(is_front && host.stack)).then_some(&host.congestion),
-        "guard": if is_front && plan.on.guard { "queue-delay" } else { "none" },
+        "guard": if is_front && plan.mechanisms.guard { "queue-delay" } else { "none" },
         "guard_target_ns": host.guard_target.as_nanos(),
-        "tells": tells,
+        "tells": queue_report,
     })
     .to_string()
 }
 
 /// Task file of `greenwave sched`: `services`, the front first, with their files of core requests,
-/// if any; and `best`.
-fn tasks(services: &[u32], asking: &[PathBuf], best: u32) -> String {
+/// if any; and `be`.
+fn tasks(services: &[u32], request_files: &[PathBuf], be: u32) -> String {
     let mut text = format!(
         "policy = \"caladan\"\nmechanism = \"affinity\"\nsensor = \"none\"\ncores = \"{}\"\n",
         SHARED_CORE.0
@@ -262,13 +270,14 @@ fn tasks(services: &[u32], asking: &[PathBuf], best: u32) -> String {
     for (n, pid) in services.iter().enumerate() {
         // The only core cannot be guaranteed to each of them.
         let guaranteed = u8::from(n == 0);
-        let joined = asking.get(n).map_or(String::new(), |file| format!("joined = [{file:?}]\n"));
+        let request_file =
+            request_files.get(n).map_or(String::new(), |file| format!("joined = [{file:?}]\n"));
         text += &format!(
             "[[tasks]]\nname = \"service-{n}\"\nclass = \"LC\"\npid = {pid}\nguaranteed = {guaranteed}\n\
-             delay_max = \"{DELAY_MAX}\"\n{joined}"
+             delay_max = \"{DELAY_MAX}\"\n{request_file}"
         );
     }
-    text + &format!("[[tasks]]\nname = \"be\"\nclass = \"BE\"\npid = {best}\n")
+    text + &format!("[[tasks]]\nname = \"be\"\nclass = \"BE\"\npid = {be}\n")
 }
 
 /// Runs `start` on a thread pinned to `core`; its child processes inherit the affinity.
@@ -286,7 +295,7 @@ pub fn on_core<R: Send>(core: CoreId, start: impl FnOnce() -> Result<R, Error> +
 ///
 /// # Errors
 /// It does not exist.
-pub fn caller(users: &Namespace) -> Result<Command, Error> {
+pub fn load_generator(users: &Namespace) -> Result<Command, Error> {
     let mut command = users.command(&processes::program()?.display().to_string());
     command.arg("calls");
     Ok(command)

@@ -17,11 +17,11 @@ use queueing::Span;
 use crate::error::Error;
 
 /// Input files and log of `greenwave run`.
-pub struct OurStack {
+pub struct GreenwaveStack {
     folder: TempDir,
 }
 
-impl OurStack {
+impl GreenwaveStack {
     /// Writes the files; each of `dscp` is a class of users.
     ///
     /// # Errors
@@ -64,11 +64,11 @@ impl OurStack {
         Ok(command)
     }
 
-    /// `why` it does not serve, with the last lines of its log.
-    pub fn explained(&self, why: Error) -> Error {
-        let said = std::fs::read_to_string(self.folder.path().join(LOG)).unwrap_or_default();
-        let line = said.lines().find_map(|line| line.strip_prefix("error: "));
-        line.map_or(why, |line| Error::new(format!("greenwave run: {line}")))
+    /// `error` it does not serve, with the last lines of its log.
+    pub fn explain(&self, error: Error) -> Error {
+        let log = std::fs::read_to_string(self.folder.path().join(LOG)).unwrap_or_default();
+        let line = log.lines().find_map(|line| line.strip_prefix("error: "));
+        line.map_or(error, |line| Error::new(format!("greenwave run: {line}")))
     }
 }
 

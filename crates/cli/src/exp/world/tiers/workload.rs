@@ -11,10 +11,10 @@ use sim::world::services::{Outcome, Trace};
 
 use super::super::Noise;
 use super::super::background_load::BackgroundLoad;
-use super::super::processes::runner::{self, Conversation};
+use super::super::processes::runner::{self, RunnerInput};
 use super::super::processes::tally::LineStats;
 use super::Plan;
-use super::setup::{AuxProcesses, CLIENT_CORE, TiersSetup, caller, on_core};
+use super::setup::{AuxProcesses, CLIENT_CORE, TiersSetup, load_generator, on_core};
 use crate::error::Error;
 
 /// Results of a run.
@@ -54,12 +54,12 @@ pub struct ServiceCounts {
 }
 
 /// Counters at one instant.
-struct Read {
+struct Sample {
     at: Instant,
     be: Span,
     bulk: u64,
     egress: Vec<Status>,
-    others: BackgroundLoad,
+    background: BackgroundLoad,
 }
 
 impl TiersSetup {
@@ -71,35 +71,36 @@ impl TiersSetup {
         let config = &plan.config;
         let trace: Vec<_> = Trace::new(config).collect();
         let mut tally = LineStats::new(config, &trace);
-        let mut command = caller(&self.users)?;
+        let mut command = load_generator(&self.users)?;
         command.arg(self.target.to_string()).args(classes(plan));
         let group = TestGroup::preferred("users")?;
-        let (mut first, mut last, around) = (None, None, &self.around);
+        let (mut first, mut last, aux) = (None, None, &self.aux);
         on_core(CLIENT_CORE, || {
             // Child processes of this thread are in its group.
             group.join()?;
-            let conversation = Conversation { setup: runner::setup(config), plan: runner::plan(&trace) };
-            conversation.with(command, runner::lasts(&trace), &mut |line| {
+            let input = RunnerInput { setup: runner::setup(config), plan: runner::plan(&trace) };
+            input.run(command, runner::duration_max(&trace), &mut |line| {
                 if first.is_none() {
-                    first = Some(around.read()?);
+                    first = Some(aux.sample()?);
                 }
                 if line.starts_with("late,") {
-                    last = Some(around.read()?);
+                    last = Some(aux.sample()?);
                 }
-                tally.take(line)
+                tally.add(line)
             })
         })?;
-        self.worked()?;
+        self.check_running()?;
         let (outcome, mut noise, events) = tally.finish()?;
         let (Some(first), Some(last)) = (first, last) else {
             return Err(Error::new("the clients reported nothing"));
         };
-        let be_per_s = self.around.best.said.per_s(first.at, last.at);
-        let services = told(plan, self.end())?;
-        noise.beyond =
-            services.iter().map(|(_, told)| Span::from_nanos(told.beyond_ns)).max().unwrap_or(Span::ZERO);
+        let be_per_s = self.aux.be.progress.per_s(first.at, last.at);
+        let services = parse_reports(plan, self.end())?;
+        noise.excess =
+            services.iter().map(|(_, counts)| Span::from_nanos(counts.beyond_ns)).max().unwrap_or(Span::ZERO);
         let seconds = (last.at - first.at).as_secs_f64();
-        let labelled = |read: &Read| read.egress.iter().map(|status| status.pinned.packets).sum::<u64>();
+        let labelled =
+            |sample: &Sample| sample.egress.iter().map(|status| status.pinned.packets).sum::<u64>();
         Ok(TiersResults {
             outcome,
             noise,
@@ -109,7 +110,7 @@ impl TiersSetup {
             be_cores: last.be.saturating_sub(first.be).as_secs_f64() / seconds,
             bulk_bits_per_s: (last.bulk - first.bulk) as f64 * 8.0 / seconds,
             labelled_per_s: (labelled(&last) - labelled(&first)) as f64 / seconds,
-            other: last.others.since(first.others) / seconds * 100.0,
+            other: last.background.since(first.background) / seconds * 100.0,
         })
     }
 }
@@ -123,28 +124,28 @@ fn classes(plan: &Plan) -> impl Iterator<Item = String> {
 }
 
 impl AuxProcesses {
-    fn read(&self) -> Result<Read, String> {
-        Ok(Read {
+    fn sample(&self) -> Result<Sample, String> {
+        Ok(Sample {
             at: Instant::now(),
-            be: cpu_time::process(self.best.child.id()).unwrap_or(Span::ZERO),
+            be: cpu_time::process(self.be.child.id()).unwrap_or(Span::ZERO),
             bulk: self.bulk(),
             egress: self.egress().map_err(|e| e.to_string())?,
-            others: BackgroundLoad::now(),
+            background: BackgroundLoad::now(),
         })
     }
 }
 
 /// Final reports of the services, by name.
-fn told(plan: &Plan, said: Vec<Option<String>>) -> Result<Vec<(String, ServiceCounts)>, Error> {
+fn parse_reports(plan: &Plan, lines: Vec<Option<String>>) -> Result<Vec<(String, ServiceCounts)>, Error> {
     let [front, workers] = &plan.config.stages[..] else { unreachable!("a plan has a front and workers") };
     let names = std::iter::once(front.name.clone())
         .chain((1..=workers.parts).map(|n| format!("{}-{n}", workers.name)));
     names
-        .zip(said)
-        .map(|(name, said)| {
-            let told = said.as_deref().and_then(|line| serde_json::from_str(line).ok());
-            let told = told.ok_or_else(|| Error::new(format!("service {name} reported no counts")))?;
-            Ok((name, told))
+        .zip(lines)
+        .map(|(name, line)| {
+            let counts = line.as_deref().and_then(|line| serde_json::from_str(line).ok());
+            let counts = counts.ok_or_else(|| Error::new(format!("service {name} reported no counts")))?;
+            Ok((name, counts))
         })
         .collect()
 }

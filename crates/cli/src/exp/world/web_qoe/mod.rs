@@ -20,7 +20,7 @@ use toml::Table;
 
 use self::qoe::qoe;
 use super::host_requirements::HostLock;
-use super::{ClassFigures, PreparedRun, RunResult, TimeKind, World, checked, kept, points, shown};
+use super::{ClassFigures, PreparedRun, RunResult, TimeKind, World, checked, column, metric, points};
 use crate::error::Error;
 use crate::programs::{Item, Program, ProgramSettings, ProgramSetup, SMALL, StackChoice};
 use crate::settings::{text, text_or_none, within};
@@ -30,19 +30,19 @@ pub const WORLD: World = World {
     kind: TimeKind::host(1),
     note: "pages loaded in the measured time; QoE: computed from the response time alone",
     stats: &[
-        shown("pages", "1/s", "pages/s"),
-        shown("p50", "µs", "p50"),
-        shown("p99", "µs", "p99"),
-        shown("qoe50", "ratio", "p50"),
-        shown("qoe99", "ratio", "p99"),
-        shown("cores", "share", "cores"),
-        kept("mean", "µs"),
-        shown("broken", "1", "broken"),
-        kept("answers", "1"),
-        kept("unanswered", "1"),
+        column("pages", "1/s", "pages/s"),
+        column("p50", "µs", "p50"),
+        column("p99", "µs", "p99"),
+        column("qoe50", "ratio", "p50"),
+        column("qoe99", "ratio", "p99"),
+        column("cores", "share", "cores"),
+        metric("mean", "µs"),
+        column("broken", "1", "broken"),
+        metric("answers", "1"),
+        metric("unanswered", "1"),
     ],
     groups: &[("", 4), ("response", 2), ("QoE", 2), ("", 2)],
-    drawn: "p99",
+    plot_stat: "p99",
     parts: &[],
     prepare,
 };
@@ -105,25 +105,25 @@ impl Config {
 
     /// Scenario 3 as a policy.
     fn policy(&self) -> String {
-        let far = |what: &str| format!("[[rule]]\nlayer = \"transport\"\n{what}\npriority = 7\n");
+        let rule = |condition: &str| format!("[[rule]]\nlayer = \"transport\"\n{condition}\npriority = 7\n");
         let (rtt, loss) = (self.rtt_max.as_nanos(), self.loss_max);
-        let [long, lossy] =
-            [format!("rtt = \"> {rtt}ns\""), format!("loss = \"> {loss}\"")].map(|what| far(&what));
+        let [long, lossy] = [format!("rtt = \"> {rtt}ns\""), format!("loss = \"> {loss}\"")]
+            .map(|condition| rule(&condition));
         format!("default = 0\n{long}{lossy}")
     }
 }
 
-static ALONE: HostLock<()> = HostLock::new();
+static RUN_LOCK: HostLock<()> = HostLock::new();
 
 fn run(config: &Config, stack: StackChoice) -> Result<RunResult, Error> {
-    let _only = ALONE.enter();
+    let _lock = RUN_LOCK.enter();
     let (server, advice) = (Program::Lighttpd, "sudo greenwave exp run adps/e5");
     if let Some(why) = NetLab::unavailable() {
         return Err(Error::new(format!("world pages: {why}")).advice(advice));
     }
     if !is_installed(server.name()) {
-        let what = format!("world pages: the program {} is not installed", server.name());
-        return Err(Error::new(what).advice(format!("apt-get install {}", server.name())));
+        let message = format!("world pages: the program {} is not installed", server.name());
+        return Err(Error::new(message).advice(format!("apt-get install {}", server.name())));
     }
     let cores = affinity::cores().map_err(|e| Error::new(e.to_string()))?;
     let (client, core): (CoreId, CoreId) = (cores[0], cores[cores.len() - 1]);
@@ -139,22 +139,28 @@ fn run(config: &Config, stack: StackChoice) -> Result<RunResult, Error> {
         policy: &policy,
         seed: config.seed,
     };
-    let said = |why: String| Error::new(format!("world pages, {}: {why}", stack.name()));
+    let failed = |why: String| Error::new(format!("world pages, {}: {why}", stack.name()));
     let lab = NetLab::new("pages").map_err(|e| Error::new(e.to_string()))?;
-    let ways = [config.near, config.far];
+    let path_faults = [config.near, config.far];
     let rng = Rng::seeded(config.seed);
-    let back = |way| if config.both_ways { way } else { Rates::NONE };
-    let before =
-        |n: usize, device| FaultInjector::with_faults(device, [ways[n], back(ways[n])], &rng.fork(n as u64));
-    let mut setup = ProgramSetup::new(&lab, server, stack, &setting, ways.len(), before).map_err(said)?;
+    let return_faults = |faults| if config.both_ways { faults } else { Rates::NONE };
+    let with_faults = |n: usize, device| {
+        FaultInjector::with_faults(
+            device,
+            [path_faults[n], return_faults(path_faults[n])],
+            &rng.fork(n as u64),
+        )
+    };
+    let mut setup =
+        ProgramSetup::new(&lab, server, stack, &setting, path_faults.len(), with_faults).map_err(failed)?;
     let (request, answer) = server.request(page);
     let half = config.connections / 2;
-    let crowd = |connections| {
+    let population = |connections| {
         let pace = LoadModel::periodic(connections, config.period);
         vec![Requests { connections, request: request.clone(), answer, pace }]
     };
-    let crowds = vec![crowd(half), crowd(config.connections - half)];
-    let measured = setup.measure(crowds, config.warmup, config.duration).map_err(said)?;
+    let populations = vec![population(half), population(config.connections - half)];
+    let measured = setup.measure(populations, config.warmup, config.duration).map_err(failed)?;
     let seconds = measured.span.as_secs_f64();
     let row = |(class, tally): (&str, &KindResults)| row(class, tally, seconds, measured.cores);
     let rows: Vec<ClassFigures> = ["near", "far"].into_iter().zip(&measured.kinds).map(row).collect();
