@@ -29,7 +29,7 @@ pub struct Checked {
 /// Value of a claim's metric at one point.
 pub struct PointValue {
     /// Value from the means of all seeds.
-    pub ours: f64,
+    pub estimate: f64,
     /// Value of each seed, in their order; NaN where a seed has none.
     pub seeds: Vec<f64>,
 }
@@ -82,7 +82,7 @@ impl Rules {
             let is_among = ends.is_some_and(|((least, most), paper)| (least..=most).contains(&&paper));
             return if is_among { ClaimVerdict::Holds } else { ClaimVerdict::Fails };
         }
-        match judge(value.ours, value.interval(), self.bound, self.margin) {
+        match judge(value.estimate, value.interval(), self.bound, self.margin) {
             ClaimVerdict::Holds if self.significant && value.interval().is_none() => ClaimVerdict::Undecided,
             verdict => verdict,
         }
@@ -94,7 +94,7 @@ impl Rules {
     pub fn deciding(&self, values: &[PointValue], paper: Option<f64>) -> Option<usize> {
         let rank = |index: &usize| {
             let value = &values[*index];
-            (self.judge(value, paper), self.bound.excess(value.ours))
+            (self.judge(value, paper), self.bound.excess(value.estimate))
         };
         let order = |a: &usize, b: &usize| {
             let (a, b) = (rank(a), rank(b));
@@ -121,7 +121,7 @@ impl Checked {
         let runs = self.measured.sorted().len() as u64;
         let Rules { bound, margin, .. } = self.rules;
         match self.measured.interval() {
-            Some(half) => runs_to_decide(self.measured.ours, half, runs, bound, margin),
+            Some(half) => runs_to_decide(self.measured.estimate, half, runs, bound, margin),
             // The fewest that have an interval.
             None => Some(2_u64.saturating_sub(runs).max(1)),
         }
@@ -155,8 +155,8 @@ pub fn seed_plot<'a>(of_seeds: impl Iterator<Item = &'a Checked>) -> Option<Plot
 mod tests {
     use super::*;
 
-    fn point(ours: f64, seeds: &[f64]) -> PointValue {
-        PointValue { ours, seeds: seeds.to_vec() }
+    fn point(estimate: f64, seeds: &[f64]) -> PointValue {
+        PointValue { estimate, seeds: seeds.to_vec() }
     }
 
     fn rules(bound: &str, best: bool) -> Rules {
@@ -166,7 +166,7 @@ mod tests {
     /// Single runs with these values: the one that decides.
     fn deciding(bound: &str, best: bool, values: &[f64]) -> f64 {
         let values: Vec<PointValue> = values.iter().map(|value| point(*value, &[*value])).collect();
-        values[rules(bound, best).deciding(&values, None).unwrap()].ours
+        values[rules(bound, best).deciding(&values, None).unwrap()].estimate
     }
 
     #[test]

@@ -21,7 +21,7 @@ use crate::error::Error;
 pub struct Checkpoint {
     path: PathBuf,
     file: Mutex<File>,
-    there: HashMap<u64, Entry>,
+    entries: HashMap<u64, Entry>,
 }
 
 /// Hash of a run's mode, its settings including the seed, and the files that they name.
@@ -63,26 +63,26 @@ impl Checkpoint {
     /// The file cannot be written.
     pub fn open(path: PathBuf) -> Result<Self, Error> {
         let bad = |e: io::Error| Error::file(&path, &e);
-        let author = Author { program: fingerprint::mark()? };
-        let there = fs::read_to_string(&path).ok().and_then(|text| entries(&text, &author));
-        let there = there.unwrap_or_default();
+        let author = Author { program: fingerprint::of_program()? };
+        let entries = fs::read_to_string(&path).ok().and_then(|text| entries(&text, &author));
+        let entries = entries.unwrap_or_default();
         // Drops a truncated last line, so that every line is complete.
-        let lines = std::iter::once(json(&author)).chain(there.values().map(json)).collect::<String>();
+        let lines = std::iter::once(json(&author)).chain(entries.values().map(json)).collect::<String>();
         crate::report::whole(&path, &lines)?;
         let file = host::files::append(&path).map_err(bad)?;
-        Ok(Self { path, file: Mutex::new(file), there })
+        Ok(Self { path, file: Mutex::new(file), entries })
     }
 
     /// True if the result of `run` is known.
     #[must_use]
-    pub fn knows(&self, run: &RunKey) -> bool {
-        self.there.contains_key(&run.0)
+    pub fn contains(&self, run: &RunKey) -> bool {
+        self.entries.contains_key(&run.0)
     }
 
     /// Recorded result of `run`, if any.
     #[must_use]
-    pub fn found(&self, run: &RunKey) -> Option<RunResult> {
-        let Entry { events, rows, .. } = self.there.get(&run.0)?;
+    pub fn result(&self, run: &RunKey) -> Option<RunResult> {
+        let Entry { events, rows, .. } = self.entries.get(&run.0)?;
         let row = |Line(class, figures, cdf): &Line| ClassFigures {
             class: class.clone(),
             figures: figures.iter().copied().map(f64::from_bits).collect(),
@@ -95,13 +95,13 @@ impl Checkpoint {
     ///
     /// # Errors
     /// The disk is full.
-    pub fn add(&self, run: &RunKey, found: &RunResult) -> Result<(), Error> {
+    pub fn add(&self, run: &RunKey, result: &RunResult) -> Result<(), Error> {
         let row = |row: &ClassFigures| {
             let bits = |value: &f64| value.to_bits();
             let cdf = row.cdf.iter().map(|(at, share)| (bits(at), bits(share))).collect();
             Line(row.class.clone(), row.figures.iter().map(bits).collect(), cdf)
         };
-        let entry = Entry { run: run.0, events: found.events, rows: found.rows.iter().map(row).collect() };
+        let entry = Entry { run: run.0, events: result.events, rows: result.rows.iter().map(row).collect() };
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         file.write_all(json(&entry).as_bytes()).map_err(|e| Error::file(&self.path, &e))
     }
@@ -116,9 +116,9 @@ impl Checkpoint {
 /// Entries of `text` if `author` wrote it; the last line may be truncated.
 fn entries(text: &str, author: &Author) -> Option<HashMap<u64, Entry>> {
     let mut lines = text.lines();
-    let wrote: Author = serde_json::from_str(lines.next()?).ok()?;
-    let read = |line| serde_json::from_str::<Entry>(line).ok();
-    (wrote == *author).then(|| lines.map_while(read).map(|entry| (entry.run, entry)).collect())
+    let writer: Author = serde_json::from_str(lines.next()?).ok()?;
+    let parse = |line| serde_json::from_str::<Entry>(line).ok();
+    (writer == *author).then(|| lines.map_while(parse).map(|entry| (entry.run, entry)).collect())
 }
 
 fn json(line: &impl Serialize) -> String {
@@ -130,7 +130,7 @@ fn json(line: &impl Serialize) -> String {
 mod tests {
     use super::*;
 
-    fn found(value: f64) -> RunResult {
+    fn run_result(value: f64) -> RunResult {
         let row =
             ClassFigures { class: "small".into(), figures: vec![value, f64::NAN], cdf: vec![(0.1, 1.0)] };
         RunResult { events: 7, rows: vec![row], noise: None }
@@ -141,25 +141,25 @@ mod tests {
         RunKey::new("fish", &settings)
     }
 
-    /// Known results of runs 1, 2 and 3 after `change` modified a journal of the first two.
+    /// Known results of runs 1, 2 and 3 after `change` modified a checkpoint of the first two.
     fn known_after(name: &str, change: impl FnOnce(String) -> String) -> [Option<f64>; 3] {
-        let path = std::env::temp_dir().join(format!("greenwave-journal-{name}-{}", std::process::id()));
+        let path = std::env::temp_dir().join(format!("greenwave-checkpoint-{name}-{}", std::process::id()));
         let _ = fs::remove_file(&path);
-        let journal = Checkpoint::open(path.clone()).unwrap();
-        assert!(journal.found(&key(1)).is_none());
+        let checkpoint = Checkpoint::open(path.clone()).unwrap();
+        assert!(checkpoint.result(&key(1)).is_none());
         // A number without a short decimal form.
-        journal.add(&key(1), &found(1.0 / 3.0)).unwrap();
-        journal.add(&key(2), &found(2.0)).unwrap();
-        drop(journal);
+        checkpoint.add(&key(1), &run_result(1.0 / 3.0)).unwrap();
+        checkpoint.add(&key(2), &run_result(2.0)).unwrap();
+        drop(checkpoint);
         fs::write(&path, change(fs::read_to_string(&path).unwrap())).unwrap();
-        let again = Checkpoint::open(path.clone()).unwrap();
+        let reopened = Checkpoint::open(path.clone()).unwrap();
         let known = [1, 2, 3].map(|seed| {
-            let found = again.found(&key(seed))?;
-            assert!(found.events == 7 && found.rows[0].figures[1].is_nan());
-            assert_eq!((found.rows[0].class.as_str(), &found.rows[0].cdf), ("small", &vec![(0.1, 1.0)]));
-            Some(found.rows[0].figures[0])
+            let result = reopened.result(&key(seed))?;
+            assert!(result.events == 7 && result.rows[0].figures[1].is_nan());
+            assert_eq!((result.rows[0].class.as_str(), &result.rows[0].cdf), ("small", &vec![(0.1, 1.0)]));
+            Some(result.rows[0].figures[0])
         });
-        again.end();
+        reopened.end();
         assert!(!path.exists());
         known
     }
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_was_cut_off_is_found_again() {
+    fn a_truncated_last_line_is_run_again() {
         let cut = |text: String| text[..text.len() - 9].to_owned();
         assert_eq!(known_after("cut", cut), [Some(1.0 / 3.0), None, None]);
     }
@@ -190,9 +190,9 @@ mod tests {
     }
 
     #[test]
-    fn what_another_program_found_is_not_taken_over() {
+    fn results_of_another_program_are_not_reused() {
         let other = |text: String| text.replacen("\"program\":", "\"program\":1", 1);
         assert_eq!(known_after("other", other), [None, None, None]);
-        assert_eq!(known_after("none", |_| "no journal".to_owned()), [None, None, None]);
+        assert_eq!(known_after("none", |_| "no checkpoint".to_owned()), [None, None, None]);
     }
 }

@@ -72,13 +72,13 @@ impl MetricExpr {
         if parser.at < text.len() { Err(parser.error("end of the metric or + - * /")) } else { Ok(metric) }
     }
 
-    /// True if `there` accepts every reference.
+    /// True if `exists` accepts every reference.
     #[must_use]
-    pub fn needs_only(&self, there: &dyn Fn(&Reference) -> bool) -> bool {
+    pub fn needs_only(&self, exists: &dyn Fn(&Reference) -> bool) -> bool {
         match self {
             Self::Number(_) => true,
-            Self::Reference(reference) => there(reference),
-            Self::Binary(_, left, right) => left.needs_only(there) && right.needs_only(there),
+            Self::Reference(reference) => exists(reference),
+            Self::Binary(_, left, right) => left.needs_only(exists) && right.needs_only(exists),
         }
     }
 
@@ -162,9 +162,9 @@ impl Parser<'_> {
         Ok(MetricExpr::Binary('<', Box::new(left), Box::new(right)))
     }
 
-    fn expect(&mut self, c: char, wanted: &str) -> Result<(), String> {
+    fn expect(&mut self, c: char, expected: &str) -> Result<(), String> {
         if self.peek() != Some(c) {
-            return Err(self.error(wanted));
+            return Err(self.error(expected));
         }
         self.at += 1;
         Ok(())
@@ -189,11 +189,11 @@ impl Parser<'_> {
         Ok(MetricExpr::Reference(Reference { mode, class, stat, point }))
     }
 
-    fn take(&mut self, wanted: impl Fn(char) -> bool) -> String {
+    fn take(&mut self, is_part: impl Fn(char) -> bool) -> String {
         let rest = &self.text[self.at..];
-        let taken = &rest[..rest.find(|c| !wanted(c)).unwrap_or(rest.len())];
-        self.at += taken.len();
-        taken.to_owned()
+        let token = &rest[..rest.find(|c| !is_part(c)).unwrap_or(rest.len())];
+        self.at += token.len();
+        token.to_owned()
     }
 
     fn skip_space(&mut self) {
@@ -205,8 +205,8 @@ impl Parser<'_> {
         self.text[self.at..].chars().next()
     }
 
-    fn error(&self, wanted: &str) -> String {
-        format!("metric {:?} at character {}: expected {wanted}", self.text, self.at + 1)
+    fn error(&self, expected: &str) -> String {
+        format!("metric {:?} at character {}: expected {expected}", self.text, self.at + 1)
     }
 }
 

@@ -17,15 +17,15 @@ use crate::error::Error;
 ///
 /// # Errors
 /// The program cannot be read.
-pub fn mark() -> Result<u64, Error> {
+pub fn of_program() -> Result<u64, Error> {
     // Cached: the file has a hundred megabytes and every experiment needs the value.
-    static MARK: OnceLock<u64> = OnceLock::new();
-    if let Some(mark) = MARK.get() {
-        return Ok(*mark);
+    static FINGERPRINT: OnceLock<u64> = OnceLock::new();
+    if let Some(fingerprint) = FINGERPRINT.get() {
+        return Ok(*fingerprint);
     }
     let path = Path::new("/proc/self/exe");
-    let mark = of_file(path).map_err(|e| Error::file(path, &e))?;
-    Ok(*MARK.get_or_init(|| mark))
+    let fingerprint = of_file(path).map_err(|e| Error::file(path, &e))?;
+    Ok(*FINGERPRINT.get_or_init(|| fingerprint))
 }
 
 /// Fingerprint of the program, `source`'s file, the paper's numbers and the files that it names: 16
@@ -33,9 +33,9 @@ pub fn mark() -> Result<u64, Error> {
 ///
 /// # Errors
 /// The program cannot be read.
-pub fn mark_with(source: &Source) -> Result<String, Error> {
+pub fn of_experiment(source: &Source) -> Result<String, Error> {
     let mut hasher = DefaultHasher::new();
-    (mark()?, source.texts()).hash(&mut hasher);
+    (of_program()?, source.texts()).hash(&mut hasher);
     hash_files(&toml::Value::Table(source.texts()[0].parse().unwrap_or_default()), &mut hasher);
     Ok(format!("{:016x}", hasher.finish()))
 }
@@ -46,8 +46,8 @@ pub fn hash_files(settings: &toml::Value, hasher: &mut DefaultHasher) {
     match settings {
         toml::Value::String(name) if embedded::SHIPPED.get_file(name).is_none() => {
             let path = Path::new(name);
-            if let Some(mark) = path.is_file().then(|| of_file(path).ok()).flatten() {
-                mark.hash(hasher);
+            if let Some(fingerprint) = path.is_file().then(|| of_file(path).ok()).flatten() {
+                fingerprint.hash(hasher);
             }
         }
         toml::Value::Array(items) => items.iter().for_each(|item| hash_files(item, hasher)),

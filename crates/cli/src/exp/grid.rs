@@ -60,7 +60,8 @@ impl GridResults {
     }
 }
 
-/// Runs `experiment` at `scale` with `seeds`, which follow those in `measured`, and adds their figures there. Skips runs that `journal` knows and records the others there.
+/// Runs `experiment` at `scale` with `seeds`, which follow those in `measured`, and adds their
+/// figures there. Skips runs that `checkpoint` contains and records the others in it.
 ///
 /// Returns the number of runs that were made, without the skipped ones.
 ///
@@ -72,37 +73,40 @@ pub fn extend(
     experiment: &Experiment,
     scale: &Scale,
     seeds: Range<u64>,
-    journal: Option<&Checkpoint>,
+    checkpoint: Option<&Checkpoint>,
 ) -> Result<usize, Error> {
     let count = seeds.end.saturating_sub(seeds.start);
     let tasks = tasks(experiment, scale, seeds).map_err(|e| Error::new(format!("experiment {name}: {e}")))?;
     let world = experiment.world().map_err(Error::new)?;
-    let left = tasks.iter().filter(|task| !journal.is_some_and(|journal| journal.knows(&task.key()))).count();
-    if left < tasks.len() {
-        let (there, all) = (tasks.len() - left, tasks.len());
-        errln!("note: {name}: {there} of {all} runs resumed from an interrupted run");
+    let remaining = tasks
+        .iter()
+        .filter(|task| !checkpoint.is_some_and(|checkpoint| checkpoint.contains(&task.key())))
+        .count();
+    if remaining < tasks.len() {
+        let (resumed, total) = (tasks.len() - remaining, tasks.len());
+        errln!("note: {name}: {resumed} of {total} runs resumed from an interrupted run");
     }
-    let awake = world.kind.keep_awake()?;
-    let bar = crate::progress::bar(left as u64);
+    let inhibitors = world.kind.keep_awake()?;
+    let bar = crate::progress::bar(remaining as u64);
     bar.set_message(name.to_owned());
-    let all_found =
+    let results =
         parallel::map(&tasks, world.kind.runs_max(parallel::cores()), |task| -> Result<RunResult, Error> {
-            let journal = journal.map(|journal| (journal, task.key()));
-            if let Some(found) = journal.as_ref().and_then(|(journal, run)| journal.found(run)) {
-                return Ok(found);
+            let checkpoint = checkpoint.map(|checkpoint| (checkpoint, task.key()));
+            if let Some(result) = checkpoint.as_ref().and_then(|(checkpoint, run)| checkpoint.result(run)) {
+                return Ok(result);
             }
-            let found = (task.run)()?;
-            if let Some((journal, run)) = journal {
-                journal.add(&run, &found)?;
+            let result = (task.run)()?;
+            if let Some((checkpoint, run)) = checkpoint {
+                checkpoint.add(&run, &result)?;
             }
             bar.inc(1);
-            Ok(found)
+            Ok(result)
         });
     bar.finish_and_clear();
-    drop(awake);
+    drop(inhibitors);
 
     let is_first = measured.seeds == 0;
-    for (task, RunResult { events, rows, noise }) in tasks.into_iter().zip(all_found?) {
+    for (task, RunResult { events, rows, noise }) in tasks.into_iter().zip(results?) {
         measured.events += events;
         measured.noise = [measured.noise, noise].into_iter().flatten().reduce(Noise::worse);
         measured.figures.add(&task.point, &task.mode, &rows);
@@ -112,7 +116,7 @@ pub fn extend(
         }
     }
     measured.seeds += count;
-    Ok(left)
+    Ok(remaining)
 }
 
 fn tasks(experiment: &Experiment, scale: &Scale, seeds: Range<u64>) -> Result<Vec<Task>, String> {

@@ -129,37 +129,37 @@ impl Hunt {
         let path = hunt.path(folder);
         let text = std::fs::read_to_string(&path).map_err(|e| Error::file(&path, &e))?;
         let bad = || Error::new(format!("{} is not the record of a hunt", path.display()));
-        let found: Value = serde_json::from_str(&text).map_err(|_| bad())?;
-        if found["greenwave"] != env!("CARGO_PKG_VERSION") {
-            let theirs = &found["greenwave"];
+        let record: Value = serde_json::from_str(&text).map_err(|_| bad())?;
+        if record["greenwave"] != env!("CARGO_PKG_VERSION") {
+            let version = &record["greenwave"];
             return Err(bad()
-                .and(&format!("it is of version {theirs}, this is {}", env!("CARGO_PKG_VERSION")))
+                .and(&format!("it is of version {version}, this is {}", env!("CARGO_PKG_VERSION")))
                 .advice("another --out, or no --resume"));
         }
-        let number = |key: &str| found[key].as_u64().ok_or_else(bad);
+        let number = |key: &str| record[key].as_u64().ok_or_else(bad);
         (hunt.seed, hunt.first_case) = (number("seed")?, number("first_case")?);
         (hunt.cases, hunt.findings) = (number("cases")?, number("findings")?);
         let goodput = |of: &Value| {
             let each = |key| of[key].as_f64().ok_or_else(bad);
             Ok::<_, Error>(CaseGoodput { default: each("default")?, nothing: each("nothing")? })
         };
-        let means = goodput(&found["mean_goodput"])?;
+        let means = goodput(&record["mean_goodput"])?;
         let cases = hunt.cases as f64;
         hunt.sums = CaseGoodput { default: means.default * cases, nothing: means.nothing * cases };
-        for row in found["worst"].as_array().ok_or_else(bad)? {
-            let found = CaseResult {
+        for row in record["worst"].as_array().ok_or_else(bad)? {
+            let result = CaseResult {
                 case: row["case"].as_u64().ok_or_else(bad)?,
                 compared: goodput(row)?,
                 text: String::new(),
             };
-            let path = hunt.case_path(folder, found.case);
+            let path = hunt.case_path(folder, result.case);
             let text = std::fs::read_to_string(&path).map_err(|e| Error::file(&path, &e))?;
             // The first line is ours.
             let text = text.split_once('\n').map(|(_, case)| case.to_owned()).ok_or_else(bad)?;
-            if found.compared.regret() > mechanism.price {
-                hunt.shrunk.insert(found.case, text.clone());
+            if result.compared.regret() > mechanism.price {
+                hunt.shrunk.insert(result.case, text.clone());
             }
-            hunt.worst.push(CaseResult { text, ..found });
+            hunt.worst.push(CaseResult { text, ..result });
         }
         Ok(hunt)
     }
@@ -169,17 +169,17 @@ impl Hunt {
         let (threads, flag) = (parallel::cores(), signals::flag());
         let interrupted = || flag.load(std::sync::atomic::Ordering::Relaxed);
         let end = Instant::now() + args.duration.into();
-        let mut left = args.cases;
+        let mut remaining = args.cases;
         // The number of cases that were run is the same for a number of cases, not for a time.
-        while left > 0 && Instant::now() < end && !interrupted() {
+        while remaining > 0 && Instant::now() < end && !interrupted() {
             let first = self.first_case + self.cases;
-            let batch: Vec<u64> = (first..first + left.min(4 * threads as u64)).collect();
+            let batch: Vec<u64> = (first..first + remaining.min(4 * threads as u64)).collect();
             let run = |&case: &u64| {
                 let bad = |e| Error::new(format!("case {case} of seed {}: {e}", self.seed));
                 self.mechanism.run(self.seed, case).map_err(bad)
             };
             let results = parallel::map(&batch, threads, run)?;
-            left -= results.len() as u64;
+            remaining -= results.len() as u64;
             results.into_iter().for_each(|result| self.add(result));
         }
         Ok(interrupted())
@@ -194,16 +194,16 @@ impl Hunt {
             return;
         }
         let worse = |other: &CaseResult| other.compared.regret() >= result.compared.regret();
-        let place = self.worst.partition_point(worse);
-        self.worst.insert(place, result);
+        let index = self.worst.partition_point(worse);
+        self.worst.insert(index, result);
         self.worst.truncate(WORST);
     }
 
     fn shrink(&mut self) {
-        for found in &self.worst {
-            if found.compared.regret() > self.mechanism.price && !self.shrunk.contains_key(&found.case) {
-                errln!("shrinking case {} of seed {}", found.case, self.seed);
-                self.shrunk.insert(found.case, self.mechanism.shrink(found));
+        for result in &self.worst {
+            if result.compared.regret() > self.mechanism.price && !self.shrunk.contains_key(&result.case) {
+                errln!("shrinking case {} of seed {}", result.case, self.seed);
+                self.shrunk.insert(result.case, self.mechanism.shrink(result));
             }
         }
     }
@@ -224,14 +224,14 @@ impl Hunt {
         let mut text = format!("hunt {name}: {default} (default), against {nothing}\n");
         let means = self.means();
         let mut table = Table::new(1, &["goodput", "default", "nothing", "regret"]);
-        let mut row = |what: String, compared: CaseGoodput| {
+        let mut row = |label: String, compared: CaseGoodput| {
             let CaseGoodput { default, nothing } = compared;
             let regret = format!("{:.4}", compared.regret());
-            table.row(vec![what, format!("{default:.4}"), format!("{nothing:.4}"), regret]);
+            table.row(vec![label, format!("{default:.4}"), format!("{nothing:.4}"), regret]);
         };
         row(format!("mean of {} cases", self.cases), means);
-        for found in self.worst.iter().take(SHOWN) {
-            row(format!("case {}", found.case), found.compared);
+        for result in self.worst.iter().take(SHOWN) {
+            row(format!("case {}", result.case), result.compared);
         }
         let _ = write!(text, "{table}");
         for (case, shrunk) in &self.shrunk {
@@ -247,13 +247,13 @@ impl Hunt {
     fn json(&self, interrupted: bool, has_files: bool) -> Value {
         let HuntTarget { name, default, nothing, price, .. } = self.mechanism;
         let means = self.means();
-        let worst = self.worst.iter().map(|found| {
-            let text = self.shrunk.get(&found.case).unwrap_or(&found.text);
+        let worst = self.worst.iter().map(|result| {
+            let text = self.shrunk.get(&result.case).unwrap_or(&result.text);
             json!({
-                "case": found.case,
-                "default": found.compared.default,
-                "nothing": found.compared.nothing,
-                "regret": found.compared.regret(),
+                "case": result.case,
+                "default": result.compared.default,
+                "nothing": result.compared.nothing,
+                "regret": result.compared.regret(),
                 "toml": (!has_files).then_some(text),
             })
         });
@@ -276,13 +276,13 @@ impl Hunt {
     /// Writes the record, and the worst cases as files for `--replay`.
     fn write(&self, folder: &Path, interrupted: bool) -> Result<(), Error> {
         let name = self.mechanism.name;
-        for found in &self.worst {
-            let path = self.case_path(folder, found.case);
-            let text = self.shrunk.get(&found.case).unwrap_or(&found.text);
-            let CaseGoodput { default, nothing } = found.compared;
+        for result in &self.worst {
+            let path = self.case_path(folder, result.case);
+            let text = self.shrunk.get(&result.case).unwrap_or(&result.text);
+            let CaseGoodput { default, nothing } = result.compared;
             let head = format!(
                 "# Hunt {name}, seed {}, case {}: goodput {default:.4} by default, {nothing:.4} by {}.\n",
-                self.seed, found.case, self.mechanism.nothing
+                self.seed, result.case, self.mechanism.nothing
             );
             report::whole(&path, &(head + text))?;
         }

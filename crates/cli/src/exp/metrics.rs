@@ -31,16 +31,16 @@ impl GridFigures {
     /// Adds one run; runs of one cell arrive in the order of their seeds.
     pub fn add(&mut self, point: &str, mode: &str, rows: &[ClassFigures]) {
         let runs = self.runs.entry((point.to_owned(), mode.to_owned())).or_default();
-        let nothing = vec![f64::NAN; self.world.stats.len()];
+        let missing = vec![f64::NAN; self.world.stats.len()];
         for row in rows {
             let cell = Cell { point: point.to_owned(), mode: mode.to_owned(), class: row.class.clone() };
             let seeds = self.cells.entry(cell).or_default();
-            seeds.resize(*runs, nothing.clone());
+            seeds.resize(*runs, missing.clone());
             seeds.push(row.figures.clone());
         }
         *runs += 1;
         for (_, seeds) in self.cells.iter_mut().filter(|(cell, _)| cell.point == point && cell.mode == mode) {
-            seeds.resize(*runs, nothing.clone());
+            seeds.resize(*runs, missing.clone());
         }
     }
 
@@ -50,8 +50,8 @@ impl GridFigures {
     /// One line: the name requested and the names that exist.
     pub fn mean(&self, point: &str, mode: &str, class: &str, stat: &str) -> Result<f64, String> {
         let (runs, index) = self.runs(point, mode, class, stat)?;
-        let had: Vec<f64> = runs.iter().map(|run| run[index]).filter(|figure| !figure.is_nan()).collect();
-        Ok(had.iter().sum::<f64>() / had.len() as f64)
+        let values: Vec<f64> = runs.iter().map(|run| run[index]).filter(|figure| !figure.is_nan()).collect();
+        Ok(values.iter().sum::<f64>() / values.len() as f64)
     }
 
     /// `stat` of the run with index `run`.

@@ -35,9 +35,9 @@ use checkpoint::Checkpoint;
 use grid::GridResults;
 use registry::Source;
 use result::ExperimentResult;
-pub use spec::lay;
+pub use spec::set_path;
 use summary::Overview;
-use until_decided::Pace;
+use until_decided::RunCost;
 
 /// List or run the papers' experiments.
 #[derive(Debug, ClapArgs)]
@@ -140,7 +140,7 @@ impl WorldName {
         }
     }
 
-    fn takes(self, source: &Source) -> Result<bool, Error> {
+    fn contains(self, source: &Source) -> Result<bool, Error> {
         let world = source.parse()?.world().map_err(Error::new)?;
         Ok(self.name() == world.kind.name())
     }
@@ -148,21 +148,21 @@ impl WorldName {
 
 impl RunArgs {
     /// Result of `source` that `--resume` reuses.
-    fn kept(&self, source: &Source) -> Result<Option<serde_json::Value>, Error> {
-        let kept = match &self.out {
+    fn stored_result(&self, source: &Source) -> Result<Option<serde_json::Value>, Error> {
+        let stored = match &self.out {
             Some(folder) if self.resume => resume::result(folder, source, self.scale.name(), self.seed)?,
             _ => None,
         };
-        Ok(kept.filter(|kept| self.is_enough(kept)))
+        Ok(stored.filter(|stored| self.is_enough(stored)))
     }
 
-    /// True if `kept` has the requested seeds, or decided claims where these are requested.
-    fn is_enough(&self, kept: &serde_json::Value) -> bool {
+    /// True if `stored` has the requested seeds, or decided claims where these are requested.
+    fn is_enough(&self, stored: &serde_json::Value) -> bool {
         let undecided = serde_json::json!(ClaimVerdict::Undecided);
-        let has_undecided = kept["claims"]
+        let has_undecided = stored["claims"]
             .as_array()
             .is_some_and(|claims| claims.iter().any(|claim| claim["verdict"] == undecided));
-        let has_seeds = self.runs.is_none_or(|runs| kept["runs"].as_u64() == Some(runs));
+        let has_seeds = self.runs.is_none_or(|runs| stored["runs"].as_u64() == Some(runs));
         has_seeds && !(self.until_decided.is_some() && has_undecided)
     }
 }
@@ -258,14 +258,14 @@ fn run_all(args: &RunArgs) -> Result<ExitCode, Error> {
     for name in &args.names {
         for source in registry::find(name)? {
             let is_new = sources.iter().all(|other| other.name != source.name);
-            if is_new && args.world.map_or(Ok(true), |world| world.takes(&source))? {
+            if is_new && args.world.map_or(Ok(true), |world| world.contains(&source))? {
                 sources.push(source);
             }
         }
     }
     if let (true, Some(world)) = (sources.is_empty(), args.world) {
-        let what = format!("none of {} runs in world {}", args.names.join(", "), world.name());
-        return Err(Error::new(what).advice("greenwave exp list, for the world of each experiment"));
+        let message = format!("none of {} runs in world {}", args.names.join(", "), world.name());
+        return Err(Error::new(message).advice("greenwave exp list, for the world of each experiment"));
     }
     if let Some(folder) = &args.out {
         std::fs::create_dir_all(folder).map_err(|e| Error::file(folder, &e))?;
@@ -273,24 +273,24 @@ fn run_all(args: &RunArgs) -> Result<ExitCode, Error> {
         Error::unless_writable(&folder.join(format!(".greenwave-{}", std::process::id())))?;
     }
     let mut overview = Overview::default();
-    let mut ran_not = false;
+    let mut is_any_missing = false;
     for source in &sources {
-        if let Some(kept) = args.kept(source)? {
-            let on = kept["greenwave"]["date"].as_str().unwrap_or("an unknown date");
-            errln!("note: {}: kept the result of {on}", source.name);
+        if let Some(stored) = args.stored_result(source)? {
+            let date = stored["greenwave"]["date"].as_str().unwrap_or("an unknown date");
+            errln!("note: {}: kept the result of {date}", source.name);
             if args.json {
-                outln!("{kept}");
+                outln!("{stored}");
             }
-            overview.add(kept).map_err(Error::new)?;
+            overview.add(stored).map_err(Error::new)?;
             continue;
         }
-        let (result, journal) = match run_one(source, args) {
-            Ok(done) => done,
+        let (result, checkpoint) = match run_one(source, args) {
+            Ok(result) => result,
             // An experiment that cannot run here does not stop the others; ctrl-C does.
             Err(e) if sources.len() > 1 && !signals::is_set() => {
                 errln!("{e}");
                 overview.add_missing(&source.name, &e);
-                ran_not = true;
+                is_any_missing = true;
                 continue;
             }
             Err(e) => return Err(e),
@@ -301,33 +301,33 @@ fn run_all(args: &RunArgs) -> Result<ExitCode, Error> {
             out!("{}", result.text());
         }
         if let Some(folder) = &args.out {
-            let written = result.write(folder)?;
-            errln!("wrote {} and .html", written.display());
+            let path = result.write(folder)?;
+            errln!("wrote {} and .html", path.display());
         }
-        journal.into_iter().for_each(Checkpoint::end);
+        checkpoint.into_iter().for_each(Checkpoint::end);
         overview.add(result.json()).map_err(Error::new)?;
     }
     if overview.len() > 1 && !args.json {
         out!("{}", overview.text());
     }
-    Ok(ExitCode::from(if ran_not { 2 } else { overview.counts().exit_status() }))
+    Ok(ExitCode::from(if is_any_missing { 2 } else { overview.counts().exit_status() }))
 }
 
-/// The result, and the journal to remove once it is written.
+/// The result, and the checkpoint to remove once it is written.
 fn run_one(source: &Source, args: &RunArgs) -> Result<(ExperimentResult, Option<Checkpoint>), Error> {
     let experiment = source.parse()?;
     let world = experiment.world().map_err(Error::new)?;
-    // A simulation has its journal and no machine state to restore.
+    // A simulation has its checkpoint and no machine state to restore.
     if world.kind == world::TimeKind::Sim && signals::restore_default_signals() {
         return Err(Error::interrupted(""));
     }
     // Checked before minutes of measuring.
-    let printed = experiment.claim.iter().filter_map(|claim| claim.paper.as_deref());
-    printed.map(|id| source.printed(id)).collect::<Result<Vec<_>, _>>()?;
+    let paper_ids = experiment.claim.iter().filter_map(|claim| claim.paper.as_deref());
+    paper_ids.map(|id| source.paper_number(id)).collect::<Result<Vec<_>, _>>()?;
     // Measurements on the machine are not checkpointed.
     let folder = args.out.as_ref().filter(|_| world.kind == world::TimeKind::Sim);
     let path = folder.map(|folder| folder.join(format!("{}.part", registry::stem(&source.name))));
-    let journal = path.map(Checkpoint::open).transpose()?;
+    let checkpoint = path.map(Checkpoint::open).transpose()?;
     let scale = &experiment.scale[args.scale.name()];
     let runs = args.runs.unwrap_or(scale.runs);
     let start = Instant::now();
@@ -336,14 +336,15 @@ fn run_one(source: &Source, args: &RunArgs) -> Result<(ExperimentResult, Option<
         Error::new(format!("seed {} leaves no room for {runs} runs", args.seed)).advice("a smaller --seed")
     })?;
     let seeds = args.seed..end;
-    let made = grid::extend(&mut measured, &source.name, &experiment, scale, seeds, journal.as_ref())?;
-    let pace = Pace { took: start.elapsed(), made, per_seed: measured.runs.len() };
+    let runs_made =
+        grid::extend(&mut measured, &source.name, &experiment, scale, seeds, checkpoint.as_ref())?;
+    let cost = RunCost { duration: start.elapsed(), runs: runs_made, runs_per_seed: measured.runs.len() };
     let mut result = ExperimentResult::new(source, experiment, args.scale.name(), args.seed, measured)?;
     if let Some(budget) = args.until_decided {
         let budget = Duration::from_nanos(budget.as_nanos());
-        until_decided::run(&mut result, source, budget, pace, journal.as_ref())?;
+        until_decided::run(&mut result, source, budget, cost, checkpoint.as_ref())?;
     }
-    Ok((result, journal))
+    Ok((result, checkpoint))
 }
 
 #[cfg(test)]

@@ -24,38 +24,38 @@ pub fn of(
     mean: impl Fn(&str, &str, &str) -> Option<f64>,
 ) -> Vec<Plot> {
     let class = &experiment.class;
-    let Some(drawn) = world.stats.iter().find(|stat| stat.name == world.plot_stat) else { return Vec::new() };
+    let Some(stat) = world.stats.iter().find(|stat| stat.name == world.plot_stat) else { return Vec::new() };
     let several = runs.iter().any(|run| run.0 != runs[0].0);
     let label = |run: &(&str, &str)| format!("{} {}", run.0, run.1).trim().to_owned();
-    let title = format!("{} of {class}", drawn.name);
+    let title = format!("{} of {class}", stat.name);
     let mut plots = Vec::new();
     let places: BTreeSet<&str> =
         runs.iter().map(|run| run.0).filter(|point| position(point).is_some()).collect();
     if places.len() > 1 {
         let line = |mode: &String| {
             let of_mode = runs.iter().filter(|run| run.1 == mode.as_str());
-            let points = of_mode.filter_map(|run| Some((position(run.0)?, mean(run.0, run.1, drawn.name)?)));
+            let points = of_mode.filter_map(|run| Some((position(run.0)?, mean(run.0, run.1, stat.name)?)));
             (mode.clone(), points.collect::<Vec<_>>())
         };
         let lines = experiment.modes.iter().map(line).filter(|(_, points)| !points.is_empty());
         let varies = experiment.varies.as_deref().unwrap_or("point");
         let is_time = places.iter().any(|point| point.parse::<Span>().is_ok());
-        let axes = (axis(varies, if is_time { "µs" } else { "1" }), axis(drawn.name, drawn.unit));
-        plots.push(Plot::line(title, (&axes.0, &axes.1), drawn.unit == "µs", lines));
+        let axes = (axis(varies, if is_time { "µs" } else { "1" }), axis(stat.name, stat.unit));
+        plots.push(Plot::line(title, (&axes.0, &axes.1), stat.unit == "µs", lines));
     } else if several && runs.len() <= BARS_MAX {
         let bar = |run: &(&str, &str)| {
-            let parts = mean(run.0, run.1, drawn.name).map(|value| (drawn.name.to_owned(), value));
+            let parts = mean(run.0, run.1, stat.name).map(|value| (stat.name.to_owned(), value));
             (label(run), parts.into_iter().collect::<Vec<_>>())
         };
-        plots.push(Plot::bars(title, drawn.unit, runs.iter().map(bar)));
+        plots.push(Plot::bars(title, stat.unit, runs.iter().map(bar)));
     }
     if !world.parts.is_empty() && runs.len() <= BARS_MAX {
         let bar = |run: &(&str, &str)| {
             let part = |stat: &&str| Some(((*stat).to_owned(), mean(run.0, run.1, stat)?));
             (label(run), world.parts.iter().filter_map(part).collect::<Vec<_>>())
         };
-        let title = format!("Where the {} of {class} was spent", drawn.name);
-        plots.push(Plot::bars(title, drawn.unit, runs.iter().map(bar)));
+        let title = format!("Where the {} of {class} was spent", stat.name);
+        plots.push(Plot::bars(title, stat.unit, runs.iter().map(bar)));
     }
     plots
 }

@@ -36,7 +36,7 @@ impl Source {
     ///
     /// # Errors
     /// `paper.csv` has no such row, or its value is not a number.
-    pub fn printed(&self, id: &str) -> Result<f64, Error> {
+    pub fn paper_number(&self, id: &str) -> Result<f64, Error> {
         let row = self.paper.lines().find_map(|line| line.strip_prefix(id)?.strip_prefix(','));
         let value = row.and_then(|rest| rest.split(',').next()).and_then(|v| v.parse().ok());
         value.ok_or_else(|| {
@@ -49,12 +49,12 @@ impl Source {
 /// The shipped experiments, by name.
 #[must_use]
 pub fn all() -> Vec<Source> {
-    let mut sources: Vec<Source> = SHIPPED.dirs().flat_map(in_folder).collect();
+    let mut sources: Vec<Source> = SHIPPED.dirs().flat_map(sources_in).collect();
     sources.sort_by(|a, b| a.name.cmp(&b.name));
     sources
 }
 
-fn in_folder<'a>(folder: &'a Dir<'a>) -> impl Iterator<Item = Source> + 'a {
+fn sources_in<'a>(folder: &'a Dir<'a>) -> impl Iterator<Item = Source> + 'a {
     let text = |file: &include_dir::File<'_>| file.contents_utf8().unwrap_or_default().to_owned();
     let paper = folder.get_file(folder.path().join("paper.csv")).map(text).unwrap_or_default();
     let experiments = folder.files().filter(|f| f.path().extension().is_some_and(|e| e == "toml"));
@@ -76,14 +76,15 @@ pub fn find(name: &str) -> Result<Vec<Source>, Error> {
     if name == "all" {
         return Ok(all());
     }
-    let below = format!("{}/", name.trim_end_matches('/'));
-    let found: Vec<_> = all().into_iter().filter(|s| s.name == name || s.name.starts_with(&below)).collect();
-    if found.is_empty() {
+    let prefix = format!("{}/", name.trim_end_matches('/'));
+    let sources: Vec<_> =
+        all().into_iter().filter(|s| s.name == name || s.name.starts_with(&prefix)).collect();
+    if sources.is_empty() {
         let names: Vec<_> = all().into_iter().map(|s| s.name).collect();
         return Err(Error::new(format!("experiment {name:?} is none of {}", names.join(", ")))
             .advice("greenwave exp list"));
     }
-    Ok(found)
+    Ok(sources)
 }
 
 /// File name stem for files about the experiment `name`.

@@ -29,7 +29,7 @@ pub struct ExperimentResult {
     seed: u64,
     measured: GridResults,
     header: ResultHeader,
-    /// Fingerprint of the program and the experiment's files: [`fingerprint::mark_with`].
+    /// Fingerprint of the program and the experiment's files: [`fingerprint::of_experiment`].
     program: String,
     claims: Vec<Checked>,
     /// Claims whose points or modes this scale does not run.
@@ -50,7 +50,7 @@ impl ExperimentResult {
     ) -> Result<Self, Error> {
         let world = experiment.world().map_err(Error::new)?;
         let header = header(world, seed);
-        let program = fingerprint::mark_with(source)?;
+        let program = fingerprint::of_experiment(source)?;
         let name = source.name.clone();
         let (claims, left_out) = check(source, &experiment, scale, &measured)?;
         Ok(Self { name, world, experiment, scale, seed, measured, header, program, claims, left_out })
@@ -64,14 +64,14 @@ impl ExperimentResult {
         &mut self,
         source: &Source,
         count: u64,
-        journal: Option<&Checkpoint>,
+        checkpoint: Option<&Checkpoint>,
     ) -> Result<usize, Error> {
         let next = self.seed + self.measured.seeds;
         let (experiment, scale) = (&self.experiment, &self.experiment.scale[self.scale]);
         let seeds = next..next + count;
-        let made = grid::extend(&mut self.measured, &self.name, experiment, scale, seeds, journal)?;
+        let runs_made = grid::extend(&mut self.measured, &self.name, experiment, scale, seeds, checkpoint)?;
         (self.claims, self.left_out) = check(source, &self.experiment, self.scale, &self.measured)?;
-        Ok(made)
+        Ok(runs_made)
     }
 
     /// Seeds that were run.
@@ -81,7 +81,7 @@ impl ExperimentResult {
     }
 
     /// Claims about the values of single seeds.
-    fn of_seeds(&self) -> impl Iterator<Item = &Checked> {
+    fn seed_claims(&self) -> impl Iterator<Item = &Checked> {
         self.claims.iter().filter(|claim| claim.rules.bound == Bound::PaperWithinSeeds)
     }
 
@@ -92,7 +92,7 @@ impl ExperimentResult {
         let _ = writeln!(text, "{}; world {}; {}\n", self.experiment.source, self.place(), self.world.note);
         let _ = writeln!(text, "{}", self.figure_table());
         let _ = writeln!(text, "{}", self.claim_table());
-        if self.of_seeds().next().is_some() {
+        if self.seed_claims().next().is_some() {
             let _ = writeln!(text, "results of single seeds:\n{}", self.seed_table());
         }
         for id in &self.left_out {
@@ -162,8 +162,8 @@ impl ExperimentResult {
 
     fn figure_table(&self) -> Table {
         let varies = self.experiment.varies.as_deref().unwrap_or("");
-        let shown: Vec<&MetricColumn> = self.shown().collect();
-        let columns = shown.iter().map(|stat| stat.column);
+        let stats: Vec<&MetricColumn> = self.columns().collect();
+        let columns = stats.iter().map(|stat| stat.column);
         let header: Vec<&str> = [varies, "mode", "class"].into_iter().chain(columns).collect();
         let mut table = Table::new(3, &header).groups(self.world.groups);
         for run in &self.measured.runs {
@@ -173,7 +173,7 @@ impl ExperimentResult {
                     in_unit(stat.unit, mean.unwrap_or(f64::NAN))
                 };
                 let words = [run.point.clone(), run.mode.clone(), class.to_owned()];
-                table.row(words.into_iter().chain(shown.iter().map(|stat| mean(stat))).collect());
+                table.row(words.into_iter().chain(stats.iter().map(|stat| mean(stat))).collect());
             }
         }
         table
@@ -186,9 +186,9 @@ impl ExperimentResult {
             table.row(vec![
                 claim.id.clone(),
                 claim.paper.map_or("–".to_owned(), number),
-                number(claim.measured.ours),
+                number(claim.measured.estimate),
                 claim.measured.interval().map_or("–".to_owned(), number),
-                claim.paper.map_or("–".to_owned(), |paper| number(claim.measured.ours / paper)),
+                claim.paper.map_or("–".to_owned(), |paper| number(claim.measured.estimate / paper)),
                 claim.rules.bound.with_margin(claim.rules.margin),
                 claim.verdict().word().to_owned(),
                 claim.at.clone(),
@@ -201,7 +201,7 @@ impl ExperimentResult {
     fn seed_table(&self) -> Table {
         let header = ["claim", "paper", "least", "25 %", "median", "75 %", "most", "seeds", "below paper"];
         let mut table = Table::new(1, &header);
-        for claim in self.of_seeds() {
+        for claim in self.seed_claims() {
             let seeds = claim.measured.sorted();
             let of = |q: f64| {
                 let place = (q * seeds.len().saturating_sub(1) as f64).round() as usize;
@@ -227,7 +227,7 @@ impl ExperimentResult {
             self.world.stats.iter().map(|s| (s.name.to_owned(), json!(s.unit))).collect();
         let claims = self.claims.iter().map(|c| {
             json!({
-                "id": c.id, "says": c.says, "paper": c.paper, "ours": c.measured.ours,
+                "id": c.id, "says": c.says, "paper": c.paper, "ours": c.measured.estimate,
                 "interval": c.measured.interval(), "unit": c.unit, "seeds": c.measured.seeds, "at": c.at,
                 "bound": c.rules.bound.to_string(), "margin": c.rules.margin,
                 "holds": c.verdict() == ClaimVerdict::Holds, "verdict": c.verdict(),
@@ -258,7 +258,7 @@ impl ExperimentResult {
             "events": self.measured.events,
             "settings": runs.collect::<Vec<_>>(),
             "units": units,
-            "shown": self.shown().map(|stat| stat.name).collect::<Vec<_>>(),
+            "shown": self.columns().map(|stat| stat.name).collect::<Vec<_>>(),
             "figures": figures.collect::<Vec<_>>(),
             "claims": claims.collect::<Vec<_>>(),
             "not_checked": self.left_out,
@@ -272,7 +272,7 @@ impl ExperimentResult {
     }
 
     /// Figures that have a column.
-    fn shown(&self) -> impl Iterator<Item = &'static MetricColumn> {
+    fn columns(&self) -> impl Iterator<Item = &'static MetricColumn> {
         self.world.stats.iter().filter(|stat| !stat.column.is_empty())
     }
 
@@ -291,7 +291,7 @@ impl ExperimentResult {
             let values = figures.by_seed(point, mode, class, stat.name).unwrap_or_default();
             (stat.name.to_owned(), json!(values.into_iter().map(rounded).collect::<Vec<_>>()))
         };
-        row.insert("seeds".to_owned(), Value::Object(self.shown().map(seeds).collect()));
+        row.insert("seeds".to_owned(), Value::Object(self.columns().map(seeds).collect()));
         Value::Object(row)
     }
 
@@ -330,7 +330,7 @@ impl ExperimentResult {
             |point: &str, mode: &str, stat: &str| self.measured.figures.mean(point, mode, class, stat).ok();
         let runs: Vec<_> = runs.iter().map(|run| (run.point.as_str(), run.mode.as_str())).collect();
         plots.extend(plots::of(&self.experiment, self.world, &runs, mean));
-        plots.extend(seed_plot(self.of_seeds()));
+        plots.extend(seed_plot(self.seed_claims()));
         plots
     }
 }
@@ -349,8 +349,8 @@ fn check(
     let mut left_out = Vec::new();
     for claim in &experiment.claim {
         let error = |e: String| Error::new(format!("experiment {}, claim {}: {e}", source.name, claim.id));
-        let wanted = |p: &&&str| claim.at.as_ref().is_none_or(|at| at.iter().any(|name| name == **p));
-        let at: Vec<&str> = points.iter().filter(wanted).copied().collect();
+        let is_checked = |p: &&&str| claim.at.as_ref().is_none_or(|at| at.iter().any(|name| name == **p));
+        let at: Vec<&str> = points.iter().filter(is_checked).copied().collect();
         let metric = MetricExpr::parse(&claim.metric).map_err(error)?;
         let rules = Rules::of(claim).map_err(error)?;
         if !metric.needs_only(&|r| scale_runs.runs_mode(&r.mode)) {
@@ -370,10 +370,10 @@ fn check(
         };
         let at_point = |point: &&str| {
             let seeds = (0..measured.seeds as usize).map(|run| of_run(run, point));
-            Ok(PointValue { ours: value(point)?, seeds: seeds.collect::<Result<Vec<_>, _>>()? })
+            Ok(PointValue { estimate: value(point)?, seeds: seeds.collect::<Result<Vec<_>, _>>()? })
         };
         let mut values = at.iter().map(at_point).collect::<Result<Vec<_>, _>>().map_err(error)?;
-        let paper = claim.paper.as_deref().map(|id| source.printed(id)).transpose()?;
+        let paper = claim.paper.as_deref().map(|id| source.paper_number(id)).transpose()?;
         let Some(deciding) = rules.deciding(&values, paper) else {
             left_out.push(claim.id.clone());
             continue;

@@ -23,14 +23,14 @@ pub fn result(folder: &Path, source: &Source, scale: &str, seed: u64) -> Result<
         Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
         Err(e) => return Err(Error::file(&path, &e)),
     };
-    let found: Option<Value> = serde_json::from_str(&text).ok();
-    let mark = fingerprint::mark_with(source)?;
-    let here = host::Machine::this().to_string();
-    let same = |found: &Value| {
-        let machine = found["greenwave"]["machine"].as_str();
-        machine.is_none_or(|machine| machine == here)
-            && (found["program"].as_str(), found["scale"].as_str(), found["seed"].as_u64())
-                == (Some(mark.as_str()), Some(scale), Some(seed))
+    let result: Option<Value> = serde_json::from_str(&text).ok();
+    let fingerprint = fingerprint::of_experiment(source)?;
+    let this_machine = host::Machine::this().to_string();
+    let is_reusable = |result: &Value| {
+        let machine = result["greenwave"]["machine"].as_str();
+        machine.is_none_or(|machine| machine == this_machine)
+            && (result["program"].as_str(), result["scale"].as_str(), result["seed"].as_u64())
+                == (Some(fingerprint.as_str()), Some(scale), Some(seed))
     };
-    Ok(found.filter(same))
+    Ok(result.filter(is_reusable))
 }

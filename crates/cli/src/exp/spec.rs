@@ -68,13 +68,13 @@ impl Scale {
     /// True if it runs the point called `name`.
     #[must_use]
     pub fn runs_point(&self, name: &str) -> bool {
-        self.points.as_ref().is_none_or(|wanted| wanted.iter().any(|point| point == name))
+        self.points.as_ref().is_none_or(|names| names.iter().any(|point| point == name))
     }
 
     /// True if it runs `mode`.
     #[must_use]
     pub fn runs_mode(&self, mode: &str) -> bool {
-        self.modes.as_ref().is_none_or(|wanted| wanted.iter().any(|known| known == mode))
+        self.modes.as_ref().is_none_or(|names| names.iter().any(|known| known == mode))
     }
 }
 
@@ -95,7 +95,7 @@ impl GridPoint {
     /// True if the point has `mode`.
     #[must_use]
     pub fn has_mode(&self, mode: &str) -> bool {
-        self.modes.as_ref().is_none_or(|had| had.iter().any(|known| known == mode))
+        self.modes.as_ref().is_none_or(|names| names.iter().any(|known| known == mode))
     }
 }
 
@@ -216,8 +216,8 @@ impl Experiment {
                 if let Some(point) =
                     points.iter().filter(is_at).find(|point| !point.has_mode(&reference.mode))
                 {
-                    let what = format!("point {:?} has no mode {:?}", point.name, reference.mode);
-                    return Err(format!("claim {}: {what}; at = [those that do]", claim.id));
+                    let message = format!("point {:?} has no mode {:?}", point.name, reference.mode);
+                    return Err(format!("claim {}: {message}; at = [those that do]", claim.id));
                 }
                 match reference.named_point() {
                     Some(name) if !points.iter().any(|point| point.name == name) => {
@@ -250,7 +250,7 @@ impl Experiment {
         let of_mode = self.mode.get(mode);
         for (path, value) in [Some(&scale.set), Some(&point.set), of_mode].into_iter().flatten().flatten() {
             let steps: Vec<&str> = path.split('.').collect();
-            lay(&mut settings, &steps, value).map_err(|e| format!("{path:?}: {e}"))?;
+            set_path(&mut settings, &steps, value).map_err(|e| format!("{path:?}: {e}"))?;
         }
         let Value::Table(settings) = settings else { unreachable!("laying over a table leaves a table") };
         Ok(settings)
@@ -262,21 +262,23 @@ impl Experiment {
 ///
 /// # Errors
 /// One line: the step that does not exist.
-pub fn lay(target: &mut Value, steps: &[&str], value: &Value) -> Result<(), String> {
+pub fn set_path(target: &mut Value, steps: &[&str], value: &Value) -> Result<(), String> {
     let Some((step, rest)) = steps.split_first() else {
         *target = value.clone();
         return Ok(());
     };
     match target {
-        Value::Array(elements) if *step == "*" => elements.iter_mut().try_for_each(|e| lay(e, rest, value)),
+        Value::Array(elements) if *step == "*" => {
+            elements.iter_mut().try_for_each(|e| set_path(e, rest, value))
+        }
         Value::Array(elements) => {
             let count = elements.len();
             let element = step.parse::<usize>().ok().and_then(|i| elements.get_mut(i));
-            lay(element.ok_or(format!("{step:?} is neither * nor an index below {count}"))?, rest, value)
+            set_path(element.ok_or(format!("{step:?} is neither * nor an index below {count}"))?, rest, value)
         }
         Value::Table(table) => {
-            let below = table.entry(step.to_owned()).or_insert_with(|| Value::Table(Table::new()));
-            lay(below, rest, value)
+            let child = table.entry(step.to_owned()).or_insert_with(|| Value::Table(Table::new()));
+            set_path(child, rest, value)
         }
         other => Err(format!("{step:?} lies below {other}, which is no table")),
     }
@@ -327,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_lead_nowhere_are_refused() {
+    fn unknown_names_are_refused() {
         let check = |from: &str, to: &str, says: &str| {
             let error = Experiment::parse(&FILE.replace(from, to)).expect_err(to);
             assert!(error.contains(says), "{error}");

@@ -24,14 +24,14 @@ use crate::verdict::{ClaimVerdict, VerdictCounts, more_runs_in_words, runs_to_de
 /// Claims of several experiments, in the order in which they were added.
 #[derive(Debug, Default)]
 pub struct Overview {
-    results: Vec<Stored>,
+    results: Vec<StoredResult>,
     /// Experiments that could not run, with the reason.
     missing: Vec<(String, String)>,
 }
 
 /// Part of a result's JSON that the summary reads and records; other keys are ignored.
 #[derive(Debug, Deserialize, Serialize)]
-struct Stored {
+struct StoredResult {
     experiment: String,
     world: String,
     /// Machine of a run on real services; absent from simulations, which do not depend on it.
@@ -62,7 +62,8 @@ struct Claim {
     id: String,
     paper: Option<f64>,
     /// None if it is not a number, such as a ratio to zero.
-    ours: Option<f64>,
+    #[serde(rename = "ours")]
+    estimate: Option<f64>,
     interval: Option<f64>,
     bound: String,
     /// Non-inferiority margin that the file stated when it ran.
@@ -75,7 +76,7 @@ struct Claim {
     why: Option<String>,
 }
 
-impl Stored {
+impl StoredResult {
     /// Origin of the rows, for the foot of a table.
     fn origin(&self) -> String {
         let runs = if self.runs == 1 { "1 run".to_owned() } else { format!("{} runs", self.runs) };
@@ -97,8 +98,8 @@ impl Stored {
     /// Judges claims of earlier versions again: see [`ClaimVerdict::written`].
     fn judge(&mut self) {
         for claim in &mut self.claims {
-            let Claim { verdict, holds, ours, interval, ref bound, .. } = *claim;
-            claim.verdict = ClaimVerdict::written(verdict, Some(holds), ours, interval, bound);
+            let Claim { verdict, holds, estimate, interval, ref bound, .. } = *claim;
+            claim.verdict = ClaimVerdict::written(verdict, Some(holds), estimate, interval, bound);
             claim.holds = claim.verdict() == ClaimVerdict::Holds;
         }
     }
@@ -109,9 +110,9 @@ impl Stored {
         for claim in &mut self.claims {
             claim.id = renames::claim(&self.experiment, &claim.id).to_owned();
         }
-        for known in known(&self.experiment) {
-            if let Some(claim) = self.claims.iter_mut().find(|claim| claim.id == known.id) {
-                claim.why = known.why.or(claim.why.take());
+        for current in current_claims(&self.experiment) {
+            if let Some(claim) = self.claims.iter_mut().find(|claim| claim.id == current.id) {
+                claim.why = current.why.or(claim.why.take());
             }
         }
     }
@@ -125,9 +126,9 @@ impl Claim {
     /// Further runs beyond `runs` that an undecided claim needs, in words.
     fn more_runs(&self, runs: u64) -> String {
         let bound = Bound::parse(&self.bound).ok();
-        let known = self.ours.zip(self.interval).zip(bound);
-        let more =
-            known.and_then(|((ours, half), bound)| runs_to_decide(ours, half, runs, bound, self.margin));
+        let known = self.estimate.zip(self.interval).zip(bound);
+        let more = known
+            .and_then(|((estimate, half), bound)| runs_to_decide(estimate, half, runs, bound, self.margin));
         more_runs_in_words(runs, if known.is_none() { Some(1) } else { more })
     }
 }
@@ -139,12 +140,12 @@ impl Overview {
     /// One line: the missing key.
     pub fn add(&mut self, result: Value) -> Result<(), String> {
         let run = ParsedResult::read(&result).map_err(|e| e.to_string())?;
-        let mut stored: Stored = serde_json::from_value(result).map_err(|e| e.to_string())?;
+        let mut stored: StoredResult = serde_json::from_value(result).map_err(|e| e.to_string())?;
         stored.explain();
         stored.judge();
         let date = stored.greenwave.take().map(|header| header.date).or(stored.date);
         let titles = run.plots.iter().map(|plot| plot.title().to_owned()).collect();
-        self.results.push(Stored { date, titles, plots: run.plots, ..stored });
+        self.results.push(StoredResult { date, titles, plots: run.plots, ..stored });
         Ok(())
     }
 
@@ -158,16 +159,16 @@ impl Overview {
     /// # Errors
     /// A folder or file cannot be read, a JSON file is no result, or there is no result.
     pub fn from_folders(folders: &[PathBuf]) -> Result<Self, Error> {
-        let mut found = BTreeMap::new();
+        let mut files = BTreeMap::new();
         for folder in folders {
             let entries = std::fs::read_dir(folder).map_err(|e| Error::file(folder, &e))?;
             let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
             for path in paths.filter(|path| path.extension().is_some_and(|e| e == "json")) {
-                found.entry(path.file_name().map(ToOwned::to_owned)).or_insert(path);
+                files.entry(path.file_name().map(ToOwned::to_owned)).or_insert(path);
             }
         }
         let mut overview = Self::default();
-        for path in found.into_values() {
+        for path in files.into_values() {
             let text = std::fs::read_to_string(&path).map_err(|e| Error::file(&path, &e))?;
             let result = serde_json::from_str(&text).map_err(|e| e.to_string());
             result.and_then(|value| overview.add(value)).map_err(|e| {
@@ -257,14 +258,14 @@ impl Overview {
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
             read => read.map_err(|e| Error::file(record, &e))?,
         };
-        let kept: Vec<Stored> = serde_json::from_str(&text).map_err(|e| {
+        let rows: Vec<StoredResult> = serde_json::from_str(&text).map_err(|e| {
             Error::new(format!("{} is no record of results: {e}", record.display()))
                 .advice("git checkout of it, or remove it and give all results")
         })?;
         let shipped = registry::all();
-        for mut stored in kept {
-            let has = self.results.iter().any(|result| result.experiment == stored.experiment);
-            if !has && shipped.iter().any(|source| source.name == stored.experiment) {
+        for mut stored in rows {
+            let is_present = self.results.iter().any(|result| result.experiment == stored.experiment);
+            if !is_present && shipped.iter().any(|source| source.name == stored.experiment) {
                 stored.explain();
                 stored.judge();
                 self.results.push(stored);
@@ -277,7 +278,7 @@ impl Overview {
 
     /// The record: one experiment per line.
     fn record(&self) -> String {
-        let line = |stored: &Stored| serde_json::to_string(stored).expect("a result is JSON");
+        let line = |stored: &StoredResult| serde_json::to_string(stored).expect("a result is JSON");
         format!("[\n{}\n]\n", self.results.iter().map(line).collect::<Vec<_>>().join(",\n"))
     }
 
@@ -290,9 +291,9 @@ impl Overview {
                 stored.experiment.clone(),
                 claim.id.clone(),
                 figure(claim.paper),
-                figure(claim.ours),
+                figure(claim.estimate),
                 figure(claim.interval),
-                figure(claim.ours.zip(claim.paper).map(|(ours, paper)| ours / paper)),
+                figure(claim.estimate.zip(claim.paper).map(|(estimate, paper)| estimate / paper)),
                 margin_in_words(&claim.bound, claim.margin),
                 claim.verdict().word().to_owned(),
             ]);
@@ -306,7 +307,7 @@ impl Overview {
         for (experiment, id, meaning) in QUOTES {
             let mut claims = self.claims().filter(|(stored, _)| stored.experiment == experiment);
             let Some((stored, claim)) = claims.find(|(_, claim)| claim.id == id) else { continue };
-            let figure = claim.ours.map_or("–".to_owned(), number);
+            let figure = claim.estimate.map_or("–".to_owned(), number);
             let interval =
                 claim.interval.map_or(String::new(), |interval| format!(" ± {}", number(interval)));
             let command = format!("greenwave exp run {experiment} --scale {}", stored.scale);
@@ -348,14 +349,14 @@ impl Overview {
         format!("{} in {} experiments{missing}", self.counts(), self.results.len())
     }
 
-    fn claims(&self) -> impl Iterator<Item = (&Stored, &Claim)> {
+    fn claims(&self) -> impl Iterator<Item = (&StoredResult, &Claim)> {
         self.results.iter().flat_map(|stored| stored.claims.iter().map(move |claim| (stored, claim)))
     }
 }
 
 /// Claims in the current file of an experiment, if it ships with the program. The reason of a
 /// failure may have become known after the result was written.
-fn known(experiment: &str) -> Vec<spec::Claim> {
+fn current_claims(experiment: &str) -> Vec<spec::Claim> {
     let source = registry::all().into_iter().find(|source| source.name == experiment);
     source.and_then(|source| source.parse().ok()).map_or(Vec::new(), |experiment| experiment.claim)
 }

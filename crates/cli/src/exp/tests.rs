@@ -38,7 +38,7 @@ fn every_printed_number_exists() {
     each(|source| {
         for claim in &source.parse().unwrap().claim {
             if let Some(id) = &claim.paper {
-                assert!(source.printed(id).is_ok(), "{} claim {}: {id}", source.name, claim.id);
+                assert!(source.paper_number(id).is_ok(), "{} claim {}: {id}", source.name, claim.id);
             }
         }
     });
@@ -47,23 +47,26 @@ fn every_printed_number_exists() {
 //~ results: every claim of every experiment can hold, fail and be undecided; one about single seeds cannot be undecided
 #[test]
 fn every_claim_can_be_judged() {
-    let value = |ours: f64, spread: f64| PointValue { ours, seeds: vec![ours - spread, ours, ours + spread] };
+    let value = |estimate: f64, spread: f64| PointValue {
+        estimate,
+        seeds: vec![estimate - spread, estimate, estimate + spread],
+    };
     each(|source| {
         for claim in &source.parse().unwrap().claim {
-            let what = format!("{} claim {}", source.name, claim.id);
-            let rules = Rules::of(claim).unwrap_or_else(|e| panic!("{what}: {e}"));
-            let paper = claim.paper.as_ref().map(|id| source.printed(id).unwrap());
-            let (kept, broken) = match rules.bound {
+            let label = format!("{} claim {}", source.name, claim.id);
+            let rules = Rules::of(claim).unwrap_or_else(|e| panic!("{label}: {e}"));
+            let paper = claim.paper.as_ref().map(|id| source.paper_number(id).unwrap());
+            let (inside, outside) = match rules.bound {
                 Bound::AtMost(x) => (x - 1.0, x + 1.0),
                 Bound::AtLeast(x) => (x + 1.0, x - 1.0),
                 Bound::Within(low, high) => (f64::midpoint(low, high), high + 1.0),
                 Bound::PaperWithinSeeds => (paper.unwrap(), paper.unwrap() + 1.0),
             };
-            let verdict = |ours, spread| rules.judge(&value(ours, spread), paper);
-            assert_eq!(verdict(kept, 0.0), ClaimVerdict::Holds, "{what}");
-            assert_eq!(verdict(broken + rules.margin, 0.0), ClaimVerdict::Fails, "{what}");
+            let verdict = |estimate, spread| rules.judge(&value(estimate, spread), paper);
+            assert_eq!(verdict(inside, 0.0), ClaimVerdict::Holds, "{label}");
+            assert_eq!(verdict(outside + rules.margin, 0.0), ClaimVerdict::Fails, "{label}");
             if rules.bound != Bound::PaperWithinSeeds {
-                assert_eq!(verdict(kept, 1e9), ClaimVerdict::Undecided, "{what}");
+                assert_eq!(verdict(inside, 1e9), ClaimVerdict::Undecided, "{label}");
             }
         }
     });

@@ -11,24 +11,24 @@ use super::result::ExperimentResult;
 use crate::error::Error;
 
 /// Cost of the runs made so far.
-pub struct Pace {
+pub struct RunCost {
     /// Time that they took.
-    pub took: Duration,
+    pub duration: Duration,
     /// Runs that were made in it, without those from a checkpoint.
-    pub made: usize,
+    pub runs: usize,
     /// Runs of each seed: points times modes.
-    pub per_seed: usize,
+    pub runs_per_seed: usize,
 }
 
-impl Pace {
+impl RunCost {
     /// Estimated time of one seed; none if no run was made.
-    fn seed(&self) -> Option<Duration> {
-        (self.made > 0).then(|| self.took.mul_f64(self.per_seed as f64 / self.made as f64))
+    fn per_seed(&self) -> Option<Duration> {
+        (self.runs > 0).then(|| self.duration.mul_f64(self.runs_per_seed as f64 / self.runs as f64))
     }
 }
 
 /// Adds seeds to `result` until each of its claims is decided, or until the estimated time of a
-/// further seed exceeds what is left of `budget`. `pace` is that of the seeds in `result`.
+/// further seed exceeds what is left of `budget`. `cost` is that of the seeds in `result`.
 ///
 /// # Errors
 /// A run fails.
@@ -36,35 +36,37 @@ pub fn run(
     result: &mut ExperimentResult,
     source: &Source,
     budget: Duration,
-    mut pace: Pace,
-    journal: Option<&Checkpoint>,
+    mut cost: RunCost,
+    checkpoint: Option<&Checkpoint>,
 ) -> Result<(), Error> {
     let start = Instant::now();
-    while let Some(wanted) = result.more_runs() {
-        let left = budget.saturating_sub(start.elapsed());
-        let count = seeds_to_add(result.seeds(), wanted, pace.seed(), left);
+    while let Some(more_runs) = result.more_runs() {
+        let remaining = budget.saturating_sub(start.elapsed());
+        let count = seeds_to_add(result.seeds(), more_runs, cost.per_seed(), remaining);
         if count == 0 {
-            errln!("note: {}: the budget is spent, {} s of it are left", source.name, left.as_secs());
+            errln!("note: {}: the budget is spent, {} s of it are left", source.name, remaining.as_secs());
             break;
         }
         let (undecided, runs) = (result.counts().undecided, result.seeds());
         errln!("note: {}: {undecided} undecided after {runs} runs; running {count} more", source.name);
         let before = Instant::now();
-        let made = result.add_seeds(source, count, journal)?;
-        pace = Pace { took: before.elapsed(), made, ..pace };
+        let runs_made = result.add_seeds(source, count, checkpoint)?;
+        cost = RunCost { duration: before.elapsed(), runs: runs_made, ..cost };
     }
     Ok(())
 }
 
-/// Seeds to add to `seeds`, at least 1: `wanted` would decide, each takes about `seed`, and `left` is
-/// the time for them. 0 if none fits.
-fn seeds_to_add(seeds: u64, wanted: u64, seed: Option<Duration>, left: Duration) -> u64 {
-    let fit = match seed {
-        Some(seed) if seed > Duration::ZERO => (left.as_secs_f64() / seed.as_secs_f64()) as u64,
+/// Seeds to add to `seeds`, at least 1: `more_runs` would decide, each takes about `seed_time`, and
+/// `remaining` is the time for them. 0 if none fits.
+fn seeds_to_add(seeds: u64, more_runs: u64, seed_time: Option<Duration>, remaining: Duration) -> u64 {
+    let fit = match seed_time {
+        Some(seed_time) if seed_time > Duration::ZERO => {
+            (remaining.as_secs_f64() / seed_time.as_secs_f64()) as u64
+        }
         // Unknown until one was run.
-        _ => u64::from(left > Duration::ZERO),
+        _ => u64::from(remaining > Duration::ZERO),
     };
-    wanted.min(seeds).min(fit)
+    more_runs.min(seeds).min(fit)
 }
 
 #[cfg(test)]
@@ -75,13 +77,15 @@ mod tests {
     #[test]
     fn seeds_are_added_as_needed_and_as_fit() {
         let second = Some(Duration::from_secs(1));
-        let add = |seeds, wanted, left| seeds_to_add(seeds, wanted, second, Duration::from_secs(left));
+        let add = |seeds, more_runs, remaining| {
+            seeds_to_add(seeds, more_runs, second, Duration::from_secs(remaining))
+        };
         assert_eq!(add(5, 3, 100), 3, "as many as needed");
         assert_eq!(add(5, 300, 100), 5, "at most doubled");
         assert_eq!(add(5, 300, 2), 2, "as many as fit");
         assert_eq!(add(5, 300, 0), 0);
         assert_eq!(seeds_to_add(5, 300, None, Duration::from_secs(9)), 1, "of unknown cost");
-        let pace = Pace { took: Duration::from_secs(6), made: 12, per_seed: 4 };
-        assert_eq!(pace.seed(), Some(Duration::from_secs(2)));
+        let cost = RunCost { duration: Duration::from_secs(6), runs: 12, runs_per_seed: 4 };
+        assert_eq!(cost.per_seed(), Some(Duration::from_secs(2)));
     }
 }

@@ -146,7 +146,7 @@ fn config(args: &Args, scheduler: &str) -> Result<Config, Error> {
             return Err(Error::new(format!("--set {set:?}: {key} has its own flag")).advice(*option));
         }
         let steps: Vec<&str> = key.split('.').collect();
-        exp::lay(&mut settings, &steps, &value).map_err(|e| bad(&e))?;
+        exp::set_path(&mut settings, &steps, &value).map_err(|e| bad(&e))?;
     }
     let config: Config = settings.try_into().map_err(|e: toml::de::Error| refused(args, &e.to_string()))?;
     config.check().map_err(|e| refused(args, &e.to_string()))?;

@@ -83,8 +83,9 @@ fn records_of_other_programs_are_refused() {
     let folder = Folder::new("refused");
     run(&args(folder.path(), 1, false)).unwrap();
     let path = folder.path().join("hunt-fake.json");
-    let theirs = std::fs::read_to_string(&path).unwrap().replace(env!("CARGO_PKG_VERSION"), "0.0.0-other");
-    for text in ["", "[]", "{}", &theirs] {
+    let other_version =
+        std::fs::read_to_string(&path).unwrap().replace(env!("CARGO_PKG_VERSION"), "0.0.0-other");
+    for text in ["", "[]", "{}", &other_version] {
         std::fs::write(&path, text).unwrap();
         let error = run(&args(folder.path(), 1, true)).unwrap_err();
         assert!(error.to_string().contains("is not the record of a hunt"), "{error}");

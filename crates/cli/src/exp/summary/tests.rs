@@ -89,12 +89,12 @@ fn a_page_begins_with_figures_to_quote() {
 #[test]
 fn a_page_shows_the_figures_that_are_written_beside_it() {
     let mut overview = Overview::default();
-    let mut drawn = result("a/one", true);
-    drawn["plots"] = json!([
+    let mut with_plots = result("a/one", true);
+    with_plots["plots"] = json!([
         {"plot": "bars", "title": "p99 of LS", "unit": "µs", "bars": [{"name": "adps", "parts": [["p99", 3.0]]}]},
         {"plot": "cdf", "title": "Latency", "series": [{"name": "adps", "points": [[3.0, 1.0]]}]},
     ]);
-    overview.add(drawn).unwrap();
+    overview.add(with_plots).unwrap();
     overview.add(result("b/none", true)).unwrap();
     let folder = std::env::temp_dir().join(format!("greenwave-results-{}", std::process::id()));
     assert_eq!(overview.write(&folder), Ok(4));
@@ -108,9 +108,9 @@ fn a_page_shows_the_figures_that_are_written_beside_it() {
 
 //~ results: experiments that are not run again keep their recorded rows
 #[test]
-fn what_is_not_run_again_stays_as_it_was_recorded() {
+fn results_of_experiments_that_are_not_run_again_stay_as_recorded() {
     let folder = std::env::temp_dir().join(format!("greenwave-record-{}", std::process::id()));
-    let drawn = |name: &str, holds| {
+    let with_plot = |name: &str, holds| {
         let mut result = result(name, holds);
         let bars = json!([{"name": "adps", "parts": [["p99", 3.0]]}]);
         result["plots"] = json!([{"plot": "bars", "title": "p99 of LS", "unit": "µs", "bars": bars}]);
@@ -119,7 +119,7 @@ fn what_is_not_run_again_stays_as_it_was_recorded() {
     };
     let page = |results: &[(&str, bool)]| {
         let mut overview = Overview::default();
-        results.iter().for_each(|&(name, holds)| overview.add(drawn(name, holds)).unwrap());
+        results.iter().for_each(|&(name, holds)| overview.add(with_plot(name, holds)).unwrap());
         overview.write(&folder).unwrap();
         std::fs::read_to_string(folder.join("results.md")).unwrap()
     };
@@ -127,14 +127,14 @@ fn what_is_not_run_again_stays_as_it_was_recorded() {
     assert_eq!(page(&[("fish/fig2", false)]), whole, "the other experiment's rows are kept");
     let changed = page(&[("fish/fig2", true)]);
     assert!(changed.contains("2 of 2 claims hold in 2 experiments"), "{changed}");
-    let gone = page(&[("not/shipped", true)]);
-    assert!(gone.contains("3 of 3"), "{gone}");
+    let page_unshipped = page(&[("not/shipped", true)]);
+    assert!(page_unshipped.contains("3 of 3"), "{page_unshipped}");
     assert!(!page(&[("fish/fig2", true)]).contains("not/shipped"), "no longer a shipped experiment");
     std::fs::write(folder.join("results/record.json"), "[{}]").unwrap();
     let mut overview = Overview::default();
-    overview.add(drawn("fish/fig2", true)).unwrap();
-    let refused = overview.write(&folder).unwrap_err().to_string();
-    assert!(refused.contains("record.json is no record of results"), "{refused}");
+    overview.add(with_plot("fish/fig2", true)).unwrap();
+    let error = overview.write(&folder).unwrap_err().to_string();
+    assert!(error.contains("record.json is no record of results"), "{error}");
     std::fs::remove_dir_all(&folder).unwrap();
 }
 
@@ -157,6 +157,6 @@ fn a_record_of_an_earlier_version_is_judged_again() {
 }
 
 #[test]
-fn what_is_no_result_is_refused() {
+fn an_object_without_the_keys_of_a_result_is_refused() {
     assert!(Overview::default().add(json!({"experiment": "a/one"})).is_err());
 }
