@@ -157,7 +157,7 @@ pub fn run(args: &Args, arguments: &Arguments) -> Result<ExitCode, Error> {
     let _ = host::signals::hangup();
     let (kind, addresses) = args.link.plan()?;
     let Valid { policies, observed, sandbox } = args.valid(kind.kept())?;
-    let header = args.json.then(|| ResultHeader::of_host("serve", None).examined(&["serve"]));
+    let header = args.json.then(|| ResultHeader::of_host("serve", None).with_doctor(&["serve"]));
     let ui = args.ui.open(head(args), args.control.is_on())?;
     let reads = arguments.file().into_iter().chain(args.link.policy.clone()).collect();
     let control = args.control.open(ui.as_ref(), reads)?;

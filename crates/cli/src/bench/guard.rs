@@ -168,7 +168,7 @@ fn as_json(costs: &[Cost], shares: Shares, goals: &[Goal]) -> serde_json::Value 
         "controller_share_answer": shares.answer,
         "goals": goals.iter().map(Goal::json).collect::<Vec<_>>(), "holds": target::all_met(goals),
     });
-    ResultHeader::of_host("bench-guard", None).examined(&["guard"]).stamp(body)
+    ResultHeader::of_host("bench-guard", None).with_doctor(&["guard"]).stamp(body)
 }
 
 #[cfg(test)]

@@ -264,7 +264,7 @@ impl ExperimentResult {
             "not_checked": self.left_out,
             "plots": self.plots(),
         });
-        let mut command = report::experiment_again(&result);
+        let mut command = report::repeat_arguments(&result);
         if self.measured.seeds != self.experiment.scale[self.scale].runs {
             command.extend(["--runs".to_owned(), self.measured.seeds.to_string()]);
         }
@@ -414,6 +414,6 @@ fn header(world: &World, seed: u64) -> ResultHeader {
     };
     match world.kind {
         TimeKind::Sim => ResultHeader::of_sim("experiment", Some(seed)),
-        TimeKind::Host { .. } => ResultHeader::of_host("experiment", Some(seed)).examined(areas),
+        TimeKind::Host { .. } => ResultHeader::of_host("experiment", Some(seed)).with_doctor(areas),
     }
 }

@@ -82,11 +82,11 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_cannot_be_written_is_named() {
-        let said = whole("/no/such/folder/page.html".as_ref(), "x").unwrap_err().to_string();
+    fn an_error_names_the_file_that_cannot_be_written() {
+        let error = whole("/no/such/folder/page.html".as_ref(), "x").unwrap_err().to_string();
         assert!(
-            said.starts_with("error: /no/such/folder/page.html: No such file or directory\n  try: "),
-            "{said}"
+            error.starts_with("error: /no/such/folder/page.html: No such file or directory\n  try: "),
+            "{error}"
         );
         let full = whole("/dev/full".as_ref(), "x").unwrap_err().to_string();
         assert!(full.contains("/dev/full: No space left on device\n  try: free some"), "{full}");

@@ -38,7 +38,7 @@ fn folder(path: &Path) -> Result<Vec<ParsedResult>, Error> {
     let mut runs = Vec::new();
     for path in files {
         match file(&path)? {
-            Ok(found) => runs.extend(found),
+            Ok(results) => runs.extend(results),
             Err(why) => errln!("skipped {}: {why}", path.display()),
         }
     }

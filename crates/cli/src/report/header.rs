@@ -45,9 +45,11 @@ pub struct MechanismState {
     /// Mechanism or interface.
     pub mechanism: String,
     /// `works`, `limits` or `absent`.
-    pub here: String,
+    #[serde(rename = "here")]
+    pub health: String,
     /// Observation, in one line.
-    pub seen: String,
+    #[serde(rename = "seen")]
+    pub observation: String,
     /// Advice to improve it.
     #[serde(rename = "try")]
     pub remedies: Vec<String>,
@@ -58,8 +60,8 @@ impl From<&doctor::Finding> for MechanismState {
         Self {
             command: finding.area.to_owned(),
             mechanism: finding.what.clone(),
-            here: finding.health.to_string(),
-            seen: finding.seen.clone(),
+            health: finding.health.to_string(),
+            observation: finding.seen.clone(),
             remedies: finding.remedies.clone(),
         }
     }
@@ -93,7 +95,7 @@ impl ResultHeader {
     /// Adds the doctor's report on the commands in `areas`, taken now: call it after a measurement,
     /// never during one.
     #[must_use]
-    pub fn examined(mut self, areas: &[&str]) -> Self {
+    pub fn with_doctor(mut self, areas: &[&str]) -> Self {
         if !areas.is_empty() {
             self.doctor = doctor::examine(areas).iter().map(MechanismState::from).collect();
         }
@@ -134,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_stands_before_what_was_found_and_hides_nothing() {
+    fn a_header_precedes_the_result_and_hides_no_key() {
         let header = ResultHeader::of_sim("load", Some(7));
         let result = header.stamp(json!({ "p99": 3 }));
         assert_eq!(result["p99"], 3);

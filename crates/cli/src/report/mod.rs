@@ -30,7 +30,7 @@ pub use html::{Section, escape, page};
 pub use plot::Plot;
 pub use plots::line_plot;
 pub use render::of as page_of;
-pub use run::{ParsedResult, experiment_again};
+pub use run::{ParsedResult, repeat_arguments};
 
 /// Render the results of a run as a page, or compare two runs.
 ///
@@ -69,11 +69,11 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
 
 fn compared(a: &Path, b: &Path, out: Option<&Path>) -> Result<ExitCode, Error> {
     let [a, b] = [a, b].map(|path| files::read(&[path.to_owned()]));
-    let (comparisons, alone) = compare::pairs(a?, b?)?;
+    let (comparisons, unpaired) = compare::pairs(a?, b?)?;
     if let Some(out) = out {
-        whole(out, &compare::page(&comparisons, &alone))?;
+        whole(out, &compare::page(&comparisons, &unpaired))?;
     }
-    out!("{}", compare::text(&comparisons, &alone));
+    out!("{}", compare::text(&comparisons, &unpaired));
     let changes: VerdictCounts = comparisons.iter().flat_map(compare::Comparison::verdicts).collect();
     Ok(ExitCode::from(changes.exit_status()))
 }

@@ -58,22 +58,22 @@ pub struct Bar {
 }
 
 /// Name and points of a curve, as callers pass them.
-type Named = (String, Vec<(f64, f64)>);
+type Curve = (String, Vec<(f64, f64)>);
 
 /// Keeps finite points only: JSON has no other numbers.
-fn series(named: impl IntoIterator<Item = Named>) -> Vec<Series> {
+fn series(curves: impl IntoIterator<Item = Curve>) -> Vec<Series> {
     let finite = |point: &(f64, f64)| point.0.is_finite() && point.1.is_finite();
-    let one = |(name, points): Named| Series { name, points: points.into_iter().filter(finite).collect() };
-    named.into_iter().map(one).collect()
+    let one = |(name, points): Curve| Series { name, points: points.into_iter().filter(finite).collect() };
+    curves.into_iter().map(one).collect()
 }
 
-fn named(series: &[Series]) -> Vec<Named> {
+fn curves(series: &[Series]) -> Vec<Curve> {
     series.iter().map(|series| (series.name.clone(), series.points.clone())).collect()
 }
 
 impl Plot {
     /// Creates distributions; points are µs and shares.
-    pub fn cdf(title: impl Into<String>, curves: impl IntoIterator<Item = Named>) -> Self {
+    pub fn cdf(title: impl Into<String>, curves: impl IntoIterator<Item = Curve>) -> Self {
         Self::Cdf { title: title.into(), series: series(curves) }
     }
 
@@ -82,7 +82,7 @@ impl Plot {
         title: impl Into<String>,
         axes: (&str, &str),
         log_y: bool,
-        lines: impl IntoIterator<Item = Named>,
+        lines: impl IntoIterator<Item = Curve>,
     ) -> Self {
         let (x, y) = (axes.0.to_owned(), axes.1.to_owned());
         Self::Line { title: title.into(), x, y, log_y, series: series(lines) }
@@ -113,8 +113,8 @@ impl Plot {
     #[must_use]
     pub fn svg(&self) -> String {
         match self {
-            Self::Cdf { title, series } => cdf_plot(title, &named(series)),
-            Self::Line { title, x, y, log_y, series } => line_plot(title, x, y, *log_y, &named(series)),
+            Self::Cdf { title, series } => cdf_plot(title, &curves(series)),
+            Self::Line { title, x, y, log_y, series } => line_plot(title, x, y, *log_y, &curves(series)),
             Self::Bars { title, unit, bars } => {
                 let bars: Vec<_> = bars.iter().map(|bar| (bar.name.clone(), bar.parts.clone())).collect();
                 stacked_bars(title, unit, &bars)
@@ -132,25 +132,29 @@ impl Plot {
     /// One plot with the curves of `a` and `b`, which have the same title. None for bars, whose
     /// parts have colours already, and for more curves than can be distinguished.
     #[must_use]
-    pub fn beside(a: &Self, b: &Self) -> Option<Self> {
+    pub fn overlay(a: &Self, b: &Self) -> Option<Self> {
         let both = |a: &[Series], b: &[Series]| {
-            let of = |which: &'static str, series: &[Series]| {
+            let of = |run: &'static str, series: &[Series]| {
                 series
                     .iter()
-                    .map(move |s| Series { name: format!("{which} {}", s.name), points: s.points.clone() })
+                    .map(move |s| Series { name: format!("{run} {}", s.name), points: s.points.clone() })
                     .collect::<Vec<_>>()
             };
             let all = [of("A", a), of("B", b)].concat();
             (all.len() <= CURVES_MAX).then_some(all)
         };
         match (a, b) {
-            (Self::Cdf { title, series }, Self::Cdf { title: other, series: others }) if title == other => {
-                Some(Self::Cdf { title: title.clone(), series: both(series, others)? })
-            }
-            (Self::Line { title, x, y, log_y, series }, Self::Line { title: other, series: others, .. })
+            (Self::Cdf { title, series }, Self::Cdf { title: other, series: other_series })
                 if title == other =>
             {
-                let (title, x, y, series) = (title.clone(), x.clone(), y.clone(), both(series, others)?);
+                Some(Self::Cdf { title: title.clone(), series: both(series, other_series)? })
+            }
+            (
+                Self::Line { title, x, y, log_y, series },
+                Self::Line { title: other, series: other_series, .. },
+            ) if title == other => {
+                let (title, x, y, series) =
+                    (title.clone(), x.clone(), y.clone(), both(series, other_series)?);
                 Some(Self::Line { title, x, y, log_y: *log_y, series })
             }
             _ => None,
@@ -165,7 +169,7 @@ const CURVES_MAX: usize = 12;
 mod tests {
     use super::*;
 
-    fn curve(name: &str) -> Named {
+    fn curve(name: &str) -> Curve {
         (name.to_owned(), vec![(5.0, 0.5), (f64::NAN, 0.7), (80.0, 1.0)])
     }
 
@@ -187,8 +191,8 @@ mod tests {
     #[test]
     fn two_runs_curves_share_one_plot_if_they_show_the_same() {
         let (a, b) = (Plot::cdf("LS", [curve("none")]), Plot::cdf("LS", [curve("none")]));
-        let Some(Plot::Cdf { series, .. }) = Plot::beside(&a, &b) else { panic!("not a distribution") };
+        let Some(Plot::Cdf { series, .. }) = Plot::overlay(&a, &b) else { panic!("not a distribution") };
         assert_eq!(series.iter().map(|s| s.name.as_str()).collect::<Vec<_>>(), ["A none", "B none"]);
-        assert_eq!(Plot::beside(&a, &Plot::cdf("BE", [curve("none")])), None);
+        assert_eq!(Plot::overlay(&a, &Plot::cdf("BE", [curve("none")])), None);
     }
 }

@@ -113,8 +113,8 @@ pub fn line_plot(
     log_y: bool,
     series: &[(String, Vec<(f64, f64)>)],
 ) -> String {
-    let shown = |p: &&(f64, f64)| p.0.is_finite() && p.1.is_finite() && (!log_y || p.1 > 0.0);
-    let points = || series.iter().flat_map(|(_, points)| points.iter().filter(shown));
+    let is_visible = |p: &&(f64, f64)| p.0.is_finite() && p.1.is_finite() && (!log_y || p.1 > 0.0);
+    let points = || series.iter().flat_map(|(_, points)| points.iter().filter(is_visible));
     let log_x = spread(points().map(|p| p.0)) >= DECADES;
     let (x_title, x_mark) = marks(x_label, extent(points().map(|p| p.0)).1);
     let (y_title, y_mark) = marks(y_label, extent(points().map(|p| p.1)).1);
@@ -135,7 +135,7 @@ pub fn line_plot(
                     .draw()
                     .map_err(|e| e.to_string())?;
                 for (i, (_, points)) in series.iter().enumerate() {
-                    let points = || points.iter().filter(shown).copied();
+                    let points = || points.iter().filter(is_visible).copied();
                     draw_line(&mut chart, points(), (i, series.len()))?;
                     let dots = points().map(|p| Circle::new(p, width(i, series.len()) + 1, mark(i)));
                     chart.draw_series(dots).map_err(|e| e.to_string())?;
@@ -229,12 +229,12 @@ fn draw_line<C: CoordTranslate<From = (f64, f64)>>(
     (index, count): (usize, usize),
 ) -> Result<(), String> {
     let style = colour(index).stroke_width(width(index, count));
-    let drawn = if is_dashed(index) {
+    let result = if is_dashed(index) {
         chart.draw_series(DashedLineSeries::new(points, 8, 5, style)).map(drop)
     } else {
         chart.draw_series(LineSeries::new(points, style)).map(drop)
     };
-    drawn.map_err(|e| e.to_string())
+    result.map_err(|e| e.to_string())
 }
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
@@ -259,7 +259,7 @@ fn draw(
     plot: impl FnOnce(&Area<'_>) -> Result<(), String>,
 ) -> String {
     let mut svg = String::new();
-    let drawn = (|| {
+    let result = (|| {
         let root = SVGBackend::with_string(&mut svg, (WIDTH, height)).into_drawing_area();
         root.fill(&WHITE).map_err(|e| e.to_string())?;
         let (left, right) = root.split_horizontally(WIDTH - LEGEND);
@@ -273,7 +273,7 @@ fn draw(
         }
         root.present().map_err(|e| e.to_string())
     })();
-    match drawn {
+    match result {
         Ok(()) => svg,
         // Only a bug in fonts or coordinates can cause this; the page keeps the tables.
         Err(e) => format!("<p class=\"note\">no plot: {}</p>\n", super::escape(&e)),

@@ -103,17 +103,18 @@ fn claims(run: &ParsedResult) -> String {
         table.row(vec![
             claim.id.clone(),
             figure(claim.paper),
-            figure(claim.ours),
+            figure(claim.estimate),
             figure(claim.interval),
-            figure(claim.ours.zip(claim.paper).map(|(ours, paper)| ours / paper)),
+            figure(claim.estimate.zip(claim.paper).map(|(estimate, paper)| estimate / paper)),
             margin_in_words(&claim.bound, claim.margin),
             claim.verdict.map_or("not measured", ClaimVerdict::word).to_owned(),
             claim.at.clone(),
         ]);
     }
     let reasons: String = run.claims.iter().filter_map(reason).collect();
-    let left = |id: &String| format!("<p class=\"note\">{}: not checked at this scale</p>\n", escape(id));
-    let left_out: String = run.not_checked.iter().map(left).collect();
+    let paragraph =
+        |id: &String| format!("<p class=\"note\">{}: not checked at this scale</p>\n", escape(id));
+    let left_out: String = run.not_checked.iter().map(paragraph).collect();
     let says: Vec<_> = run.claims.iter().filter(|c| !c.says.is_empty()).map(|c| (&c.id, &c.says)).collect();
     let says = match says.as_slice() {
         [] => String::new(),
@@ -125,7 +126,7 @@ fn claims(run: &ParsedResult) -> String {
 /// Why a claim does not hold, as a paragraph; none if it holds or was not measured.
 fn reason(claim: &CheckedClaim) -> Option<String> {
     let why = claim.why.as_deref();
-    let (what, reason) = match claim.verdict? {
+    let (verdict, reason) = match claim.verdict? {
         ClaimVerdict::Holds => return None,
         ClaimVerdict::Fails => ("does not hold", why.unwrap_or("cause unknown").to_owned()),
         ClaimVerdict::Undecided => {
@@ -134,7 +135,7 @@ fn reason(claim: &CheckedClaim) -> Option<String> {
             ("is undecided", more_runs_in_words(runs, claim.more_runs) + &why)
         }
     };
-    Some(format!("<p><strong>{}</strong> {what}: {}</p>\n", escape(&claim.id), escape(&reason)))
+    Some(format!("<p><strong>{}</strong> {verdict}: {}</p>\n", escape(&claim.id), escape(&reason)))
 }
 
 /// Table of figures; a single row without labels becomes name-value pairs.
@@ -190,15 +191,16 @@ fn set_up(run: &ParsedResult) -> Section {
         ("date".to_owned(), header.date.clone()),
         ("greenwave".to_owned(), header.version.clone()),
     ];
-    let told: Vec<_> = pairs.iter().map(|(name, _)| name.clone()).collect();
-    pairs.extend(run.facts.iter().filter(|(name, _)| !told.contains(name)).cloned());
+    let names: Vec<_> = pairs.iter().map(|(name, _)| name.clone()).collect();
+    pairs.extend(run.facts.iter().filter(|(name, _)| !names.contains(name)).cloned());
     Section::pairs("Set-up", &pairs)
 }
 
 fn doctor(run: &ParsedResult) -> Section {
     let mut table = Table::new(5, &["command", "mechanism", "here", "seen", "try"]);
     for finding in &run.header.doctor {
-        let words = [&finding.command, &finding.mechanism, &finding.here, &finding.seen].map(String::clone);
+        let words =
+            [&finding.command, &finding.mechanism, &finding.health, &finding.observation].map(String::clone);
         table.row([&words[..], &[finding.remedies.join("; ")]].concat());
     }
     let works = run.header.doctor.iter().filter(|finding| finding.works()).count();

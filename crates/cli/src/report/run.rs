@@ -51,7 +51,8 @@ pub struct CheckedClaim {
     /// Value that the paper prints.
     pub paper: Option<f64>,
     /// Measured value; none if it is not a number.
-    pub ours: Option<f64>,
+    #[serde(rename = "ours")]
+    pub estimate: Option<f64>,
     /// Half the 95 % interval over the seeds.
     pub interval: Option<f64>,
     /// Bound on the value.
@@ -95,10 +96,10 @@ impl std::fmt::Display for Unreadable {
         match self {
             Self::Foreign(why) => write!(f, "not a result of greenwave: {why}"),
             Self::Newer { version, form } => {
-                let ours = env!("CARGO_PKG_VERSION");
+                let program_version = env!("CARGO_PKG_VERSION");
                 write!(
                     f,
-                    "written by greenwave {version} in form {form}; greenwave {ours} reads forms up to {FORM}"
+                    "written by greenwave {version} in form {form}; greenwave {program_version} reads forms up to {FORM}"
                 )
             }
         }
@@ -115,10 +116,10 @@ impl ParsedResult {
         let text = |key: &str| result[key].as_str().map(str::to_owned);
         let name = text("experiment").unwrap_or_else(|| header.kind.clone());
         let title = text("title").unwrap_or_else(|| format!("greenwave {}", header.kind.replace('-', " ")));
-        let mut found = tables::read(result);
+        let mut contents = tables::read(result);
         if header.kind == "doctor" {
             header.doctor = Vec::deserialize(&result["findings"]).map_err(foreign)?;
-            found = tables::ResultContents::default();
+            contents = tables::ResultContents::default();
         }
         let plots = Option::<Vec<Plot>>::deserialize(&result["plots"]).map_err(foreign)?;
         let not_checked = Option::<Vec<String>>::deserialize(&result["not_checked"]).map_err(foreign)?;
@@ -126,9 +127,9 @@ impl ParsedResult {
             claims: claims(&name, result).map_err(foreign)?,
             not_checked: not_checked.unwrap_or_default(),
             source: text("source"),
-            tables: found.tables,
-            notes: found.notes,
-            facts: found.facts,
+            tables: contents.tables,
+            notes: contents.notes,
+            facts: contents.facts,
             settings: tables::settings(&result["settings"]),
             header,
             name,
@@ -158,7 +159,7 @@ fn header(result: &Value) -> Result<ResultHeader, Unreadable> {
             form: 0,
             kind: "experiment".to_owned(),
             version: "unknown".to_owned(),
-            command: experiment_again(result),
+            command: repeat_arguments(result),
             date: result["date"].as_str().unwrap_or("unknown").to_owned(),
             world: result["world"].as_str().unwrap_or("unknown").to_owned(),
             seed: result["seed"].as_u64(),
@@ -171,7 +172,7 @@ fn header(result: &Value) -> Result<ResultHeader, Unreadable> {
 
 /// Arguments that repeat the experiment of `result`.
 #[must_use]
-pub fn experiment_again(result: &Value) -> Vec<String> {
+pub fn repeat_arguments(result: &Value) -> Vec<String> {
     let text = |key: &str| result[key].as_str().unwrap_or_default().to_owned();
     let seed = result["seed"].as_u64().unwrap_or(1).to_string();
     let words = ["exp", "run"].map(str::to_owned).into_iter();
@@ -186,8 +187,8 @@ fn claims(experiment: &str, result: &Value) -> Result<Vec<CheckedClaim>, String>
         Option::<Vec<CheckedClaim>>::deserialize(&result["claims"]).map_err(|e| e.to_string())?;
     for claim in stated.iter_mut().flatten() {
         claim.id = renames::claim(experiment, &claim.id).to_owned();
-        let CheckedClaim { verdict, holds, ours, interval, ref bound, .. } = *claim;
-        claim.verdict = ClaimVerdict::written(verdict, holds, ours, interval, bound);
+        let CheckedClaim { verdict, holds, estimate, interval, ref bound, .. } = *claim;
+        claim.verdict = ClaimVerdict::written(verdict, holds, estimate, interval, bound);
     }
     let goals = result["goals"].as_array().map(Vec::as_slice).unwrap_or_default();
     Ok(stated.unwrap_or_default().into_iter().chain(goals.iter().map(goal)).collect())
@@ -204,7 +205,7 @@ fn goal(goal: &Value) -> CheckedClaim {
         id: goal["goal"].as_str().unwrap_or_default().to_owned(),
         says: String::new(),
         paper: None,
-        ours: worst.or(goal["worst"][0].as_f64()),
+        estimate: worst.or(goal["worst"][0].as_f64()),
         interval: None,
         bound: goal["target"].as_f64().map_or(String::new(), |target| format!("{sign} {target}")),
         margin: 0.0,
@@ -221,7 +222,7 @@ impl MechanismState {
     /// True if the mechanism is fully available.
     #[must_use]
     pub fn works(&self) -> bool {
-        self.here == "works"
+        self.health == "works"
     }
 }
 
@@ -254,8 +255,9 @@ mod tests {
         ]);
         let result = ResultHeader::of_host("bench-net", None).stamp(json!({ "goals": goals }));
         let run = ParsedResult::read(&result).unwrap();
-        let said: Vec<_> = run.claims.iter().map(|c| (c.ours, c.bound.as_str(), c.at.as_str())).collect();
-        assert_eq!(said, [(Some(2.5), ">= 3", "64 B"), (Some(9.0), ">= 10", "")]);
+        let values: Vec<_> =
+            run.claims.iter().map(|c| (c.estimate, c.bound.as_str(), c.at.as_str())).collect();
+        assert_eq!(values, [(Some(2.5), ">= 3", "64 B"), (Some(9.0), ">= 10", "")]);
         assert_eq!(run.verdicts().collect::<Vec<_>>(), [ClaimVerdict::Fails; 2]);
     }
 

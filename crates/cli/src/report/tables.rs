@@ -65,7 +65,7 @@ impl ResultRow {
 }
 
 /// Keys with a special meaning, read elsewhere.
-const APART: [&str; 13] = [
+const SPECIAL: [&str; 13] = [
     KEY,
     "claims",
     "goals",
@@ -81,7 +81,7 @@ const APART: [&str; 13] = [
     "findings",
 ];
 /// Keys of inputs: facts, not figures.
-const ASKED: [&str; 14] = [
+const INPUTS: [&str; 14] = [
     "experiment",
     "scale",
     "seed",
@@ -108,24 +108,24 @@ pub fn read(result: &Value) -> ResultContents {
     let names = |key: &str| result[key].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
     let mut reader = Reader {
         units: result["units"].as_object(),
-        shown: names("shown"),
-        found: ResultContents::default(),
+        figures_shown: names("shown"),
+        contents: ResultContents::default(),
     };
     if let Some(all) = result.as_object() {
         reader.top(all);
     }
-    let mut found = reader.found;
-    for table in &mut found.tables {
+    let mut contents = reader.contents;
+    for table in &mut contents.tables {
         without_empty_labels(table);
     }
-    found
+    contents
 }
 
 struct Reader<'a> {
     units: Option<&'a Map<String, Value>>,
     /// Figures to show of a `figures` list; all if empty.
-    shown: Vec<&'a str>,
-    found: ResultContents,
+    figures_shown: Vec<&'a str>,
+    contents: ResultContents,
 }
 
 /// Names and texts of a row's labels.
@@ -135,11 +135,11 @@ impl Reader<'_> {
     /// Reads the result itself: keys that are not tables become facts or one row.
     fn top(&mut self, all: &Map<String, Value>) {
         let mut rest = Map::new();
-        for (key, value) in all.iter().filter(|(key, _)| !APART.contains(&key.as_str())) {
+        for (key, value) in all.iter().filter(|(key, _)| !SPECIAL.contains(&key.as_str())) {
             match value {
                 Value::Null => {}
                 Value::String(_) | Value::Bool(_) => self.fact(key, value),
-                Value::Number(_) if ASKED.contains(&key.as_str()) => self.fact(key, value),
+                Value::Number(_) if INPUTS.contains(&key.as_str()) => self.fact(key, value),
                 Value::Array(list) if !list.iter().any(Value::is_object) => {
                     if !list.is_empty() {
                         self.fact(key, value);
@@ -158,7 +158,7 @@ impl Reader<'_> {
             Value::Array(list) => list.iter().map(plain).collect::<Vec<_>>().join(", "),
             value => plain(value),
         };
-        self.found.facts.push((key.replace('_', " "), text));
+        self.contents.facts.push((key.replace('_', " "), text));
     }
 
     /// Adds the rows of `list`, each with `labels` before its own.
@@ -177,16 +177,18 @@ impl Reader<'_> {
         let own = object.iter().filter(|(key, value)| is_label(key, value));
         labels.extend(own.map(|(key, value)| (key.clone(), plain(value))));
         let mut figures: Vec<(String, Option<ResultFigure>)> = Vec::new();
-        let hidden = |key: &str| path == "figures" && !self.shown.is_empty() && !self.shown.contains(&key);
-        let shown = object.iter().filter(|(key, _)| !APART.contains(&key.as_str()) && !hidden(key));
-        for (key, value) in shown.collect::<Vec<_>>() {
+        let is_hidden = |key: &str| {
+            path == "figures" && !self.figures_shown.is_empty() && !self.figures_shown.contains(&key)
+        };
+        let entries = object.iter().filter(|(key, _)| !SPECIAL.contains(&key.as_str()) && !is_hidden(key));
+        for (key, value) in entries.collect::<Vec<_>>() {
             match value {
-                Value::Number(_) if ASKED.contains(&key.as_str()) => {}
+                Value::Number(_) if INPUTS.contains(&key.as_str()) => {}
                 Value::Number(_) | Value::Null => figures.push((key.clone(), figure(value))),
                 Value::String(text) if PROSE.contains(&key.as_str()) => {
                     let about = labels.iter().map(|label| label.1.as_str()).collect::<Vec<_>>().join(" ");
-                    if !self.found.notes.iter().any(|(_, known)| known == text) {
-                        self.found.notes.push((about, text.clone()));
+                    if !self.contents.notes.iter().any(|(_, known)| known == text) {
+                        self.contents.notes.push((about, text.clone()));
                     }
                 }
                 Value::Array(list) if list.iter().any(Value::is_object) => self.list(key, &labels, list),
@@ -211,8 +213,8 @@ impl Reader<'_> {
                 let values = of.get(key.as_str()).and_then(Value::as_array);
                 if let (Some(figure), Some(values)) = (figure, values) {
                     figure.repeats = values.iter().map(Value::as_f64).collect();
-                    let had: Vec<f64> = figure.repeats.iter().copied().flatten().collect();
-                    figure.interval = interval(&had);
+                    let repeats: Vec<f64> = figure.repeats.iter().copied().flatten().collect();
+                    figure.interval = interval(&repeats);
                 }
             }
         }
@@ -223,16 +225,16 @@ impl Reader<'_> {
 
     fn add(&mut self, path: &str, labels: Labels, figures: Vec<(String, Option<ResultFigure>)>) {
         let names: Vec<String> = labels.iter().map(|label| label.0.clone()).collect();
-        let tables = &mut self.found.tables;
-        let place = tables.iter().position(|table| table.name == path && table.labels == names);
-        let place = place.unwrap_or_else(|| {
+        let tables = &mut self.contents.tables;
+        let index = tables.iter().position(|table| table.name == path && table.labels == names);
+        let index = index.unwrap_or_else(|| {
             let name = path.to_owned();
             tables.push(ResultTable { name, labels: names, columns: Vec::new(), rows: Vec::new() });
             tables.len() - 1
         });
         // The same name may have another meaning in other tables.
         let units = self.units.filter(|_| path == "figures");
-        let table = &mut tables[place];
+        let table = &mut tables[index];
         let mut row =
             ResultRow { labels: labels.into_iter().map(|label| label.1).collect(), figures: Vec::new() };
         row.figures.resize(table.columns.len(), None);
@@ -262,7 +264,7 @@ impl ResultFigure {
 
 fn is_label(key: &str, value: &Value) -> bool {
     let text = matches!(value, Value::String(_)) || (value.is_boolean() && key != "holds");
-    text && ![&APART[..], &ASKED[..], &PROSE[..]].concat().contains(&key)
+    text && ![&SPECIAL[..], &INPUTS[..], &PROSE[..]].concat().contains(&key)
 }
 
 /// True if it has tables at any depth.
@@ -297,10 +299,10 @@ fn column(key: &str, units: Option<&Map<String, Value>>) -> ((String, String), f
 
 /// Removes labels that are empty in every row.
 fn without_empty_labels(table: &mut ResultTable) {
-    for place in (0..table.labels.len()).rev() {
-        if table.rows.iter().all(|row| row.labels[place].is_empty()) {
-            table.labels.remove(place);
-            table.rows.iter_mut().for_each(|row| drop(row.labels.remove(place)));
+    for index in (0..table.labels.len()).rev() {
+        if table.rows.iter().all(|row| row.labels[index].is_empty()) {
+            table.labels.remove(index);
+            table.rows.iter_mut().for_each(|row| drop(row.labels.remove(index)));
         }
     }
 }
@@ -330,16 +332,16 @@ pub fn settings(value: &Value) -> Vec<(String, String)> {
     values.into_iter().map(|(path, values)| (path, values.join(" | "))).collect()
 }
 
-fn flatten(path: &str, value: &Value, take: &mut dyn FnMut(String, String)) {
+fn flatten(path: &str, value: &Value, add: &mut dyn FnMut(String, String)) {
     let below = |key: &str| if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") };
     match value {
-        Value::Object(all) => all.iter().for_each(|(key, value)| flatten(&below(key), value, take)),
+        Value::Object(all) => all.iter().for_each(|(key, value)| flatten(&below(key), value, add)),
         Value::Array(list) if list.iter().any(Value::is_object) => {
-            list.iter().enumerate().for_each(|(n, value)| flatten(&below(&n.to_string()), value, take));
+            list.iter().enumerate().for_each(|(n, value)| flatten(&below(&n.to_string()), value, add));
         }
-        Value::Array(list) => take(path.to_owned(), list.iter().map(plain).collect::<Vec<_>>().join(", ")),
+        Value::Array(list) => add(path.to_owned(), list.iter().map(plain).collect::<Vec<_>>().join(", ")),
         Value::Null => {}
-        scalar => take(path.to_owned(), plain(scalar)),
+        scalar => add(path.to_owned(), plain(scalar)),
     }
 }
 

@@ -93,7 +93,7 @@ pub fn json(rows: &[ScalingRow], goals: &[Goal], connections: u32, rounds: u32, 
         put("rounds", rounds.into());
         Value::Object(all)
     };
-    ResultHeader::of_host("bench-cores", None).examined(&["serve"]).stamp(json!({
+    ResultHeader::of_host("bench-cores", None).with_doctor(&["serve"]).stamp(json!({
         "machine": host::Machine::this().to_string(),
         "connections_per_core": connections,
         "rounds": rounds,

@@ -131,7 +131,7 @@ pub fn json(rows: &[Row], features: &[Feature], device: &str) -> Value {
     });
     let body =
         json!({ "device": device, "rows": fields.collect::<Vec<_>>(), "holds": !verdict::is_failure(rows) });
-    ResultHeader::of_host("bench-matrix", None).examined(&["serve"]).stamp(body)
+    ResultHeader::of_host("bench-matrix", None).with_doctor(&["serve"]).stamp(body)
 }
 
 #[cfg(test)]

@@ -126,7 +126,7 @@ pub fn json(rows: &[SystemRow], goals: &[Goal], rounds: u32, time: Span) -> Valu
         }
         Value::Object(head)
     };
-    ResultHeader::of_host("bench-net", None).examined(&["serve"]).stamp(json!({
+    ResultHeader::of_host("bench-net", None).with_doctor(&["serve"]).stamp(json!({
         "machine": host::Machine::this().to_string(),
         "rounds": rounds,
         "time_ns": time.as_nanos(),

@@ -134,7 +134,7 @@ pub fn json(rows: &ProgramResults, goals: &[ProgramGoal], rounds: u32, time: Spa
             "holds": goal.holds,
         })
     };
-    ResultHeader::of_host("bench-programs", None).examined(&["serve"]).stamp(json!({
+    ResultHeader::of_host("bench-programs", None).with_doctor(&["serve"]).stamp(json!({
         "machine": host::Machine::this().to_string(),
         "rounds": rounds,
         "time_ns": time.as_nanos(),

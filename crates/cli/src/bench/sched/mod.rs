@@ -210,7 +210,7 @@ fn as_json(
         json!({ "operation": op.name, "what": op.what, "p50_ns": p50_ns, "p99_ns": p99_ns, "count": count, "tries": tries })
     };
     let of = |(cores, each): &(usize, Span)| json!({ "cores": cores, "ns": each.as_nanos() });
-    ResultHeader::of_host("bench-sched", None).examined(&["sched"]).stamp(json!({
+    ResultHeader::of_host("bench-sched", None).with_doctor(&["sched"]).stamp(json!({
         "operations": operations.iter().map(operation).collect::<Vec<_>>(),
         "loops": loops.iter().map(of).collect::<Vec<_>>(),
         "goals": goals.iter().map(Goal::json).collect::<Vec<_>>(),

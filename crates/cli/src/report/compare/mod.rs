@@ -10,7 +10,7 @@ mod render;
 mod stats;
 
 pub use render::{page, text};
-pub use stats::{By, Difference};
+pub use stats::{Difference, Method};
 
 use super::plot::Plot;
 use super::run::{CheckedClaim, ParsedResult};
@@ -26,7 +26,7 @@ pub struct Comparison {
     /// Run B.
     pub b: ParsedResult,
     /// All claims of either.
-    pub claims: Vec<Compared>,
+    pub claims: Vec<ClaimComparison>,
     /// All figures that both have.
     pub figures: Vec<Measure>,
     /// Settings that differ: path, in A, in B.
@@ -35,13 +35,13 @@ pub struct Comparison {
 
 /// A claim in both runs.
 #[derive(Debug)]
-pub struct Compared {
+pub struct ClaimComparison {
     /// Name of the claim.
     pub id: String,
     /// Bound, from B if B has the claim.
     pub bound: String,
     /// Values in A and in B.
-    pub ours: [Option<f64>; 2],
+    pub values: [Option<f64>; 2],
     /// Change of the verdict.
     pub verdict: ClaimChange,
     /// Difference of the values, if both are numbers.
@@ -140,7 +140,7 @@ impl Comparison {
     /// Plots of the same title, combined.
     #[must_use]
     pub fn plots(&self) -> Vec<Plot> {
-        let same = |a: &Plot| self.b.plots.iter().find_map(|b| Plot::beside(a, b));
+        let same = |a: &Plot| self.b.plots.iter().find_map(|b| Plot::overlay(a, b));
         self.a.plots.iter().filter_map(same).collect()
     }
 }
@@ -161,33 +161,33 @@ pub fn pairs(a: Vec<ParsedResult>, b: Vec<ParsedResult>) -> Result<(Vec<Comparis
     let names = |runs: &[ParsedResult]| runs.iter().map(|run| run.name.clone()).collect::<Vec<_>>();
     let (in_a, in_b) = (names(&a), names(&b));
     let mut rest: Vec<Option<ParsedResult>> = b.into_iter().map(Some).collect();
-    let (mut compared, mut alone) = (Vec::new(), Vec::new());
+    let (mut compared, mut unpaired) = (Vec::new(), Vec::new());
     for run in a {
         let other = rest.iter_mut().find(|other| matches!(other, Some(other) if other.name == run.name));
         match other.and_then(Option::take) {
             Some(other) => compared.push(Comparison::of(run, other)),
-            None => alone.push(format!("{} is only in A", run.name)),
+            None => unpaired.push(format!("{} is only in A", run.name)),
         }
     }
-    alone.extend(rest.into_iter().flatten().map(|run| format!("{} is only in B", run.name)));
+    unpaired.extend(rest.into_iter().flatten().map(|run| format!("{} is only in B", run.name)));
     if compared.is_empty() {
-        let what = format!("A has {}, B has {}: nothing to compare", in_a.join(", "), in_b.join(", "));
-        return Err(Error::new(what).advice("two results of the same command, or of the same experiment"));
+        let message = format!("A has {}, B has {}: nothing to compare", in_a.join(", "), in_b.join(", "));
+        return Err(Error::new(message).advice("two results of the same command, or of the same experiment"));
     }
-    Ok((compared, alone))
+    Ok((compared, unpaired))
 }
 
-fn claims(a: &ParsedResult, b: &ParsedResult, is_paired: bool) -> Vec<Compared> {
+fn claims(a: &ParsedResult, b: &ParsedResult, is_paired: bool) -> Vec<ClaimComparison> {
     let compared = |of_a: Option<&CheckedClaim>, of_b: Option<&CheckedClaim>| {
-        let [ours_a, ours_b] = [of_a, of_b].map(|claim| claim?.ours);
+        let [estimate_a, estimate_b] = [of_a, of_b].map(|claim| claim?.estimate);
         let [seeds_a, seeds_b] = [of_a, of_b].map(|claim| claim.map_or(&[][..], |claim| &claim.seeds));
-        let both = ours_a.zip(ours_b);
+        let both = estimate_a.zip(estimate_b);
         let difference = both.map(|(a, b)| stats::difference((a, seeds_a), (b, seeds_b), is_paired));
         let stated = of_b.or(of_a);
-        Compared {
+        ClaimComparison {
             id: stated.map_or(String::new(), |claim| claim.id.clone()),
             bound: stated.map_or(String::new(), |claim| claim.bound.clone()),
-            ours: [ours_a, ours_b],
+            values: [estimate_a, estimate_b],
             verdict: ClaimChange::of(
                 of_a.and_then(|claim| claim.verdict),
                 of_b.and_then(|claim| claim.verdict),
@@ -202,7 +202,7 @@ fn claims(a: &ParsedResult, b: &ParsedResult, is_paired: bool) -> Vec<Compared> 
 }
 
 fn figures(a: &[ResultTable], b: &[ResultTable], is_paired: bool) -> Vec<Measure> {
-    let mut found = Vec::new();
+    let mut measures = Vec::new();
     for of_a in a {
         let same = |of_b: &&ResultTable| of_b.name == of_a.name && of_b.labels == of_a.labels;
         let Some(of_b) = b.iter().find(same) else { continue };
@@ -216,7 +216,7 @@ fn figures(a: &[ResultTable], b: &[ResultTable], is_paired: bool) -> Vec<Measure
                 let other = place.and_then(|place| other.figures[place].as_ref());
                 let Some(both) = figure.as_ref().zip(other) else { continue };
                 let (sample_a, sample_b) = (sample(both.0), sample(both.1));
-                found.push(Measure {
+                measures.push(Measure {
                     row: row.label(),
                     column: column.clone(),
                     values: [sample_a.0, sample_b.0],
@@ -225,7 +225,7 @@ fn figures(a: &[ResultTable], b: &[ResultTable], is_paired: bool) -> Vec<Measure
             }
         }
     }
-    found
+    measures
 }
 
 fn sample(figure: &ResultFigure) -> stats::RunSample<'_> {

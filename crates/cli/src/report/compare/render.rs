@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{By, ClaimChange, Comparison, Difference, Measure};
+use super::{ClaimChange, Comparison, Difference, Measure, Method};
 use crate::report::html::{self, Section, folded};
 use crate::report::plot::Plot;
 use crate::report::run::ParsedResult;
@@ -18,12 +18,12 @@ const SETTINGS_MAX: usize = 5;
 
 /// Terminal text: claims, the figures with the largest changes, and one closing line.
 #[must_use]
-pub fn text(comparisons: &[Comparison], alone: &[String]) -> String {
+pub fn text(comparisons: &[Comparison], unpaired: &[String]) -> String {
     let mut text = String::new();
     for compared in comparisons {
         let _ = writeln!(text, "{}", compared.a.name);
-        for (which, run) in [("A", &compared.a), ("B", &compared.b)] {
-            let _ = writeln!(text, "{which}: {}", origin(run));
+        for (label, run) in [("A", &compared.a), ("B", &compared.b)] {
+            let _ = writeln!(text, "{label}: {}", origin(run));
             if let Some(machine) = &run.header.machine {
                 let _ = writeln!(text, "   {machine}");
             }
@@ -37,21 +37,21 @@ pub fn text(comparisons: &[Comparison], alone: &[String]) -> String {
         if !compared.claims.is_empty() {
             let _ = write!(text, "\n{}", claims(compared, false));
         }
-        let moved = moved(compared);
-        if !moved.is_empty() {
-            let _ = write!(text, "\n{}", figures(moved.iter().take(FIGURES_MAX).copied(), ROW_WIDTH));
+        let significant = significant(compared);
+        if !significant.is_empty() {
+            let _ = write!(text, "\n{}", figures(significant.iter().take(FIGURES_MAX).copied(), ROW_WIDTH));
         }
-        let _ = writeln!(text, "\n{}\n", judged(compared));
+        let _ = writeln!(text, "\n{}\n", method_note(compared));
     }
-    alone.iter().for_each(|line| text.extend([line.as_str(), "\n"]));
+    unpaired.iter().for_each(|line| text.extend([line.as_str(), "\n"]));
     text + &closing(comparisons) + "\n"
 }
 
 /// HTML page with all of it.
 #[must_use]
-pub fn page(comparisons: &[Comparison], alone: &[String]) -> String {
+pub fn page(comparisons: &[Comparison], unpaired: &[String]) -> String {
     let mut lines = vec![closing(comparisons)];
-    lines.extend(alone.iter().cloned());
+    lines.extend(unpaired.iter().cloned());
     let mut sections = vec![Section::text("", &lines.join("\n"))];
     for compared in comparisons {
         let with_machine = |run: &ParsedResult| {
@@ -59,15 +59,15 @@ pub fn page(comparisons: &[Comparison], alone: &[String]) -> String {
             origin(run) + &machine
         };
         let [a, b] = [&compared.a, &compared.b].map(with_machine);
-        let pairs = [("A", a), ("B", b), ("found", judged(compared))];
+        let pairs = [("A", a), ("B", b), ("found", method_note(compared))];
         let mut body = Section::pairs("", &pairs).body;
         if !compared.claims.is_empty() {
             body += &Section::new("Claims", claims(compared, true).html()).inner();
         }
         body += &compared.plots().iter().map(Plot::html).collect::<String>();
-        let moved = moved(compared);
-        if !moved.is_empty() {
-            let table = figures(moved.iter().copied(), usize::MAX);
+        let significant = significant(compared);
+        if !significant.is_empty() {
+            let table = figures(significant.iter().copied(), usize::MAX);
             body += &Section::new("Figures that differ beyond their interval", table.html()).inner();
         }
         if !compared.figures.is_empty() {
@@ -103,7 +103,7 @@ fn claims(compared: &Comparison, for_page: bool) -> Table {
     for claim in &compared.claims {
         let mut row = vec![cut(&claim.id, width)];
         row.extend(for_page.then(|| claim.bound.clone()));
-        row.extend(claim.ours.map(|value| value.map_or("–".to_owned(), number)));
+        row.extend(claim.values.map(|value| value.map_or("–".to_owned(), number)));
         row.extend(cells(claim.difference));
         row.push(claim.verdict.words().to_owned());
         table.row(row);
@@ -136,38 +136,43 @@ fn cells(difference: Option<Difference>) -> [String; 3] {
 }
 
 /// Figures that differ significantly, the largest change first.
-fn moved(compared: &Comparison) -> Vec<&Measure> {
-    let mut moved: Vec<&Measure> =
+fn significant(compared: &Comparison) -> Vec<&Measure> {
+    let mut significant: Vec<&Measure> =
         compared.figures.iter().filter(|measure| measure.difference.differs == Some(true)).collect();
     // A change from zero counts as the largest.
     let step = |measure: &Measure| match measure.difference.ratio {
         Some(ratio) if ratio > 0.0 => ratio.ln().abs(),
         _ => f64::INFINITY,
     };
-    moved.sort_by(|a, b| step(b).total_cmp(&step(a)));
-    moved
+    significant.sort_by(|a, b| step(b).total_cmp(&step(a)));
+    significant
 }
 
 /// Method of judging differences, and the number of differences expected by chance.
-fn judged(compared: &Comparison) -> String {
+fn method_note(compared: &Comparison) -> String {
     let all = || {
         let of_claims = compared.claims.iter().filter_map(|claim| claim.difference);
         of_claims.chain(compared.figures.iter().map(|measure| measure.difference))
     };
-    let count = |by| all().filter(|difference| difference.by == by).count();
+    let count = |method| all().filter(|difference| difference.method == method).count();
     let with_interval = all().filter(|difference| difference.differs.is_some()).count();
     let differ = all().filter(|difference| difference.differs == Some(true)).count();
     if with_interval == 0 {
         return "only one run each: no confidence intervals, so differences cannot be judged".to_owned();
     }
-    let how = [(By::Seed, "paired by seed"), (By::Welch, "by Welch"), (By::Nothing, "without an interval")];
-    let how: Vec<_> = how.into_iter().filter(|(by, _)| count(*by) > 0).collect();
-    let how: Vec<_> = how.into_iter().map(|(by, words)| format!("{} {words}", count(by))).collect();
+    let methods = [
+        (Method::Seed, "paired by seed"),
+        (Method::Welch, "by Welch"),
+        (Method::Nothing, "without an interval"),
+    ];
+    let methods: Vec<_> = methods.into_iter().filter(|(method, _)| count(*method) > 0).collect();
+    let methods: Vec<_> =
+        methods.into_iter().map(|(method, words)| format!("{} {words}", count(method))).collect();
     format!(
         "{differ} of {with_interval} figures differ beyond their 95 % interval (chance alone: about {});\n\
          {}\n±: half the interval of B - A, over A",
         with_interval / 20,
-        how.join(", ")
+        methods.join(", ")
     )
 }
 

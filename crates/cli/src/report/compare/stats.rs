@@ -8,7 +8,7 @@ use crate::confidence::{interval, t_975};
 
 /// Method of judging a difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum By {
+pub enum Method {
     /// Paired differences of the same seed.
     Seed,
     /// Welch's test on both samples.
@@ -25,7 +25,7 @@ pub struct Difference {
     /// Half the 95 % interval of B - A, over A.
     pub half: Option<f64>,
     /// Method.
-    pub by: By,
+    pub method: Method,
     /// True if the interval of B - A excludes 0; none without an interval.
     pub differs: Option<bool>,
 }
@@ -36,20 +36,20 @@ pub type RunSample<'a> = (f64, &'a [Option<f64>]);
 /// Compares `b` with `a`; `is_paired` if the n-th repetitions used the same seed.
 #[must_use]
 pub fn difference((a, of_a): RunSample<'_>, (b, of_b): RunSample<'_>, is_paired: bool) -> Difference {
-    let found = match is_paired && of_a.len() == of_b.len() {
-        true => paired(of_a, of_b).map(|found| (By::Seed, found)),
-        false => welch(of_a, of_b).map(|found| (By::Welch, found)),
+    let result = match is_paired && of_a.len() == of_b.len() {
+        true => paired_interval(of_a, of_b).map(|result| (Method::Seed, result)),
+        false => welch(of_a, of_b).map(|result| (Method::Welch, result)),
     };
     let over_a = |value: f64| (a != 0.0).then(|| value / a);
-    let (by, half, differs) = match found {
-        Some((by, (mean, half))) => (by, over_a(half).map(f64::abs), Some(mean.abs() > half)),
-        None => (By::Nothing, None, None),
+    let (method, half, differs) = match result {
+        Some((method, (mean, half))) => (method, over_a(half).map(f64::abs), Some(mean.abs() > half)),
+        None => (Method::Nothing, None, None),
     };
-    Difference { ratio: over_a(b), half, by, differs }
+    Difference { ratio: over_a(b), half, method, differs }
 }
 
 /// Mean and half interval of the differences of pairs with two values.
-fn paired(a: &[Option<f64>], b: &[Option<f64>]) -> Option<(f64, f64)> {
+fn paired_interval(a: &[Option<f64>], b: &[Option<f64>]) -> Option<(f64, f64)> {
     let pairs: Vec<f64> = a.iter().zip(b).filter_map(|(a, b)| Some((*b)? - (*a)?)).collect();
     let half = interval(&pairs)?;
     Some((mean(&pairs), half))
@@ -64,9 +64,9 @@ fn welch(a: &[Option<f64>], b: &[Option<f64>]) -> Option<(f64, f64)> {
     // Squared standard error of each mean.
     let [of_a, of_b] = [&a, &b].map(|all| variance(all) / all.len() as f64);
     let freedom = |error: f64, all: &[f64]| error.powi(2) / (all.len() - 1) as f64;
-    let below = freedom(of_a, &a) + freedom(of_b, &b);
-    let half = match below > 0.0 {
-        true => t_975((of_a + of_b).powi(2) / below) * (of_a + of_b).sqrt(),
+    let denominator = freedom(of_a, &a) + freedom(of_b, &b);
+    let half = match denominator > 0.0 {
+        true => t_975((of_a + of_b).powi(2) / denominator) * (of_a + of_b).sqrt(),
         false => 0.0,
     };
     Some((mean(&b) - mean(&a), half))
@@ -120,8 +120,8 @@ mod tests {
         let b = some(&[4.0, 103.1, 32.9, 10.0]);
         let [by_seed, by_welch] =
             [true, false].map(|is_paired| difference((34.5, &a[..]), (37.5, &b[..]), is_paired));
-        assert_eq!((by_seed.by, by_seed.differs), (By::Seed, Some(true)));
-        assert_eq!((by_welch.by, by_welch.differs), (By::Welch, Some(false)));
+        assert_eq!((by_seed.method, by_seed.differs), (Method::Seed, Some(true)));
+        assert_eq!((by_welch.method, by_welch.differs), (Method::Welch, Some(false)));
         assert_eq!(by_seed.ratio, Some(37.5 / 34.5));
     }
 
@@ -133,6 +133,6 @@ mod tests {
         assert_eq!(difference(twos, twos, false).differs, Some(false));
         assert_eq!(difference(twos, threes, false).differs, Some(true));
         let single = difference((0.0, &[Some(0.0)]), (3.0, &[Some(3.0)]), true);
-        assert_eq!(single, Difference { ratio: None, half: None, by: By::Nothing, differs: None });
+        assert_eq!(single, Difference { ratio: None, half: None, method: Method::Nothing, differs: None });
     }
 }

@@ -8,12 +8,12 @@ use ClaimVerdict::{Fails, Holds, Undecided};
 
 /// Result of an experiment with one claim, `p99 <= 4`, and values `seeds`.
 fn result(name: &str, seed: u64, seeds: &[f64]) -> Value {
-    let ours = seeds.iter().sum::<f64>() / seeds.len() as f64;
+    let mean = seeds.iter().sum::<f64>() / seeds.len() as f64;
     ResultHeader::of_sim("experiment", Some(seed)).stamp(json!({
         "experiment": name, "title": name, "scale": "smoke", "seed": seed, "runs": seeds.len(),
-        "claims": [{"id": "p99", "ours": ours, "seeds": seeds, "bound": "<= 4", "holds": ours <= 4.0}],
+        "claims": [{"id": "p99", "ours": mean, "seeds": seeds, "bound": "<= 4", "holds": mean <= 4.0}],
         "units": {"p99": "µs"}, "shown": ["p99"],
-        "figures": [{"point": "", "mode": "fish", "class": "LS", "p99": ours, "seeds": {"p99": seeds}}],
+        "figures": [{"point": "", "mode": "fish", "class": "LS", "p99": mean, "seeds": {"p99": seeds}}],
         "settings": [{"point": "", "mode": "fish", "settings": {"load": seed, "workers": 2}}],
     }))
 }
@@ -23,8 +23,8 @@ fn run(name: &str, seed: u64, seeds: &[f64]) -> ParsedResult {
 }
 
 fn compared(a: ParsedResult, b: ParsedResult) -> Comparison {
-    let (mut comparisons, alone) = pairs(vec![a], vec![b]).expect("runs of the same name");
-    assert_eq!(alone, [""; 0]);
+    let (mut comparisons, unpaired) = pairs(vec![a], vec![b]).expect("runs of the same name");
+    assert_eq!(unpaired, [""; 0]);
     comparisons.remove(0)
 }
 
@@ -61,13 +61,13 @@ fn each_claim_has_a_verdict_and_whether_its_figure_moved() {
 //~ results: `report --compare` shows which claims are undecided in either result
 #[test]
 fn a_claim_that_held_and_is_undecided_is_no_failure_and_no_success() {
-    let judged = |verdict: ClaimVerdict| {
+    let with_verdict = |verdict: ClaimVerdict| {
         let mut result = result("a/one", 1, &[3.0, 3.2]);
         result["claims"][0]["verdict"] = json!(verdict);
         ParsedResult::read(&result).unwrap()
     };
     let check = |was, verdict, words, expected| {
-        let compared = compared(judged(was), judged(verdict));
+        let compared = compared(with_verdict(was), with_verdict(verdict));
         assert_eq!(compared.claims[0].verdict.words(), words);
         assert_eq!(compared.verdicts().collect::<Vec<_>>(), [expected]);
         assert!(text(&[compared], &[]).ends_with(&format!("claims: 1 {words}\n")));
@@ -93,32 +93,35 @@ fn a_removed_claim_is_reported_and_is_no_failure() {
     let mut without = result("a/one", 1, &[3.0]);
     without["claims"] = json!([]);
     let without = || ParsedResult::read(&without).unwrap();
-    let gone = compared(run("a/one", 1, &[3.0]), without());
-    assert_eq!((gone.claims[0].verdict, gone.verdicts().collect()), (ClaimChange::OnlyInA, vec![Holds]));
+    let removed = compared(run("a/one", 1, &[3.0]), without());
+    assert_eq!(
+        (removed.claims[0].verdict, removed.verdicts().collect()),
+        (ClaimChange::OnlyInA, vec![Holds])
+    );
     let new = compared(without(), run("a/one", 1, &[5.0]));
     assert_eq!((new.claims[0].verdict, new.verdicts().collect()), (ClaimChange::OnlyInB, vec![Holds]));
 }
 
 #[test]
 fn same_seeds_are_paired_and_others_are_not() {
-    let by = |seed| {
+    let method_for = |seed| {
         let compared = compared(run("a/one", 1, &[3.0, 3.2]), run("a/one", seed, &[3.1, 3.3]));
-        (compared.claims[0].difference.unwrap().by, compared.figures[0].difference.by)
+        (compared.claims[0].difference.unwrap().method, compared.figures[0].difference.method)
     };
-    assert_eq!(by(1), (By::Seed, By::Seed));
-    assert_eq!(by(2), (By::Welch, By::Welch));
+    assert_eq!(method_for(1), (Method::Seed, Method::Seed));
+    assert_eq!(method_for(2), (Method::Welch, Method::Welch));
     let mut old = result("a/one", 1, &[3.0, 3.2]);
     old.as_object_mut().unwrap().remove("greenwave");
     let old = compared(ParsedResult::read(&old).unwrap(), run("a/one", 1, &[3.1, 3.3]));
-    assert_eq!(old.claims[0].difference.unwrap().by, By::Welch);
+    assert_eq!(old.claims[0].difference.unwrap().method, Method::Welch);
 }
 
 #[test]
 fn folders_are_paired_by_name_and_unpaired_runs_are_named() {
     let several = |names: [&str; 2]| names.map(|name| run(name, 1, &[3.0])).to_vec();
-    let (comparisons, alone) = pairs(several(["a/one", "b/two"]), several(["c/three", "a/one"])).unwrap();
+    let (comparisons, unpaired) = pairs(several(["a/one", "b/two"]), several(["c/three", "a/one"])).unwrap();
     assert_eq!(comparisons.len(), 1);
-    assert_eq!(alone, ["b/two is only in A", "c/three is only in B"]);
+    assert_eq!(unpaired, ["b/two is only in A", "c/three is only in B"]);
     let error = pairs(vec![run("a/one", 1, &[3.0])], vec![run("b/two", 1, &[3.0])]).unwrap_err().to_string();
     assert!(error.starts_with("error: A has a/one, B has b/two: nothing to compare\n  try: "), "{error}");
 }
@@ -134,14 +137,14 @@ fn the_comparison_fits_80_columns_and_names_its_method() {
     }
     worse["figures"][0]["mode"] = long["figures"][0]["mode"].clone();
     worse["settings"][0]["settings"]["load"] = json!(9);
-    let (comparisons, alone) =
+    let (comparisons, unpaired) =
         pairs(vec![ParsedResult::read(&long).unwrap()], vec![ParsedResult::read(&worse).unwrap()]).unwrap();
-    let text = text(&comparisons, &alone);
+    let text = text(&comparisons, &unpaired);
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     for part in ["now FAILS", "setting load: 1 in A, 9 in B", "2 paired by seed", "claims: 1 now FAILS\n"] {
         assert!(text.contains(part), "{part:?} in {text}");
     }
-    let page = page(&comparisons, &alone);
+    let page = page(&comparisons, &unpaired);
     for part in ["there-is-room-for", "now FAILS", "Settings that differ", "&lt;= 4"] {
         assert!(page.contains(part), "{part:?} in {page}");
     }

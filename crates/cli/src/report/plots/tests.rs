@@ -81,8 +81,8 @@ fn an_axis_of_long_times_has_the_unit_at_each_mark() {
 fn a_line_with_a_repeated_colour_is_dashed() {
     let line = |i: usize| (format!("mode {i}"), vec![(1.0, i as f64), (2.0, i as f64 + 1.0)]);
     let lines: Vec<_> = (0..13).map(line).collect();
-    let drawn = |lines, what: &str| line_plot("t", "x", "y", false, lines).matches(what).count();
-    let last = |what: &str| drawn(&lines, what) - drawn(&lines[..12], what);
+    let count = |lines, element: &str| line_plot("t", "x", "y", false, lines).matches(element).count();
+    let last = |element: &str| count(&lines, element) - count(&lines[..12], element);
     assert!(last("<polyline") > 1, "a dashed line is several");
     assert_eq!(last("<circle"), 2, "a mark at each point");
 }

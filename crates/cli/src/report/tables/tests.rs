@@ -31,13 +31,13 @@ fn lists_of_objects_are_tables_whose_rows_inherit_labels() {
         "report: none lost=1",
         "report: adps lost=0",
     ];
-    let mut found = lines(&result);
-    found.sort_by_key(|line| expected.iter().position(|wanted| wanted == line));
-    assert_eq!(found, expected);
+    let mut rows = lines(&result);
+    rows.sort_by_key(|line| expected.iter().position(|other| other == line));
+    assert_eq!(rows, expected);
 }
 
 #[test]
-fn figures_carry_what_their_seeds_gave() {
+fn figures_have_the_values_of_their_seeds() {
     let result = json!({
         "units": {"p99": "µs", "kept": "1"}, "shown": ["p99"],
         "figures": [{"point": "", "mode": "a", "p99": 3.0, "kept": 9, "seeds": {"p99": [2.0, null, 4.0]}}],
@@ -61,9 +61,9 @@ fn means_with_intervals_parts_and_rows_without_words_are_read() {
         "run:  bytes resident=12.5 opened=41/s",
         "shards: 1 requests=5 delay p50=0.01µs",
     ];
-    let mut found = lines(&result);
-    found.sort();
-    assert_eq!(found, expected);
+    let mut rows = lines(&result);
+    rows.sort();
+    assert_eq!(rows, expected);
     assert!(read(&result).facts.contains(&("seed".to_owned(), "3".to_owned())));
 }
 
