@@ -51,13 +51,7 @@ const IDENTIFIERS: [(&str, &str); 12] = [
 ];
 
 /// Folders and files that still have such identifiers.
-const LEGACY: [&str; 5] = [
-    "crates/cli/src/exp",
-    "crates/cli/src/guard",
-    "crates/cli/src/report/",
-    "crates/guard/",
-    "crates/hostbpf/src/guard/",
-];
+const LEGACY: [&str; 3] = ["crates/cli/src/guard", "crates/guard/", "crates/hostbpf/src/guard/"];
 
 /// Holds the comments and identifiers of `text`, the content of `file`, against the rules.
 pub(super) fn check(file: &str, text: &str) -> Vec<Finding> {
