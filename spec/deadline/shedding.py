@@ -44,6 +44,7 @@ class Request:
         self.due = None if left is None else pushed + left
         self.rank = pushed + queue.age_max if self.due is None else self.due
         self.turn = forecast.mean // queue.servers
+        self.chance_at_push = self.chance(pushed)
 
     def chance(self, now):
         return ONE if self.due is None else self.forecast.within(self.due - now)
@@ -108,7 +109,7 @@ class Queue:
 
     def costs_more_than_it_gains(self, now, head, floor):
         gain = ONE // 20 if head.due is None else head.chance(now)
-        if head.due is not None and gain < floor:
+        if head.due is not None and gain < floor * head.chance_at_push // ONE:
             return True
         start, cost = now, 0
         for behind in self.ranked[1:33]:

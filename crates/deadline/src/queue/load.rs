@@ -50,7 +50,7 @@ impl LossMeter {
 const WINDOW: Span = Span::from_secs(1);
 /// Inverse of the share of losses at which the floor is highest.
 const LOSS_FACTOR: u64 = 10;
-/// Highest floor: 0.8.
+/// Highest floor: 0.8 of the probability at enqueue.
 const FLOOR_MAX: u64 = ONE * 4 / 5;
 /// Requests without loss that are imagined before the first.
 const SAMPLES_PRIOR: u64 = 8;

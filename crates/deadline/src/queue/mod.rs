@@ -105,8 +105,8 @@ pub trait Work: Entry {
 /// behind it, of the probability that each of them loses by starting later by its expected
 /// occupancy. A request without a deadline loses nothing by waiting, so its gain is nearly
 /// zero. Where requests are lost anyway, a request is also passed over if its
-/// probability is below a floor, which rises with the share lost in the last seconds (0.8 at
-/// a tenth). Requests that were passed over are served, latest deadline first, when no other
+/// probability has fallen below a share of what it was at enqueue. That share rises with the
+/// losses of the last seconds (0.8 at a tenth). Requests that were passed over are served, latest deadline first, when no other
 /// with a deadline waits: the server never idles while one waits, and an estimate that is wrong
 /// under low load changes nothing. A request without a deadline waits for them while their
 /// probability is above its own gain. Source: Moore 1968 (fewest late jobs), in expectation.
@@ -262,7 +262,7 @@ impl<T: Work> DeadlineQueue<T> {
             None => GAIN_WITHOUT_DEADLINE,
             Some(_) => head.probability(now),
         };
-        if head.due.is_some() && gain < floor {
+        if head.due.is_some() && gain < floor * head.probability_at_enqueue / ONE {
             return true;
         }
         if self.all_have_time(now, head) {
@@ -360,14 +360,17 @@ struct QueuedEntry<T> {
     forecast: Forecast,
     /// Time from one start of service to the next, if all entries were like this one.
     turn: Span,
+    /// Probability to be in time if service had started at the enqueue, in units of 2⁻¹⁶.
+    probability_at_enqueue: u64,
     entry: T,
 }
 
 impl<T: Work> QueuedEntry<T> {
     fn new(now: Time, entry: T, servers: u64) -> Self {
         let due = entry.label().deadline.map(|left| now + left).filter(|due| *due < Time::MAX);
-        let (service, forecast) = (entry.service(), entry.forecast());
-        Self { due, service, forecast, turn: entry.occupancy() / servers, entry }
+        let (service, forecast, turn) = (entry.service(), entry.forecast(), entry.occupancy() / servers);
+        let probability_at_enqueue = due.map_or(ONE, |due| forecast.probability_within(due.since(now)));
+        Self { due, service, forecast, turn, probability_at_enqueue, entry }
     }
 
     fn is_late(&self, now: Time) -> bool {

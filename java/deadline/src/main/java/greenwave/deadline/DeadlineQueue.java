@@ -20,9 +20,9 @@ import java.util.TreeSet;
  * time. Cost: the sum, over the {@value #SCAN_MAX} requests behind it, of the probability that each of them loses
  * by starting later by its expected occupancy. A request without a deadline loses nothing by waiting, so its gain
  * is nearly zero. Where requests are lost anyway ({@link LossMeter}), a request is also passed over if its
- * probability is below a floor. Requests that were passed over are served when no other waits. One thread at a
- * time. Source: D2P §3.2 (a, scheduling); Liu and Layland 1973 (EDF); Mok 1983 (laxity); Moore 1968 (fewest late
- * jobs), in expectation.
+ * probability has fallen below a share of what it was at the offer. Requests that were passed over are served when
+ * no other waits. One thread at a time. Source: D2P §3.2 (a, scheduling); Liu and Layland 1973 (EDF); Mok 1983
+ * (laxity); Moore 1968 (fewest late jobs), in expectation.
  */
 public final class DeadlineQueue<T extends DeadlineQueue.Entry> {
     /** Queued request. */
@@ -224,7 +224,7 @@ public final class DeadlineQueue<T extends DeadlineQueue.Entry> {
     /** True if {@code head}, the first of the ranked entries, is to be passed over. */
     private boolean costsMoreThanItGains(long nowNanos, Waiting<T> head, long floor) {
         long gain = head.hasDeadline() ? head.probability(nowNanos) : GAIN_WITHOUT_DEADLINE;
-        if (head.hasDeadline() && gain < floor) {
+        if (head.hasDeadline() && gain < floor * head.probabilityAtOffer / Forecast.ONE) {
             return true;
         }
         long start = nowNanos;
@@ -320,6 +320,8 @@ public final class DeadlineQueue<T extends DeadlineQueue.Entry> {
 
         final long rank;
         final long push;
+        /** Probability to be in time if service had started at the offer, in units of 2⁻¹⁶. */
+        final long probabilityAtOffer;
         TreeSet<Waiting<T>> band;
 
         Waiting(
@@ -341,6 +343,7 @@ public final class DeadlineQueue<T extends DeadlineQueue.Entry> {
             this.turnNanos = turnNanos;
             this.rank = rank;
             this.push = push;
+            this.probabilityAtOffer = probability(offered);
         }
 
         boolean hasDeadline() {
