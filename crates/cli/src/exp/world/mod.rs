@@ -5,6 +5,7 @@
 //! the world.
 
 mod background_load;
+mod child_process;
 mod colocated;
 mod cores;
 mod egress;
@@ -188,6 +189,18 @@ impl World {
             let names: Vec<_> = WORLDS.iter().map(|world| world.name).collect();
             format!("world {name:?} is none of {}", names.join(", "))
         })
+    }
+
+    /// Row with the `known` figures by name; the others are NaN.
+    ///
+    /// # Panics
+    /// A name is none of this world.
+    fn row(&self, class: &str, known: &[(&str, f64)], cdf: Vec<(f64, f64)>) -> ClassFigures {
+        let mut figures = vec![f64::NAN; self.stats.len()];
+        for &(name, value) in known {
+            figures[self.stat(name).expect("a figure of this world")] = value;
+        }
+        ClassFigures { class: class.to_owned(), figures, cdf }
     }
 
     /// Index of figure `stat` in a row.

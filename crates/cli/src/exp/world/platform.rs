@@ -98,7 +98,6 @@ fn total(outcome: &Outcome) -> ClassFigures {
     let requests = sum(|class| class.requests);
     let on_time = sum(|class| class.on_time);
     let percent = |part: f64| part / requests * 100.0;
-    let mut figures = vec![f64::NAN; WORLD.stats.len()];
     let bulk = outcome.bulk_bytes as f64 * 8.0 / 1e9 / outcome.elapsed.as_secs_f64();
     let known = [
         ("requests", requests),
@@ -113,8 +112,5 @@ fn total(outcome: &Outcome) -> ClassFigures {
         ("bulk", bulk),
         ("dropped", outcome.packets.dropped as f64),
     ];
-    for (name, value) in known {
-        figures[WORLD.stat(name).expect("a figure of this world")] = value;
-    }
-    ClassFigures { class: "total".to_owned(), figures, cdf: Vec::new() }
+    WORLD.row("total", &known, Vec::new())
 }

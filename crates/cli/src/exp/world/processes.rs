@@ -18,9 +18,8 @@ use toml::{Table, Value};
 use self::runner::RunnerInput;
 use self::sidecar::Sidecar;
 use self::tally::LineStats;
-use super::{PreparedRun, RunResult, TimeKind, World, line, services};
+use super::{PreparedRun, RunResult, TimeKind, World, services};
 use crate::error::Error;
-use crate::exp::embedded;
 use crate::source_dir;
 
 /// tonic services under the layers of `deadline::tower`.
@@ -124,9 +123,7 @@ impl Corpus {
 /// `unit`: true if the runner's first stage may have parts; no other stage may.
 fn prepare(runner: Runner, mut settings: Table, has_parts: bool) -> Result<PreparedRun, String> {
     let on = settings.remove("on").unwrap_or_else(|| Value::String("host".to_owned()));
-    let mut config: Config = settings.try_into().map_err(|e: toml::de::Error| line(&e))?;
-    config.load(embedded::text).map_err(|e| line(&e))?;
-    config.check().map_err(|e| line(&e))?;
+    let config = services::parse(settings)?;
     match on.as_str() {
         Some("host") => {}
         Some("sim") => return Ok(services::simulated(config)),

@@ -1,16 +1,13 @@
 //! `greenwave sched` for the length of a run.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader};
 use std::process::Stdio;
-use std::sync::mpsc::channel;
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use netlab::TempDir;
 use netlab::{Child, Namespace};
-use rustix::process::{Pid, Signal, kill_process};
 
+use super::child_process::{drained_lines, terminate};
 use crate::error::Error;
 
 /// Running scheduler; it restores its changes on drop.
@@ -21,7 +18,6 @@ pub struct Daemon {
 
 /// Timeout of its start, and of restoring its changes.
 const TIMEOUT: Duration = Duration::from_secs(10);
-const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 impl Daemon {
     /// Starts a scheduler with the task file text `tasks` in namespace `namespace`, which only bounds
@@ -41,15 +37,8 @@ impl Daemon {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(stderr);
         let mut child = namespace.spawn(&mut command).map_err(|e| failed(&e.to_string()))?;
         let stdout = child.stdout.take().ok_or_else(|| failed("no stdout"))?;
-        let (sender, receiver) = channel();
-        // Drains the output to its end, so that the daemon never blocks on a write.
-        thread::spawn(move || {
-            for line in BufReader::new(stdout).lines().map_while(Result::ok) {
-                let _ = sender.send(line);
-            }
-        });
         // The first line reports the mechanism; a failure is in the log.
-        if receiver.recv_timeout(TIMEOUT).is_ok() {
+        if drained_lines(stdout).recv_timeout(TIMEOUT).is_ok() {
             return Ok(Self { child, _folder: folder });
         }
         let log_text = std::fs::read_to_string(&log).unwrap_or_default();
@@ -72,12 +61,6 @@ impl Daemon {
 impl Drop for Daemon {
     fn drop(&mut self) {
         // It restores its changes on SIGTERM.
-        if let Some(pid) = Pid::from_raw(self.child.id() as i32) {
-            let _ = kill_process(pid, Signal::TERM);
-        }
-        let end = Instant::now() + TIMEOUT;
-        while matches!(self.child.try_wait(), Ok(None)) && Instant::now() < end {
-            thread::sleep(POLL_INTERVAL);
-        }
+        terminate(&mut self.child, TIMEOUT);
     }
 }

@@ -36,10 +36,18 @@ pub const WORLD: World = World {
 };
 
 fn prepare(_mode: &str, settings: Table) -> Result<PreparedRun, String> {
+    parse(settings).map(simulated)
+}
+
+/// Parses settings, loads the files that they name, and checks them.
+///
+/// # Errors
+/// One line: the setting that is invalid.
+pub(super) fn parse(settings: Table) -> Result<Config, String> {
     let mut config: Config = settings.try_into().map_err(|e: toml::de::Error| line(&e))?;
     config.load(crate::exp::embedded::text).map_err(|e| line(&e))?;
     config.check().map_err(|e| line(&e))?;
-    Ok(simulated(config))
+    Ok(config)
 }
 
 /// A run of `config` in virtual time.

@@ -1,9 +1,8 @@
 //! Test setup of one run: the programs, their network and their shares; removed on drop.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::process::{ChildStdout, Command, Stdio};
-use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use ::load::protocol::memcached;
@@ -12,6 +11,7 @@ use netlab::{Child, LabError, Namespace, NetLab, TestGroup, Veth};
 use queueing::{CoreId, Span};
 use serde_json::Value;
 
+use super::super::child_process::drained_lines;
 use super::super::host_requirements::check_possible;
 use super::super::progress_lines::workload;
 use super::programs::{Critical, KEYS};
@@ -181,14 +181,8 @@ fn quiet(command: &mut Command) -> &mut Command {
 fn read_address(lc: &mut Child, program: &str) -> Result<SocketAddr, Error> {
     let failed = |message: &str| Error::new(format!("{program}: {message}"));
     let stdout = lc.stdout.take().ok_or_else(|| failed("no stdout"))?;
-    let (sender, receiver) = channel();
-    std::thread::spawn(move || {
-        let mut lines = BufReader::new(stdout).lines().map_while(Result::ok);
-        // The receiver is gone after a timeout.
-        let _ = lines.next().map(|line| sender.send(line));
-        lines.for_each(drop);
-    });
-    let line = receiver.recv_timeout(START).map_err(|_| failed("does not report its address"))?;
+    let line =
+        drained_lines(stdout).recv_timeout(START).map_err(|_| failed("does not report its address"))?;
     let report: Value = serde_json::from_str(&line).map_err(|e| failed(&e.to_string()))?;
     let address = report["listens"].as_str().and_then(|address| address.parse().ok());
     address.ok_or_else(|| failed(&format!("{line:?} does not report an address")))

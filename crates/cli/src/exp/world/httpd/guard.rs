@@ -1,15 +1,12 @@
 //! `greenwave guard attach` in front of an unmodified server.
 
-use std::io::{BufRead, BufReader};
 use std::process::Stdio;
-use std::sync::mpsc::channel;
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use netlab::{Child, Namespace};
 use queueing::CoreId;
-use rustix::process::{Pid, Signal, kill_process};
 
+use super::super::child_process::{drained_lines, terminate};
 use super::Config;
 use super::server::PORT;
 use crate::error::Error;
@@ -19,7 +16,6 @@ pub struct AttachedGuard(Child);
 
 /// Timeout of attaching and of detaching.
 const TIMEOUT: Duration = Duration::from_secs(10);
-const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 impl AttachedGuard {
     /// Attaches a guard to `device` of `host` as in `config`. It runs on `core`, the server's, so
@@ -41,14 +37,8 @@ impl AttachedGuard {
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = host.spawn_on(core, &mut command).map_err(|e| failed(e.to_string()))?;
         let stderr = child.stderr.take().ok_or_else(|| failed("no stderr".to_owned()))?;
-        let (sender, receiver) = channel();
-        // Drains the output to its end, so that the guard never blocks on a write.
-        thread::spawn(move || {
-            for line in BufReader::new(stderr).lines().map_while(Result::ok) {
-                let _ = sender.send(line);
-            }
-        });
-        let line = receiver.recv_timeout(TIMEOUT).unwrap_or_else(|_| "prints nothing".to_owned());
+        let line =
+            drained_lines(stderr).recv_timeout(TIMEOUT).unwrap_or_else(|_| "prints nothing".to_owned());
         match line.contains(" guarded by ") {
             true => Ok(Self(child)),
             false => Err(failed(line.trim_start_matches("error: ").to_owned())),
@@ -65,12 +55,6 @@ impl Drop for AttachedGuard {
     fn drop(&mut self) {
         // The guard detaches its program on SIGTERM. A guard that does not exit is killed, and its
         // program is removed with the namespace.
-        if let Some(pid) = Pid::from_raw(self.0.id() as i32) {
-            let _ = kill_process(pid, Signal::TERM);
-        }
-        let end = Instant::now() + TIMEOUT;
-        while matches!(self.0.try_wait(), Ok(None)) && Instant::now() < end {
-            thread::sleep(POLL_INTERVAL);
-        }
+        terminate(&mut self.0, TIMEOUT);
     }
 }

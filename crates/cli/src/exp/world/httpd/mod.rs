@@ -23,7 +23,7 @@ use toml::Table;
 use self::server::HttpdServer;
 use self::setup::HttpdSetup;
 use self::workload::HttpdResults;
-use super::host_requirements::HostLock;
+use super::host_requirements::{HostLock, least_disturbed};
 use super::{
     ClassFigures, PreparedRun, RunResult, TimeKind, World, checked, column, metric, micros_if, points,
 };
@@ -238,7 +238,12 @@ fn run(config: &Config) -> Result<RunResult, Error> {
     let spans = [config.capacity, config.timeout];
     let key = (config.setup.clone(), config.seed, spans, config.swell.is_some(), config.visitors);
     let capacity = lock.get_or_measure(key, || measure_capacity(config))?;
-    let results = least_disturbed(config, || HttpdSetup::new(config)?.drive(config.visits(capacity)))?;
+    let results = least_disturbed(
+        config.repeats,
+        config.other_max,
+        |results: &HttpdResults| results.other,
+        || HttpdSetup::new(config)?.drive(config.visits(capacity)),
+    )?;
     let all = &results.outcome.all;
     let mut rows = vec![row(config, &results, "all", all, capacity)];
     if config.swell.is_some() {
@@ -247,31 +252,18 @@ fn run(config: &Config) -> Result<RunResult, Error> {
     Ok(RunResult { events: all.total(), rows, noise: None })
 }
 
-/// The least disturbed run, after as many repetitions as needed and allowed.
-fn least_disturbed(
-    config: &Config,
-    drive: impl Fn() -> Result<HttpdResults, Error>,
-) -> Result<HttpdResults, Error> {
-    let mut best = drive()?;
-    for _ in 0..config.repeats {
-        if best.other <= config.other_max {
-            break;
-        }
-        let candidate = drive()?;
-        if candidate.other < best.other {
-            best = candidate;
-        }
-    }
-    Ok(best)
-}
-
 /// Measures the server's capacity, per second.
 fn measure_capacity(config: &Config) -> Result<f64, Error> {
     let pace = ArrivalModel::Closed { clients: CAPACITY_CLIENTS, think: Span::ZERO };
     let (warmup, duration) = (config.capacity / 4, config.capacity);
     let visits = ShortConnections { pace, warmup, duration, ..config.visits(1.0) };
     let stock = config.stock();
-    let results = least_disturbed(&stock, || HttpdSetup::new(&stock)?.drive(visits.clone()))?;
+    let results = least_disturbed(
+        stock.repeats,
+        stock.other_max,
+        |results: &HttpdResults| results.other,
+        || HttpdSetup::new(&stock)?.drive(visits.clone()),
+    )?;
     let answers: u64 = results.outcome.slices.iter().map(|slice| slice.answers).sum();
     if answers == 0 {
         let message = format!(

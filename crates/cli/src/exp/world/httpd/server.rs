@@ -54,11 +54,6 @@ impl HttpdServer {
         }
     }
 
-    /// True if the executable is installed.
-    pub fn is_installed(self) -> bool {
-        netlab::is_installed(self.program())
-    }
-
     /// Writes content and configuration into `folder`; returns the arguments that start it in the
     /// foreground.
     pub fn prepare(self, config: &Config, at: Ipv4Addr, folder: &TempDir) -> Result<Vec<String>, LabError> {

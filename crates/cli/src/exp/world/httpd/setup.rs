@@ -11,7 +11,7 @@ use netlab::TempDir;
 use netlab::{Child, LabError, Namespace, NetLab, TestGroup, Veth};
 use queueing::{CoreId, Span};
 
-use super::super::host_requirements::check_possible;
+use super::super::host_requirements::{check_installed, check_possible};
 use super::Config;
 use super::guard::AttachedGuard;
 use super::server::PORT;
@@ -59,10 +59,7 @@ impl HttpdSetup {
             let message = "world httpd: /proc shows no kernel threads, whose CPU time counts as the server's";
             return Err(Error::new(message).advice("the first PID namespace, such as docker run --pid host"));
         }
-        if !server.is_installed() {
-            let message = format!("world httpd: the program {} is not installed", server.program());
-            return Err(Error::new(message).advice(format!("apt-get install {}", server.package())));
-        }
+        check_installed("httpd", server.program(), server.package())?;
         let setup = Self::create(config)?;
         setup.wait_until_listening(config)?;
         match &config.guard {

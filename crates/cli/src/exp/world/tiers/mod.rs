@@ -22,7 +22,7 @@ use toml::{Table, Value};
 
 use self::setup::TiersSetup;
 use self::workload::{ServiceCounts, TiersResults};
-use super::host_requirements::HostLock;
+use super::host_requirements::{HostLock, least_disturbed};
 use super::{ClassFigures, PreparedRun, RunResult, TimeKind, World, column, line, metric, micros_if, points};
 use crate::error::Error;
 use crate::settings::{text, text_or_none, within};
@@ -207,17 +207,13 @@ static RUN_LOCK: HostLock<()> = HostLock::new();
 
 fn run(plan: &Plan) -> Result<RunResult, Error> {
     let _lock = RUN_LOCK.enter();
-    let mut best: Option<TiersResults> = None;
-    for _ in 0..=plan.host.repeats {
-        let results = TiersSetup::new(plan)?.drive(plan)?;
-        if best.as_ref().is_none_or(|best| results.other < best.other) {
-            best = Some(results);
-        }
-        if best.as_ref().is_some_and(|best| best.other <= plan.host.other_max) {
-            break;
-        }
-    }
-    let results = best.expect("at least one run");
+    let (repeats, other_max) = (plan.host.repeats, plan.host.other_max);
+    let results = least_disturbed(
+        repeats,
+        other_max,
+        |results: &TiersResults| results.other,
+        || TiersSetup::new(plan)?.drive(plan),
+    )?;
     Ok(RunResult { events: results.events, rows: rows(plan, &results), noise: Some(results.noise) })
 }
 
@@ -229,15 +225,6 @@ fn rows(plan: &Plan, results: &TiersResults) -> Vec<ClassFigures> {
     rows.push(total(results, seconds));
     rows.extend(results.services.iter().map(|(name, counts)| of_service(name, counts)));
     rows
-}
-
-/// Row with the `known` figures; the others are NaN.
-fn row(class: &str, known: &[(&str, f64)], cdf: Vec<(f64, f64)>) -> ClassFigures {
-    let mut figures = vec![f64::NAN; WORLD.stats.len()];
-    for &(name, value) in known {
-        figures[WORLD.stat(name).expect("a figure of this world")] = value;
-    }
-    ClassFigures { class: class.to_owned(), figures, cdf }
 }
 
 fn percent(part: u64, of: u64) -> f64 {
@@ -261,7 +248,7 @@ fn of_class(class: &UserClassOutcome, unanswered: Span, seconds: f64) -> ClassFi
         ("p999", us(all.quantile(0.999))),
         ("max", us(all.max())),
     ];
-    row(&class.name, &known, points(all.cdf()))
+    WORLD.row(&class.name, &known, points(all.cdf()))
 }
 
 /// Row of all classes together, BE and bulk flows.
@@ -280,7 +267,7 @@ fn total(results: &TiersResults, seconds: f64) -> ClassFigures {
         ("labelled", results.labelled_per_s),
         ("other", results.other),
     ];
-    row("total", &known, Vec::new())
+    WORLD.row("total", &known, Vec::new())
 }
 
 /// Row of a service: its own queue, from the first request to the last, including warm-up requests.
@@ -297,7 +284,7 @@ fn of_service(name: &str, counts: &ServiceCounts) -> ClassFigures {
         ("unbudgeted", counts.unbudgeted as f64),
         ("beyond", us(counts.beyond_ns)),
     ];
-    row(name, &known, Vec::new())
+    WORLD.row(name, &known, Vec::new())
 }
 
 #[cfg(test)]

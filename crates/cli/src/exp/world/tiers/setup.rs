@@ -12,7 +12,7 @@ use netlab::{self, Child, LabError, Namespace, NetLab, TestGroup, Veth};
 use queueing::CoreId;
 use serde_json::json;
 
-use super::super::host_requirements::check_possible;
+use super::super::host_requirements::{check_installed, check_possible};
 use super::super::processes;
 use super::super::processes::sidecar::Sidecar;
 use super::super::progress_lines::{ProgressLines, workload};
@@ -89,11 +89,7 @@ impl TiersSetup {
     /// A required part is missing or does not start.
     pub fn new(plan: &Plan) -> Result<Self, Error> {
         check_possible("tiers", "platform/host", "users and services")?;
-        if !netlab::is_installed("tc") {
-            return Err(
-                Error::new("world tiers: the program tc is not installed").advice("apt-get install iproute2")
-            );
-        }
+        check_installed("tiers", "tc", "iproute2")?;
         let testbed = processes::program()?;
         let lab = NetLab::new("tiers")?;
         let [users, front_host] = ["users", "front"].map(|name| lab.namespace(name));

@@ -13,13 +13,13 @@ pub mod qoe;
 use host::affinity;
 use load::closed_loop::{KindResults, LoadModel, RequestStream as Requests};
 use net::device::fault_injector::{FaultInjector, Rates};
-use netlab::{NetLab, is_installed};
+use netlab::NetLab;
 use queueing::{CoreId, Rng, Span};
 use serde::Deserialize;
 use toml::Table;
 
 use self::qoe::qoe;
-use super::host_requirements::HostLock;
+use super::host_requirements::{HostLock, check_installed};
 use super::{ClassFigures, PreparedRun, RunResult, TimeKind, World, checked, column, metric, points};
 use crate::error::Error;
 use crate::programs::{Item, Program, ProgramSettings, ProgramSetup, SMALL, StackChoice};
@@ -121,10 +121,7 @@ fn run(config: &Config, stack: StackChoice) -> Result<RunResult, Error> {
     if let Some(why) = NetLab::unavailable() {
         return Err(Error::new(format!("world pages: {why}")).advice(advice));
     }
-    if !is_installed(server.name()) {
-        let message = format!("world pages: the program {} is not installed", server.name());
-        return Err(Error::new(message).advice(format!("apt-get install {}", server.name())));
-    }
+    check_installed("pages", server.name(), server.name())?;
     let cores = affinity::cores().map_err(|e| Error::new(e.to_string()))?;
     let (client, core): (CoreId, CoreId) = (cores[0], cores[cores.len() - 1]);
     let (page, policy) = (Item { key: "p", bytes: config.bytes }, config.policy());
