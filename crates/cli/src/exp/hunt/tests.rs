@@ -1,5 +1,7 @@
 //! Tests of a search: its cases, its record, and a search that goes on after an interruption.
 
+use netlab::TempDir;
+
 use super::*;
 
 /// Loses half of the goodput in every third case that has a Pareto law.
@@ -18,28 +20,6 @@ const LOSES: HuntTarget = HuntTarget {
     },
 };
 
-/// A folder that is removed on drop.
-struct Folder(PathBuf);
-
-impl Folder {
-    /// Concurrent tests need different names.
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("greenwave-hunt-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-
-    fn path(&self) -> &Path {
-        &self.0
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
 fn args(folder: &Path, cases: u64, resume: bool) -> Args {
     let (seed, first_case) = (None, None);
     let out = Some(folder.to_owned());
@@ -54,7 +34,7 @@ fn record(folder: &Path) -> Value {
 //~ deadlines: a search that is continued gives the same record as one that is not
 #[test]
 fn a_resumed_hunt_is_as_one_hunt() {
-    let folder = Folder::new("resumed");
+    let folder = TempDir::new("hunt-resumed").unwrap();
     let [one, two] = ["one", "two"].map(|name| folder.path().join(name));
     run(&args(&one, 12, false)).unwrap();
     run(&args(&two, 5, false)).unwrap();
@@ -66,7 +46,7 @@ fn a_resumed_hunt_is_as_one_hunt() {
 //~ deadlines: a finding of a hunt fails the command, and is written as a small file that replays it
 #[test]
 fn a_finding_is_shrunk_to_a_file_that_replays_it() {
-    let folder = Folder::new("shrunk");
+    let folder = TempDir::new("hunt-shrunk").unwrap();
     let failed = run(&args(folder.path(), 1, false)).unwrap();
     assert_eq!(format!("{failed:?}"), format!("{:?}", ExitCode::from(1)));
     let path = folder.path().join("fake-1-0.toml");
@@ -80,7 +60,7 @@ fn a_finding_is_shrunk_to_a_file_that_replays_it() {
 
 #[test]
 fn records_of_other_programs_are_refused() {
-    let folder = Folder::new("refused");
+    let folder = TempDir::new("hunt-refused").unwrap();
     run(&args(folder.path(), 1, false)).unwrap();
     let path = folder.path().join("hunt-fake.json");
     let other_version =
