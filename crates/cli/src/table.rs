@@ -270,6 +270,12 @@ pub fn number(value: f64) -> String {
     if value.is_finite() { format!("{value:.digits$}") } else { "none".to_owned() }
 }
 
+/// `value` as by [`number`]; a dash if there is none.
+#[must_use]
+pub fn number_or_dash(value: Option<f64>) -> String {
+    value.map_or("–".to_owned(), number)
+}
+
 #[cfg(test)]
 mod tests {
     use queueing::Span;

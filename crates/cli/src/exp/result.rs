@@ -17,7 +17,7 @@ use super::world::{MetricColumn, Noise, TimeKind, World};
 use crate::bound::Bound;
 use crate::error::Error;
 use crate::report::{self, Plot, ResultHeader};
-use crate::table::{Table, in_unit, number};
+use crate::table::{Table, in_unit, number, number_or_dash};
 use crate::verdict::{ClaimVerdict, VerdictCounts};
 
 /// An experiment with its figures and checked claims.
@@ -185,10 +185,10 @@ impl ExperimentResult {
         for claim in &self.claims {
             table.row(vec![
                 claim.id.clone(),
-                claim.paper.map_or("–".to_owned(), number),
+                number_or_dash(claim.paper),
                 number(claim.measured.estimate),
-                claim.measured.interval().map_or("–".to_owned(), number),
-                claim.paper.map_or("–".to_owned(), |paper| number(claim.measured.estimate / paper)),
+                number_or_dash(claim.measured.interval()),
+                number_or_dash(claim.paper.map(|paper| claim.measured.estimate / paper)),
                 claim.rules.bound.with_margin(claim.rules.margin),
                 claim.verdict().word().to_owned(),
                 claim.at.clone(),

@@ -18,7 +18,7 @@ use crate::bound::{Bound, margin_in_words};
 use crate::error::Error;
 use crate::renames;
 use crate::report::{self, ParsedResult, Plot, ResultHeader};
-use crate::table::{Table, number};
+use crate::table::{Table, number, number_or_dash};
 use crate::verdict::{ClaimVerdict, VerdictCounts, more_runs_in_words, runs_to_decide};
 
 /// Claims of several experiments, in the order in which they were added.
@@ -286,14 +286,13 @@ impl Overview {
         let header = ["experiment", "claim", "paper", "ours", "±", "ours/paper", "bound", "verdict"];
         let mut table = Table::new(2, &header);
         for (stored, claim) in self.claims() {
-            let figure = |value: Option<f64>| value.map_or("–".to_owned(), number);
             table.row(vec![
                 stored.experiment.clone(),
                 claim.id.clone(),
-                figure(claim.paper),
-                figure(claim.estimate),
-                figure(claim.interval),
-                figure(claim.estimate.zip(claim.paper).map(|(estimate, paper)| estimate / paper)),
+                number_or_dash(claim.paper),
+                number_or_dash(claim.estimate),
+                number_or_dash(claim.interval),
+                number_or_dash(claim.estimate.zip(claim.paper).map(|(estimate, paper)| estimate / paper)),
                 margin_in_words(&claim.bound, claim.margin),
                 claim.verdict().word().to_owned(),
             ]);
@@ -307,7 +306,7 @@ impl Overview {
         for (experiment, id, meaning) in QUOTES {
             let mut claims = self.claims().filter(|(stored, _)| stored.experiment == experiment);
             let Some((stored, claim)) = claims.find(|(_, claim)| claim.id == id) else { continue };
-            let figure = claim.estimate.map_or("–".to_owned(), number);
+            let figure = number_or_dash(claim.estimate);
             let interval =
                 claim.interval.map_or(String::new(), |interval| format!(" ± {}", number(interval)));
             let command = format!("greenwave exp run {experiment} --scale {}", stored.scale);

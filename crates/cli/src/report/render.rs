@@ -6,7 +6,7 @@ use super::plot::Plot;
 use super::run::{CheckedClaim, ParsedResult};
 use super::tables::{ResultFigure, ResultTable};
 use crate::bound::margin_in_words;
-use crate::table::{Table, in_unit, number, with_half};
+use crate::table::{Table, in_unit, number_or_dash, with_half};
 use crate::verdict::{ClaimVerdict, VerdictCounts, more_runs_in_words};
 
 /// Number of rows above which a table is folded.
@@ -98,14 +98,13 @@ fn sections(run: &ParsedResult) -> Vec<Section> {
 fn claims(run: &ParsedResult) -> String {
     let header = ["claim", "paper", "ours", "±", "ours/paper", "bound", "verdict", "at"];
     let mut table = Table::new(1, &header);
-    let figure = |value: Option<f64>| value.map_or("–".to_owned(), number);
     for claim in &run.claims {
         table.row(vec![
             claim.id.clone(),
-            figure(claim.paper),
-            figure(claim.estimate),
-            figure(claim.interval),
-            figure(claim.estimate.zip(claim.paper).map(|(estimate, paper)| estimate / paper)),
+            number_or_dash(claim.paper),
+            number_or_dash(claim.estimate),
+            number_or_dash(claim.interval),
+            number_or_dash(claim.estimate.zip(claim.paper).map(|(estimate, paper)| estimate / paper)),
             margin_in_words(&claim.bound, claim.margin),
             claim.verdict.map_or("not measured", ClaimVerdict::word).to_owned(),
             claim.at.clone(),

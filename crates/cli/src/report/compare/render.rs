@@ -6,7 +6,7 @@ use super::{ClaimChange, Comparison, Difference, Measure, Method};
 use crate::report::html::{self, Section, folded};
 use crate::report::plot::Plot;
 use crate::report::run::ParsedResult;
-use crate::table::{Table, in_unit, number};
+use crate::table::{Table, in_unit, number_or_dash};
 use crate::verdict::ClaimVerdict;
 
 /// Largest width of a claim's or a row's name on a terminal.
@@ -103,7 +103,7 @@ fn claims(compared: &Comparison, for_page: bool) -> Table {
     for claim in &compared.claims {
         let mut row = vec![cut(&claim.id, width)];
         row.extend(for_page.then(|| claim.bound.clone()));
-        row.extend(claim.values.map(|value| value.map_or("–".to_owned(), number)));
+        row.extend(claim.values.map(number_or_dash));
         row.extend(cells(claim.difference));
         row.push(claim.verdict.words().to_owned());
         table.row(row);
@@ -126,13 +126,16 @@ fn figures<'a>(measures: impl Iterator<Item = &'a Measure>, width: usize) -> Tab
 
 /// B/A, half its interval, and its significance.
 fn cells(difference: Option<Difference>) -> [String; 3] {
-    let of = |value: Option<f64>| value.map_or("–".to_owned(), number);
     let differs = match difference.and_then(|difference| difference.differs) {
         Some(true) => "yes",
         Some(false) => "no",
         None => "–",
     };
-    [of(difference.and_then(|d| d.ratio)), of(difference.and_then(|d| d.half)), differs.to_owned()]
+    [
+        number_or_dash(difference.and_then(|d| d.ratio)),
+        number_or_dash(difference.and_then(|d| d.half)),
+        differs.to_owned(),
+    ]
 }
 
 /// Figures that differ significantly, the largest change first.
