@@ -26,7 +26,7 @@ const LONG: f64 = 1e5;
 /// at each tick instead of in the title.
 pub(super) fn marks(title: &str, to: f64) -> (&str, fn(f64) -> String) {
     match title.strip_suffix(", µs") {
-        Some(what) if to > LONG => (what, time),
+        Some(quantity) if to > LONG => (quantity, time),
         _ => (title, number),
     }
 }
