@@ -16,6 +16,9 @@ mod joined;
 #[path = "guard/overload.rs"]
 mod overload;
 #[cfg(feature = "bpf")]
+#[path = "guard/ports.rs"]
+mod ports;
+#[cfg(feature = "bpf")]
 #[path = "guard/reload.rs"]
 mod reload;
 #[cfg(feature = "bpf")]
@@ -363,6 +366,10 @@ fn what_cannot_be_guarded_is_said_with_what_could() {
     check(&attach(&["--port", "80", "--interval", "0s"]), "interval 0 ns is outside 1.00 ms..=");
     check(&attach(&["--port", "80", "--class", "10.0.0.0/40"]), "prefix 40 is outside 0..=32");
     check(&attach(&["--port", "80", "--class", "port:81"]), "a class has port 81, and only 80 is guarded");
+    check(
+        &attach(&["--port", "80", "--queue-report", "81=/dev/null"]),
+        "a queue report has port 81, and only 80 is guarded",
+    );
     check(&attach(&["--port", "0"]), "0 is not in 1..");
     check(&attach(&[]), "--port");
     check(&attach(&["--port", "80", "--mode", "hw"]), "hw");

@@ -1,11 +1,10 @@
 //! `greenwave guard attach`: a guard's controller, which runs until it is interrupted or the guard
 //! is detached.
 //!
-//! It observes the server, asks a policy and updates the program in the kernel; those parts are
+//! It observes each port, asks the port's policy and updates the program in the kernel; those parts are
 //! elsewhere, text and loop are here. SIGHUP makes it read `--config` again, for another
 //! `target-delay`.
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::str::FromStr;
 use std::sync::atomic::Ordering;
@@ -15,7 +14,7 @@ use guard::{Limit, Params};
 use host::Monotonic;
 use host::clock::ThreadTime;
 use host::sandbox::Duty;
-use hostbpf::guard::{Classes, End, Guard, Options, Refusal, Rule};
+use hostbpf::guard::{Classes, End, Guard, Options, Refusal, ReportFile, Rule};
 use hostbpf::xdp::Mode;
 use queueing::{Clock, Span, Time};
 
@@ -33,7 +32,7 @@ use crate::{Error, control, guard_args, options, sandbox};
 pub struct Args {
     /// Network interface that receives the clients' traffic, such as eth0.
     device: String,
-    /// TCP port of the server; repeatable.
+    /// TCP port of a server; repeatable. Each port has a limit of its own.
     #[arg(long, required = true, value_parser = clap::value_parser!(u16).range(1..))]
     port: Vec<u16>,
     /// Target queueing delay of a connection.
@@ -46,9 +45,9 @@ pub struct Args {
     #[arg(long, value_name = "RULES")]
     class: Vec<Class>,
     /// File in which a service reports its internal queue; added to the
-    /// accept-queue delay; repeatable.
-    #[arg(long = "queue-report", value_name = "FILE")]
-    joined: Vec<PathBuf>,
+    /// accept-queue delay of that port, or of all ports; repeatable.
+    #[arg(long = "queue-report", value_name = "[PORT=]FILE")]
+    joined: Vec<ReportFile>,
     /// End of the wait: accept() (default), or the first response byte, for
     /// thread-per-connection servers.
     #[arg(
@@ -135,6 +134,22 @@ impl Args {
         Ok(self.valid()?.1.check()?)
     }
 
+    /// The guarded ports, each once.
+    fn ports(&self) -> Vec<u16> {
+        let mut ports = Vec::new();
+        for &port in &self.port {
+            if !ports.contains(&port) {
+                ports.push(port);
+            }
+        }
+        ports
+    }
+
+    /// The guarded ports as text.
+    fn ports_text(&self) -> String {
+        self.ports().iter().map(u16::to_string).collect::<Vec<_>>().join(", ")
+    }
+
     /// The validated flags.
     fn valid(&self) -> Result<(Controller, Options, Sandbox), Error> {
         let bounds = Span::from_millis(1)..=Span::from_millis(200);
@@ -144,15 +159,17 @@ impl Args {
                 .advice("--interval 10ms"));
         }
         let params = Params { period: self.period, delay_target: self.target_delay, ..Params::default() };
-        let controller = Controller { policy: policy(self, &params)?, params };
+        let ports = self.ports();
+        let policies = ports.iter().map(|_| policy(&self.policy, &params)).collect::<Result<_, _>>()?;
+        let controller = Controller { name: self.policy.clone(), policies, params };
         let options = Options {
-            ports: self.port.clone(),
+            ports,
             mode: self.mode.into(),
             classes: Classes(self.class.iter().map(|class| class.0.clone()).collect()),
             until: self.until.into(),
             watching: self.dry_run,
             refusal: self.refusal.into(),
-            machine: controller.policy.needs_system_signals(),
+            machine: controller.policies.iter().any(|policy| policy.needs_system_signals()),
             policy: self.policy.clone(),
             target: self.target_delay,
             joined: self.joined.clone(),
@@ -195,10 +212,8 @@ pub fn run(args: &Args, arguments: &Arguments) -> Result<ExitCode, Error> {
         if let Some(said) = read_again(control.as_mut(), || controller.reload(&mut guard, arguments)) {
             control::report_reload(control.as_mut(), clock.now(), &said);
         }
-        let told = controller.turn(&mut guard, clock.now());
-        if told.map_err(|e| Error::new(format!("{}: {e}", args.device)))? == Turn::Silenced {
-            controller.policy = policy(args, &controller.params)?;
-        }
+        let step = controller.step(&mut guard, clock.now());
+        step.map_err(|e| Error::new(format!("{}: {e}", args.device)))?;
         ui.iter().for_each(|ui| show(ui, args, &guard, clock.now()));
     };
     let share =
@@ -232,38 +247,34 @@ fn removed(device: &str, end: Option<End>) -> Option<Error> {
     Some(Error::new(format!("{device}: {what}; the server is unprotected")).advice(again))
 }
 
-/// A policy without learned state.
-fn policy(args: &Args, params: &Params) -> Result<Box<dyn guard::Policy>, Error> {
-    guard::by_name(&args.policy, params).map_err(|e| Error::new(e.to_string()).advice("--policy queue-delay"))
+/// The policy `name` without learned state.
+fn policy(name: &str, params: &Params) -> Result<Box<dyn guard::Policy>, Error> {
+    guard::by_name(name, params).map_err(|e| Error::new(e.to_string()).advice("--policy queue-delay"))
 }
 
-/// The policy and its arguments.
+/// A policy for each port, and their arguments.
 struct Controller {
-    policy: Box<dyn guard::Policy>,
+    name: String,
+    policies: Vec<Box<dyn guard::Policy>>,
     params: Params,
-}
-
-/// Result of one control step.
-#[derive(PartialEq, Eq)]
-#[must_use]
-enum Turn {
-    /// The step is complete.
-    Done,
-    /// The last reporting service has fallen silent: the policy forgets what it learned from it and
-    /// admits every connection until another one reports.
-    Silenced,
 }
 
 impl Controller {
     /// One observation and the resulting update.
-    fn turn(&mut self, guard: &mut Guard, now: Time) -> std::io::Result<Turn> {
+    ///
+    /// If the last service that reported its queue for a port has fallen silent, the port's policy forgets
+    /// what it learned and admits every connection until another report.
+    fn step(&mut self, guard: &mut Guard, now: Time) -> std::io::Result<()> {
         let signals = guard.look(now)?;
-        if guard.is_silenced() {
-            guard.hold(now, Limit::Open)?;
-            return Ok(Turn::Silenced);
+        let mut limits = Vec::with_capacity(signals.len());
+        for (place, (policy, signals)) in self.policies.iter_mut().zip(&signals).enumerate() {
+            let is_silenced = guard.is_silenced(place);
+            if is_silenced {
+                *policy = guard::by_name(&self.name, &self.params).expect("the policy exists");
+            }
+            limits.push(if is_silenced { Limit::Open } else { policy.tick(now, signals) });
         }
-        guard.hold(now, self.policy.tick(now, &signals))?;
-        Ok(Turn::Done)
+        guard.hold(now, &limits)
     }
 
     /// Applies the target in the file of `--config` now; returns its description.
@@ -275,14 +286,14 @@ impl Controller {
         let target = arguments.again::<Args>(&["target-delay"])?.target_delay;
         guard.set_target(target).map_err(|e| Error::new(format!("target {target}: {e}")))?;
         self.params.delay_target = target;
-        self.policy.on_target(target);
+        self.policies.iter_mut().for_each(|policy| policy.on_target(target));
         Ok(format!("reloaded: target {target}"))
     }
 }
 
 /// Description of this command for the live view.
 fn head(args: &Args) -> Head {
-    let ports = args.port.iter().map(u16::to_string).collect::<Vec<_>>().join(", ");
+    let ports = args.ports_text();
     let dry = if args.dry_run { ", dry run" } else { "" };
     Head {
         command: "guard",
@@ -319,7 +330,7 @@ fn wait(clock: &Monotonic, due: Time) -> Time {
 const CHECK: u64 = 20;
 
 fn greeting(args: &Args) -> String {
-    let ports = args.port.iter().map(u16::to_string).collect::<Vec<_>>().join(", ");
+    let ports = args.ports_text();
     let what = if args.dry_run { "watched, nothing is shed" } else { "guarded" };
     let target = match args.policy.as_str() {
         "queue-delay" => format!(", target {}", args.target_delay),

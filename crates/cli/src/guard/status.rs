@@ -4,14 +4,14 @@
 use std::process::ExitCode;
 
 use guard::app_queue::Requests;
-use hostbpf::guard::{LimitInForce, Queue, Reason, Refusal, Status, WaitEnd};
+use hostbpf::guard::{LimitInForce, PortStatus, Queue, Reason, Refusal, Status, WaitEnd};
 use hostbpf::xdp::Mode;
 use queueing::Span;
 use serde_json::json;
 
 use crate::Error;
 use crate::table::Table;
-use crate::ui::metrics::{self, CAME, SHED};
+use crate::ui::metrics::{self, CAME, PORT_LIMITED, PORT_OFFERED, PORT_SHED, SHED};
 use crate::ui::{Figure, Labels};
 
 /// Show a guard's counters and queues.
@@ -62,9 +62,9 @@ fn refusal(status: &Status) -> &'static str {
     }
 }
 
-/// The admitted classes as text.
-fn held(status: &Status) -> String {
-    match status.held {
+/// The admitted connections as text, under the limit `held`.
+fn held(status: &Status, held: LimitInForce) -> String {
+    match held {
         _ if !status.is_alive() => "all connections, because the controller is stalled".to_owned(),
         LimitInForce::Open => "all connections".to_owned(),
         LimitInForce::Closed => "none".to_owned(),
@@ -73,6 +73,17 @@ fn held(status: &Status) -> String {
             format!("new ones while fewer than {} are in the server", present[0])
         }
     }
+}
+
+/// Limit and counts of each port, if there are several.
+fn ports(status: &Status) -> Option<Table> {
+    let mut table = Table::new(4, &["port", "seen", "shed", "accepted", "admits"]);
+    for PortStatus { port, held: limit, seen, counts } in &status.ports {
+        let figures = [u64::from(*port), counts.offered(), counts.shed(), seen.served];
+        let row = figures.iter().map(u64::to_string).chain([held(status, *limit)]);
+        table.row(row.collect());
+    }
+    (status.ports.len() > 1).then_some(table)
 }
 
 fn as_text(device: &str, status: &Status) -> String {
@@ -101,9 +112,13 @@ fn as_text(device: &str, status: &Status) -> String {
             format!("  port {port}: {waiting} of {room} waiting, oldest {delay}{stuck}\n")
         })
         .collect();
+    let (ports, admits) = match ports(status) {
+        Some(ports) => (ports.to_string(), "as above, each port by its own limit".to_owned()),
+        None => (String::new(), held(status, status.held)),
+    };
     format!(
         "{device}: {}, target {}, mode {}, refusal {}{dry}\n\
-         {table}controller: {alive}; admits: {}\n\
+         {table}{ports}controller: {alive}; admits: {admits}\n\
          accept queue: {} of {} waiting, oldest {}; accepted: {}\n\
          {each}{}{}dropped by the kernel: {} because the accept queue was full (phantom connections), {} at listeners in total\n\
          admitted because the controller was stalled: {}\n",
@@ -111,7 +126,6 @@ fn as_text(device: &str, status: &Status) -> String {
         notes.target,
         mode(status),
         refusal(status),
-        held(status),
         seen.waiting,
         seen.room,
         seen.delay,
@@ -148,6 +162,16 @@ fn requests(requests: &Requests) -> String {
     }
 }
 
+fn limit(held: LimitInForce) -> serde_json::Value {
+    let (kind, per_s) = match held {
+        LimitInForce::Open => ("open", None),
+        LimitInForce::Rate { cost_ns, .. } => ("rate", Some(1e9 / cost_ns.max(1) as f64)),
+        LimitInForce::Concurrency(_) => ("present", None),
+        LimitInForce::Closed => ("closed", None),
+    };
+    json!({ "kind": kind, "per_s": per_s })
+}
+
 fn as_json(device: &str, status: &Status) -> serde_json::Value {
     let notes = &status.notes;
     let class = |(class, who): (usize, &String)| {
@@ -156,11 +180,13 @@ fn as_json(device: &str, status: &Status) -> serde_json::Value {
             shed.map(|(reason, n)| (reason.name().to_owned(), n.into())).collect();
         json!({ "who": who, "seen": status.counts.seen[class], "shed": shed })
     };
-    let (kind, per_s) = match status.held {
-        LimitInForce::Open => ("open", None),
-        LimitInForce::Rate { cost_ns, .. } => ("rate", Some(1e9 / cost_ns.max(1) as f64)),
-        LimitInForce::Concurrency(_) => ("present", None),
-        LimitInForce::Closed => ("closed", None),
+    let port = |PortStatus { port, held, seen, counts }: &PortStatus| {
+        json!({
+            "port": port, "limit": limit(*held), "seen": counts.offered(), "shed": counts.shed(),
+            "passed_silent": counts.silent, "waiting": seen.waiting, "room": seen.room,
+            "delay_ns": seen.delay.as_nanos(), "served": seen.served,
+            "unanswered": seen.unanswered, "unanswered_delay_ns": seen.unanswered_delay.as_nanos(),
+        })
     };
     let queues = queues(status).map(|queue| {
         json!({
@@ -172,7 +198,7 @@ fn as_json(device: &str, status: &Status) -> serde_json::Value {
         "device": device, "policy": notes.policy, "target_ns": notes.target.as_nanos(), "mode": mode(status),
         "ports": notes.ports, "dry_run": notes.watching, "refusal": refusal(status), "process": notes.process,
         "alive": status.is_alive(), "silent_ns": status.silent.as_nanos(),
-        "limit": { "kind": kind, "per_s": per_s },
+        "limit": limit(status.held), "by_port": status.ports.iter().map(port).collect::<Vec<_>>(),
         "seen": status.counts.offered(), "shed": status.counts.shed(), "passed_silent": status.counts.silent,
         "classes": notes.classes.iter().enumerate().map(class).collect::<Vec<_>>(),
         "queues": queues.collect::<Vec<_>>(), "waiting": status.seen.waiting, "room": status.seen.room, "delay_ns": status.seen.delay.as_nanos(),
@@ -203,6 +229,13 @@ pub(super) fn figures(device: &str, status: &Status) -> Vec<Figure> {
         figures.extend(shed.map(|(reason, count)| {
             Figure::new(SHED, of_class(class).with("reason", reason.name()), count as f64)
         }));
+    }
+    for PortStatus { port, held, counts, .. } in &status.ports {
+        let labels = of_device.clone().with("port", port);
+        let is_limited = status.is_alive() && *held != LimitInForce::Open;
+        figures.push(Figure::new(PORT_OFFERED, labels.clone(), counts.offered() as f64));
+        figures.push(Figure::new(PORT_SHED, labels.clone(), counts.shed() as f64));
+        figures.push(Figure::new(PORT_LIMITED, labels, f64::from(u8::from(is_limited))));
     }
     let requests = &seen.requests;
     let rest = [

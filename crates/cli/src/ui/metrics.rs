@@ -70,6 +70,10 @@ pub const LEFT: &str = "greenwave_deadline_slack_seconds";
 pub const SHED: &str = "greenwave_guard_shed_total";
 /// Connections seen by a guard.
 pub const CAME: &str = "greenwave_guard_offered_total";
+/// Connections seen by a guard at a port, those that it shed there, and 1 if the port has a limit.
+pub const PORT_OFFERED: &str = "greenwave_guard_port_offered_total";
+pub const PORT_SHED: &str = "greenwave_guard_port_shed_total";
+pub const PORT_LIMITED: &str = "greenwave_guard_port_limited";
 /// Resets, by side.
 pub const RESETS: &str = "greenwave_resets_total";
 /// Queue depths.
@@ -150,6 +154,9 @@ pub const METRICS: &[Metric] = &[
         "serve, run, guard",
         "New connections dropped by the guard, by reason.",
     ),
+    counter(PORT_OFFERED, "device, port", "guard", "New connections to a port that reached the guard."),
+    counter(PORT_SHED, "device, port", "guard", "New connections to a port dropped by the guard."),
+    gauge(PORT_LIMITED, "device, port", "guard", "1 if the guard limits new connections to the port."),
     spans(
         "greenwave_guard_head_age_seconds",
         "device",

@@ -100,7 +100,9 @@ fn a_service_that_queues_by_itself_is_guarded_by_what_it_tells_while_it_tells() 
     let test = "a_service_that_queues_by_itself_is_guarded_by_what_it_tells_while_it_tells";
     let Some(rig) = Rig::new(test) else { return };
     let service = Service::new(rig.listener.try_clone().unwrap());
-    let controller = rig.attach(&["--queue-report", service.path.to_str().unwrap()]);
+    let _neighbour = rig.neighbour();
+    let report = format!("80={}", service.path.display());
+    let controller = rig.attach(&["--port", "81", "--queue-report", &report]);
     std::thread::scope(|scope| {
         scope.spawn(|| service.run());
         let _ends = Ends(&service);
@@ -109,6 +111,7 @@ fn a_service_that_queues_by_itself_is_guarded_by_what_it_tells_while_it_tells() 
             number(&status["requests"]["delay_ns"]) > 20_000_000 && number(&status["waiting"]) == 0
         });
         assert_eq!(status["requests"]["telling"], 1, "{status}");
+        assert!((0..64).all(|_| rig.connect_to_neighbour().is_some()), "the report is of port 80");
         let text = String::from_utf8(rig.guard(&["status", "eth0"]).stdout).unwrap();
         assert!(text.contains("1 of 1 services reporting"), "{text}");
         drop(overload);

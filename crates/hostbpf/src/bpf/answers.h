@@ -24,26 +24,36 @@ struct {
 	TYPE(value, __u64);
 } gw_unanswered SEC(".maps");
 
+/* Result of a walk; one walk runs at a time. */
+struct {
+	NUMBER(type, ARRAY);
+	NUMBER(max_entries, 1);
+	TYPE(key, __u32);
+	TYPE(value, struct waits);
+} gw_waiting SEC(".maps");
+
 /* A connection that has sent nothing is not waiting, such as a browser's preconnect.
  * If the end of one was missed, its socket's memory is another's by now, or unused. */
-static long add_waiting(void *map, const __u64 *child, const __u64 *made, struct waits *waits)
+static long add_waiting(void *map, const __u64 *child, const __u64 *made, void *context)
 {
-	(void)map;
+	(void)map, (void)context;
 	const struct tcp_sock *tcp = (const void *)*child;
 	const struct sock_common *common = &tcp->inet_conn.icsk_inet.sk.__sk_common;
 	__u64 received = 0;
-	__u16 port = 0;
+	__u16 number = 0;
 	__u8 state = 0;
-	READ(port, common->skc_num);
+	READ(number, common->skc_num);
 	READ(state, common->skc_state);
-	const struct settings *settings = map_lookup(&gw_settings, &first);
-	if (!settings || !is_guarded(settings, port) || !is_served(state))
+	const struct port *port = map_lookup(&gw_ports, &number);
+	struct waits *waits = map_lookup(&gw_waiting, &first);
+	if (!port || !waits || !is_served(state))
 		return 0;
 	READ(received, tcp->bytes_received);
 	if (!received)
 		return 0;
-	waits->waiting++;
-	if (!waits->since_ns || *made < waits->since_ns)
-		waits->since_ns = *made;
+	__u32 slot = port->slot & (PORTS - 1);
+	waits->of[slot].waiting++;
+	if (!waits->of[slot].since_ns || *made < waits->of[slot].since_ns)
+		waits->of[slot].since_ns = *made;
 	return 0;
 }

@@ -1,7 +1,7 @@
 /* XDP program of the guard: admits or sheds a SYN before the kernel allocates an skb.
  *
  * A SYN to a guarded port with a listener in this network namespace is subject to the
- * limit that the controller wrote into a map. All other frames, and unreadable ones,
+ * limit of that port, which the controller wrote into a map. All other frames, and unreadable ones,
  * pass. User space sets the limit (crate guard) and the classes, and renews a sign of
  * life at every look: after one second without it, everything passes.
  *
@@ -25,35 +25,28 @@
 /* The kernel permits reading its structures to programs of this license. */
 char gw_license[] SEC("license") = "GPL";
 
+/* Entries of the ports, and the totals. */
 struct {
 	NUMBER(type, ARRAY);
-	NUMBER(max_entries, 1);
+	NUMBER(max_entries, PORTS + 1);
 	TYPE(key, __u32);
 	TYPE(value, struct limit);
-} gw_limit SEC(".maps");
+} gw_limits SEC(".maps");
 
-/* Time (CLOCK_MONOTONIC) until which the bucket is spent. */
+/* Time (CLOCK_MONOTONIC) until which a port's bucket is spent. */
 struct {
 	NUMBER(type, ARRAY);
-	NUMBER(max_entries, 1);
+	NUMBER(max_entries, PORTS);
 	TYPE(key, __u32);
 	TYPE(value, __u64);
 } gw_spent SEC(".maps");
 
 struct {
 	NUMBER(type, PERCPU_ARRAY);
-	NUMBER(max_entries, 1);
+	NUMBER(max_entries, PORTS);
 	TYPE(key, __u32);
 	TYPE(value, struct counts);
 } gw_counts SEC(".maps");
-
-/* Guarded ports and their classes. */
-struct {
-	NUMBER(type, HASH);
-	NUMBER(max_entries, PORTS);
-	TYPE(key, __u16);
-	TYPE(value, __u32);
-} gw_ports SEC(".maps");
 
 /* Class of a source prefix. */
 struct {
@@ -66,7 +59,7 @@ struct {
 
 struct {
 	NUMBER(type, ARRAY);
-	NUMBER(max_entries, 1);
+	NUMBER(max_entries, PORTS);
 	TYPE(key, __u32);
 	TYPE(value, struct connections);
 } gw_connections SEC(".maps");
@@ -166,9 +159,9 @@ INLINE __u32 class_of(const struct settings *settings, const struct who *who, __
 }
 
 /* Takes the cost of one connection from the bucket, unless it holds too little. */
-INLINE int takes(const struct limit *limit, __u64 now, __u64 need)
+INLINE int takes(const struct limit *limit, __u32 slot, __u64 now, __u64 need)
 {
-	__u64 *spent = map_lookup(&gw_spent, &first);
+	__u64 *spent = map_lookup(&gw_spent, &slot);
 	if (!spent)
 		return 1;
 	for (int attempt = 0; attempt < 8; attempt++) {
@@ -186,7 +179,8 @@ INLINE int takes(const struct limit *limit, __u64 now, __u64 need)
 }
 
 /* Reason to shed a SYN; REASONS: admit it. */
-INLINE __u32 reason_of(const struct limit *limit, __u64 now, __u32 class, struct listener listener, __u64 present)
+INLINE __u32 reason_of(const struct limit *limit, __u32 slot, __u64 now, __u32 class, struct listener listener,
+		       __u64 present)
 {
 	if (listener.waiting > listener.room)
 		return BY_FULL;
@@ -194,38 +188,41 @@ INLINE __u32 reason_of(const struct limit *limit, __u64 now, __u32 class, struct
 		return BY_CLOSED;
 	if (limit->kind == PRESENT && present >= limit->present[class])
 		return BY_PRESENT;
-	if (limit->kind == RATE && !takes(limit, now, limit->need_ns[class]))
+	if (limit->kind == RATE && !takes(limit, slot, now, limit->need_ns[class]))
 		return BY_RATE;
 	return REASONS;
 }
 
 INLINE int guarded_syn(struct xdp_md *context, struct who *who)
 {
-	__u16 port = be16(who->tuple.target_port);
+	__u16 number = be16(who->tuple.target_port);
 	const struct settings *settings = map_lookup(&gw_settings, &first);
-	if (!settings || !is_guarded(settings, port))
+	if (!settings || !is_guarded(settings, number))
 		return XDP_PASS;
-	const __u32 *by_port = map_lookup(&gw_ports, &port);
-	const struct limit *limit = map_lookup(&gw_limit, &first);
-	const struct connections *connections = map_lookup(&gw_connections, &first);
-	struct counts *counts = map_lookup(&gw_counts, &first);
-	if (!by_port || !limit || !connections || !counts)
+	const struct port *port = map_lookup(&gw_ports, &number);
+	if (!port)
+		return XDP_PASS;
+	__u32 slot = port->slot;
+	const struct limit *limit = map_lookup(&gw_limits, &slot);
+	const struct connections *connections = map_lookup(&gw_connections, &slot);
+	struct counts *counts = map_lookup(&gw_counts, &slot);
+	if (!limit || !connections || !counts)
 		return XDP_PASS;
 	if (!is_ours(context, who))
 		return XDP_PASS;
 	struct listener listener = find_listener(context, who);
 	if (!listener.is_there)
 		return XDP_PASS;
-	__u32 class = class_of(settings, who, *by_port);
+	__u32 class = class_of(settings, who, port->class);
 	counts->seen[class]++;
 	__u64 now = ktime_ns(), alive = limit->alive_ns;
 	if (now > alive && now - alive > DEADMAN_NS) {
 		counts->silent++;
 		return XDP_PASS;
 	}
-	__u64 opened = connections->opened + settings->before, closed = connections->closed;
+	__u64 opened = connections->opened + port->before, closed = connections->closed;
 	__u64 present = opened > closed ? opened - closed : 0;
-	__u32 reason = reason_of(limit, now, class, listener, present);
+	__u32 reason = reason_of(limit, slot, now, class, listener, present);
 	if (reason >= REASONS)
 		return XDP_PASS;
 	counts->shed[class][reason]++;
@@ -276,20 +273,26 @@ int gw_waits(struct xdp_md *context)
 	struct waits *answer = (void *)(long)context->data;
 	if ((void *)(answer + 1) > (void *)(long)context->data_end)
 		return 0;
-	struct waits waits = {};
-	for_each(&gw_unanswered, add_waiting, &waits, 0);
-	*answer = waits;
+	struct waits *waits = map_lookup(&gw_waiting, &first);
+	if (!waits)
+		return 0;
+	__builtin_memset(waits, 0, sizeof(*waits));
+	for_each(&gw_unanswered, add_waiting, 0, 0);
+	__builtin_memcpy(answer, waits, sizeof(*answer));
 	return 1;
 }
 
-/* The settings, if a socket is of a guarded port and of this network namespace. */
-INLINE const struct settings *guarded(const struct sock *sk)
+/* Connections of a socket's port, if that is guarded and of this network namespace. */
+INLINE struct connections *connections_of(const struct settings *settings, const struct sock *sk)
 {
-	__u16 port = sk->__sk_common.skc_num;
-	const struct settings *settings = map_lookup(&gw_settings, &first);
-	if (!settings || !is_guarded(settings, port))
+	__u16 number = sk->__sk_common.skc_num;
+	if (!is_guarded(settings, number) || sk->__sk_common.skc_net.net->ns.inum != settings->netns)
 		return 0;
-	return sk->__sk_common.skc_net.net->ns.inum == settings->netns ? settings : 0;
+	const struct port *port = map_lookup(&gw_ports, &number);
+	if (!port)
+		return 0;
+	__u32 slot = port->slot;
+	return map_lookup(&gw_connections, &slot);
 }
 
 SEC("tp_btf/inet_sock_set_state")
@@ -301,9 +304,11 @@ int gw_state(__u64 *arguments)
 	int closes = is_served(before) && !is_served(after);
 	if (!opens && !closes)
 		return 0;
-	const struct settings *settings = guarded(sk);
-	struct connections *connections = map_lookup(&gw_connections, &first);
-	if (!settings || !connections)
+	const struct settings *settings = map_lookup(&gw_settings, &first);
+	if (!settings)
+		return 0;
+	struct connections *connections = connections_of(settings, sk);
+	if (!connections)
 		return 0;
 	__u64 child = (__u64)sk;
 	if (closes) {
@@ -328,9 +333,10 @@ int gw_answer(__u64 *arguments)
 {
 	const struct sock *sk = (const void *)arguments[0];
 	int sent = arguments[1];
-	if (sent <= 0 || !guarded(sk))
+	const struct settings *settings = map_lookup(&gw_settings, &first);
+	if (sent <= 0 || !settings)
 		return 0;
-	struct connections *connections = map_lookup(&gw_connections, &first);
+	struct connections *connections = connections_of(settings, sk);
 	if (!connections)
 		return 0;
 	__u64 child = (__u64)sk;

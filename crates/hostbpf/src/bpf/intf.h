@@ -49,15 +49,23 @@ struct settings {
 	__u32 resets;
 	/* True if connections are tracked until they are sent their first byte. */
 	__u32 answers;
-	/* Connections of the guarded ports before the attach. */
-	__u32 before;
 	/* One bit per guarded port, so that a SYN to another port passes at once. */
 	__u64 guarded[65536 / 64];
 	/* Metadata for the status: text, padded with zeros. */
 	char notes[NOTES];
 };
 
-/* Written at each look of the controller. */
+/* Guarded port. Its limit, counts and connections are at `slot` of their maps. */
+struct port {
+	/* Class of its connections, unless their prefix gives a more important one. */
+	__u32 class;
+	__u32 slot;
+	/* Its connections before the attach. */
+	__u32 before;
+};
+
+/* Limit of a port, written at each look of the controller. The entry behind those of the
+ * ports has the totals, for the status. */
 struct limit {
 	/* Time of the look, by CLOCK_MONOTONIC. */
 	__u64 alive_ns;
@@ -113,7 +121,7 @@ struct queue {
 	__u64 first;
 };
 
-/* Counts per processor, of SYNs to guarded listeners. */
+/* Counts per processor, of SYNs to the listeners of a port. */
 struct counts {
 	__u64 seen[CLASSES];
 	__u64 shed[CLASSES][REASONS];
@@ -121,14 +129,15 @@ struct counts {
 	__u64 silent;
 };
 
-/* Connections that wait for a response, and when the first was made (CLOCK_MONOTONIC);
- * 0: none waits. */
+/* Connections of each port that wait for a response, and when the first was made
+ * (CLOCK_MONOTONIC); 0: none waits. */
 struct waits {
-	__u64 waiting;
-	__u64 since_ns;
+	struct {
+		__u64 waiting, since_ns;
+	} of[PORTS];
 };
 
-/* Connections of the guarded ports: established, no longer served, and sent their
+/* Connections of a port: established, no longer served, and sent their
  * first byte or closed by the server without one. */
 struct connections {
 	__u64 opened;

@@ -17,6 +17,13 @@ struct {
 	TYPE(value, struct settings);
 } gw_settings SEC(".maps");
 
+struct {
+	NUMBER(type, HASH);
+	NUMBER(max_entries, PORTS);
+	TYPE(key, __u16);
+	TYPE(value, struct port);
+} gw_ports SEC(".maps");
+
 INLINE int is_guarded(const struct settings *settings, __u16 port)
 {
 	return settings->guarded[port >> 6] >> (port & 63) & 1;

@@ -61,12 +61,12 @@ impl Queues {
         })
     }
 
-    /// Number of waiting connections, and the ports with a listener.
-    pub fn sample(&mut self) -> io::Result<(u64, Vec<u16>)> {
-        let (mut waiting, mut open) = (0, Vec::new());
+    /// Number of waiting connections of each guarded port, and the ports with a listener.
+    pub fn sample(&mut self) -> io::Result<(Vec<u64>, Vec<u16>)> {
+        let (mut waiting, mut open) = (vec![0; self.ports.len()], Vec::new());
         self.listeners.each(None, |listener| {
-            let ours = self.ports.contains(&listener.port);
-            waiting += if ours { u64::from(listener.waiting) } else { 0 };
+            let of_port = self.ports.iter().zip(&mut waiting).find(|(port, _)| **port == listener.port);
+            of_port.into_iter().for_each(|(_, waiting)| *waiting += u64::from(listener.waiting));
             open.push(listener.port);
         })?;
         open.sort_unstable();
@@ -74,9 +74,9 @@ impl Queues {
         Ok((waiting, open))
     }
 
-    /// Number of connections of the guarded ports.
-    pub fn connections(&mut self) -> io::Result<u32> {
-        self.ports.iter().map(|&port| self.listeners.connections(port)).sum()
+    /// Number of connections of each guarded port.
+    pub fn connections(&mut self) -> io::Result<Vec<u32>> {
+        self.ports.iter().map(|&port| self.listeners.connections(port)).collect()
     }
 
     /// Queues seen by `gw_look`, in no particular order.

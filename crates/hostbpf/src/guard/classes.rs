@@ -162,7 +162,7 @@ impl Classes {
             _ if self.len() > CLASSES => outside("classes", self.len(), CLASSES),
             _ if ports.len() > PORTS_MAX => outside("ports", ports.len(), PORTS_MAX),
             _ if prefixes > PREFIXES_MAX => outside("prefixes", prefixes, PREFIXES_MAX),
-            Some(port) => Err(GuardError::Unguarded { port, ports: ports.to_vec() }),
+            Some(port) => Err(GuardError::Unguarded { what: "a class", port, ports: ports.to_vec() }),
             None => Ok(()),
         }
     }

@@ -44,8 +44,10 @@ pub enum GuardError {
         /// Maximum.
         max: usize,
     },
-    /// A class contains a port that is not guarded.
+    /// A class or a queue report is of a port that is not guarded.
     Unguarded {
+        /// Kind of item.
+        what: &'static str,
         /// The port.
         port: u16,
         /// Guarded ports.
@@ -125,8 +127,8 @@ impl fmt::Display for GuardError {
                 write!(f, "no listener on TCP port {port} in this network namespace")
             }
             Self::TooMany { what, given, max } => write!(f, "{given} {what} exceed the maximum of {max}"),
-            Self::Unguarded { port, ports } => {
-                write!(f, "a class has port {port}, and only {} is guarded", listed(ports))
+            Self::Unguarded { what, port, ports } => {
+                write!(f, "{what} has port {port}, and only {} is guarded", listed(ports))
             }
             Self::Untold { path, source } => {
                 write!(f, "{}: no service reports its queue in this file: {source}", path.display())

@@ -9,7 +9,7 @@ use queueing::{Span, Time};
 
 /// Maximum of classes.
 pub const CLASSES: usize = 8;
-/// Maximum of guarded ports.
+/// Maximum of guarded ports; each has a limit.
 pub const PORTS_MAX: usize = 64;
 /// Maximum of prefixes in classes.
 pub const PREFIXES_MAX: usize = 1024;
@@ -100,6 +100,21 @@ impl LimitInForce {
     }
 }
 
+impl LimitInForce {
+    /// The strictest of `limits`: none admitted, else the fewest connections in the server, else the lowest
+    /// rate.
+    #[must_use]
+    pub fn strictest(limits: impl IntoIterator<Item = Self>) -> Self {
+        let strictness = |limit: &Self| match *limit {
+            Self::Open => (0, 0),
+            Self::Rate { cost_ns, .. } => (1, cost_ns),
+            Self::Concurrency(present) => (2, u64::MAX - present[0]),
+            Self::Closed => (3, 0),
+        };
+        limits.into_iter().max_by_key(strictness).unwrap_or_default()
+    }
+}
+
 const NS_PER_S: f64 = 1e9;
 /// Minimum rate, one per minute: a lower one admits no SYN between two looks.
 const PER_S_MIN: f64 = 1.0 / 60.0;
@@ -115,7 +130,8 @@ pub struct Queue {
     pub room: u32,
     /// Wait of the first connection.
     pub delay: Span,
-    /// True if nothing is taken from it while the others are served: it has no part in the signals.
+    /// True if nothing is taken from it while others are served. It has no part in its port's signals if
+    /// queues of that port are among these.
     pub is_stuck: bool,
 }
 
@@ -159,6 +175,47 @@ pub struct ObservedSignals {
     pub unanswered: u64,
     /// Wait of the first of them.
     pub unanswered_delay: Span,
+}
+
+impl ObservedSignals {
+    /// Inserts `queue` behind those with a longer wait; the last entry is dropped.
+    pub(super) fn insert(&mut self, queue: Queue) {
+        let at = self.queues.iter().position(|other| other.port == 0 || other.delay < queue.delay);
+        if let Some(at) = at {
+            self.queues[at..].rotate_right(1);
+            self.queues[at] = queue;
+        }
+    }
+
+    /// Adds what was seen of another port.
+    pub(super) fn add(&mut self, other: &Self) {
+        other.queues.into_iter().take_while(|queue| queue.port > 0).for_each(|queue| self.insert(queue));
+        self.waiting += other.waiting;
+        self.room += other.room;
+        self.delay = self.delay.max(other.delay);
+        self.served += other.served;
+        self.unanswered += other.unanswered;
+        self.unanswered_delay = self.unanswered_delay.max(other.unanswered_delay);
+    }
+}
+
+/// `struct port`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PortEntry {
+    /// Class of its connections, unless their prefix gives a more important one.
+    pub class: u8,
+    /// Place of its limit, counts and connections in their maps.
+    pub slot: usize,
+    /// Its connections before the attach.
+    pub before: u32,
+}
+
+impl PortEntry {
+    pub(super) const LEN: usize = 12;
+
+    pub(super) fn bytes(self) -> Vec<u8> {
+        [self.class.into(), self.slot as u32, self.before].map(u32::to_ne_bytes).concat()
+    }
 }
 
 /// `struct limit`.
@@ -285,12 +342,20 @@ impl Counts {
         let mut all = Self::default();
         for bytes in bytes.chunks(Self::LEN) {
             let words: [u64; Self::WORDS] = words(bytes)?;
-            let mut words = words.into_iter();
-            let mut next = || words.next().unwrap_or_default();
-            let counts = all.seen.iter_mut().chain(all.shed.as_flattened_mut()).chain([&mut all.silent]);
-            counts.for_each(|count| *count = count.saturating_add(next()));
+            all.add_words(words);
         }
         Some(all)
+    }
+
+    /// Adds `other`.
+    pub fn add(&mut self, other: &Self) {
+        let mut words = other.seen.iter().chain(other.shed.as_flattened()).chain([&other.silent]);
+        self.add_words(std::array::from_fn(|_| words.next().copied().unwrap_or_default()));
+    }
+
+    fn add_words(&mut self, words: [u64; Self::WORDS]) {
+        let counts = self.seen.iter_mut().chain(self.shed.as_flattened_mut()).chain([&mut self.silent]);
+        counts.zip(words).for_each(|(count, more)| *count = count.saturating_add(more));
     }
 }
 
@@ -355,6 +420,18 @@ mod tests {
     fn counts_beyond_all_bounds_stay_at_the_bound() {
         let all = Counts::sum(&[0xff; 3 * Counts::LEN]).unwrap();
         assert_eq!((all.offered(), all.shed(), all.silent), (u64::MAX, u64::MAX, u64::MAX));
+    }
+
+    #[test]
+    fn the_strictest_limit_admits_least() {
+        let limit = |limit| LimitInForce::new(limit, 1);
+        let [open, closed] = [Limit::Open, Limit::Closed].map(limit);
+        let [slow, fast] = [10.0, 500.0].map(|per_s| limit(Limit::Rate { per_s, burst: 4.0 }));
+        let [few, many] = [8, 100].map(|max| limit(Limit::Concurrency { max }));
+        assert_eq!(LimitInForce::strictest([]), open);
+        assert_eq!(LimitInForce::strictest([open, fast, slow]), slow);
+        assert_eq!(LimitInForce::strictest([few, many, open]), few);
+        assert_eq!(LimitInForce::strictest([closed, few, open]), closed);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use queueing::Time;
 
 use super::classes::Prefix;
 use super::error::GuardError;
-use super::map_layout::{self, Counts, LimitEntry};
+use super::map_layout::{self, Counts, LimitEntry, PORTS_MAX, PortEntry};
 use super::settings::Settings;
 use crate::bpf::{self, Map};
 
@@ -14,7 +14,7 @@ use crate::bpf::{self, Map};
 #[derive(Debug)]
 pub struct Maps {
     settings: Map,
-    limit: Map,
+    limits: Map,
     spent: Map,
     counts: Map,
     connections: Map,
@@ -28,7 +28,8 @@ struct Own {
     prefixes: Map,
 }
 
-const FIRST: [u8; 4] = [0; 4];
+/// Entry behind those of the ports: the totals.
+const TOTALS: usize = PORTS_MAX;
 
 impl Maps {
     /// Maps of a program that was just loaded.
@@ -61,12 +62,14 @@ impl Maps {
         };
         Ok(Self {
             settings: take("gw_settings", Settings::LEN)?,
-            limit: take("gw_limit", LimitEntry::LEN)?,
+            limits: take("gw_limits", LimitEntry::LEN)?,
             spent: take("gw_spent", 8)?,
             counts: take("gw_counts", Counts::LEN)?,
             connections: take("gw_connections", 24)?,
             own: match own {
-                true => Some(Own { ports: take("gw_ports", 4)?, prefixes: take("gw_prefixes", 4)? }),
+                true => {
+                    Some(Own { ports: take("gw_ports", PortEntry::LEN)?, prefixes: take("gw_prefixes", 4)? })
+                }
                 false => None,
             },
         })
@@ -76,54 +79,70 @@ impl Maps {
         self.own.as_ref().expect("only the owner writes these maps")
     }
 
-    fn value<T>(map: &Map, read: impl Fn(&[u8]) -> Option<T>) -> io::Result<T> {
-        let value = map.get(&FIRST)?.as_deref().and_then(read);
+    fn value<T>(map: &Map, at: usize, read: impl Fn(&[u8]) -> Option<T>) -> io::Result<T> {
+        let value = map.get(&key(at))?.as_deref().and_then(read);
         value.ok_or_else(|| io::Error::other("a map of the guard holds nonsense"))
     }
 
     pub(super) fn set_settings(&self, settings: &Settings) -> io::Result<()> {
-        self.settings.set(&FIRST, &settings.bytes())
+        self.settings.set(&key(0), &settings.bytes())
     }
 
     pub(super) fn settings(&self) -> io::Result<Settings> {
-        Self::value(&self.settings, Settings::read)
+        Self::value(&self.settings, 0, Settings::read)
     }
 
-    /// Guards `port`, with `class` for its connections.
-    pub(super) fn set_port(&self, port: u16, class: u8) -> io::Result<()> {
-        self.own().ports.set(&port.to_ne_bytes(), &u32::from(class).to_ne_bytes())
+    /// Guards `port`.
+    pub(super) fn set_port(&self, port: u16, entry: PortEntry) -> io::Result<()> {
+        self.own().ports.set(&port.to_ne_bytes(), &entry.bytes())
     }
 
     pub(super) fn set_prefix(&self, prefix: Prefix, class: u8) -> io::Result<()> {
         self.own().prefixes.set(&prefix.key(), &u32::from(class).to_ne_bytes())
     }
 
-    pub(super) fn set_limit(&self, look: &LimitEntry) -> io::Result<()> {
-        self.limit.set(&FIRST, &look.bytes())
+    /// Sets the limit of the port at `slot`.
+    pub(super) fn set_limit(&self, slot: usize, entry: &LimitEntry) -> io::Result<()> {
+        self.limits.set(&key(slot), &entry.bytes())
     }
 
-    pub(super) fn look(&self) -> io::Result<LimitEntry> {
-        Self::value(&self.limit, LimitEntry::read)
+    pub(super) fn limit(&self, slot: usize) -> io::Result<LimitEntry> {
+        Self::value(&self.limits, slot, LimitEntry::read)
     }
 
-    /// Empties the rate's bucket until `time`.
-    pub(super) fn set_spent(&self, time: Time) -> io::Result<()> {
-        self.spent.set(&FIRST, &time.as_nanos().to_ne_bytes())
+    pub(super) fn set_totals(&self, entry: &LimitEntry) -> io::Result<()> {
+        self.set_limit(TOTALS, entry)
     }
 
-    pub(super) fn counts(&self) -> io::Result<Counts> {
-        Self::value(&self.counts, Counts::sum)
+    pub(super) fn totals(&self) -> io::Result<LimitEntry> {
+        self.limit(TOTALS)
     }
 
-    /// Connections made, no longer served, and answered, since the attach.
-    pub(super) fn connections(&self) -> io::Result<[u64; 3]> {
-        Self::value(&self.connections, map_layout::connections)
+    /// Empties the bucket of the port at `slot` until `time`.
+    pub(super) fn set_spent(&self, slot: usize, time: Time) -> io::Result<()> {
+        self.spent.set(&key(slot), &time.as_nanos().to_ne_bytes())
+    }
+
+    /// Counts of the port at `slot`.
+    pub(super) fn counts(&self, slot: usize) -> io::Result<Counts> {
+        Self::value(&self.counts, slot, Counts::sum)
+    }
+
+    /// Connections of the port at `slot` that were made, are no longer served, and were answered, since
+    /// the attach.
+    pub(super) fn connections(&self, slot: usize) -> io::Result<[u64; 3]> {
+        Self::value(&self.connections, slot, map_layout::connections)
     }
 
     #[cfg(all(test, feature = "bpf"))]
-    pub(super) fn set_connections(&self, [opened, closed]: [u64; 2]) -> io::Result<()> {
-        self.connections.set(&FIRST, &[opened, closed, 0].map(u64::to_ne_bytes).concat())
+    pub(super) fn set_connections(&self, slot: usize, [opened, closed]: [u64; 2]) -> io::Result<()> {
+        self.connections.set(&key(slot), &[opened, closed, 0].map(u64::to_ne_bytes).concat())
     }
+}
+
+/// Key of an array's entry.
+fn key(at: usize) -> [u8; 4] {
+    (at as u32).to_ne_bytes()
 }
 
 pub(super) fn refused(what: &'static str) -> impl Fn(io::Error) -> GuardError {

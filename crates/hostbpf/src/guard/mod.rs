@@ -2,10 +2,10 @@
 //! skb.
 //!
 //! [`attach`] puts a program on an interface. The attaching process then runs a control loop, about a
-//! hundred times a second: it observes ([`Guard::look`]), lets a policy of crate `guard` decide, and
-//! sets the limit ([`Guard::hold`]). After one second without it, every SYN passes. When the process
-//! ends in any way, the program is removed. There is no file: configuration and counters are read from
-//! the kernel ([`status`], [`detach`]).
+//! hundred times a second: it observes each port ([`Guard::look`]), lets a policy of crate `guard` decide
+//! for each, and sets the limits ([`Guard::hold`]). After one second without it, every SYN passes. When
+//! the process ends in any way, the program is removed. There is no file: configuration and counters are
+//! read from the kernel ([`status`], [`detach`]).
 //!
 //! The program is in C and needs the feature `bpf`; without it [`attach`] returns an error. The same
 //! decision in Rust is [`Model`].
@@ -15,7 +15,6 @@
 use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
 
 pub use guard::WaitEnd;
 use guard::{Limit, Signals};
@@ -34,6 +33,7 @@ mod error;
 mod frames;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;
+mod guarded_port;
 mod map_layout;
 mod maps;
 mod model;
@@ -62,21 +62,21 @@ pub use app_queue_policy::{AppQueuePolicy, ReportCounter};
 pub use attachment::GuardAttachment;
 pub use classes::{Classes, Prefix, Rule};
 pub use error::GuardError;
-use map_layout::LimitEntry;
+use guarded_port::{GuardedPort, Observed};
 pub use map_layout::{
     CLASSES, Counts, DEADMAN, LimitInForce, ObservedSignals, PORTS_MAX, PREFIXES_MAX, Queue, Reason, SHOWN,
 };
+use map_layout::{LimitEntry, PortEntry};
 use maps::refused;
 pub use model::{Listening, Model, Verdict};
 #[cfg(feature = "bpf")]
 pub use prog_run_cost::costs;
 #[cfg(feature = "bpf")]
 use program::{Loaded, load};
-pub use queue_reports::JOINED_MAX;
 use queue_reports::QueueReports;
-use response_wait::PendingResponses;
+pub use queue_reports::{JOINED_MAX, ReportFile};
 use settings::{Settings, Way};
-pub use status::{Status, detach, status};
+pub use status::{PortStatus, Status, detach, status};
 #[cfg(not(feature = "bpf"))]
 pub use stub::costs;
 #[cfg(not(feature = "bpf"))]
@@ -130,7 +130,7 @@ pub enum Refusal {
 /// Options of a guard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Guarded ports, at least one.
+    /// Guarded ports, at least one and each once; each has a limit of its own.
     pub ports: Vec<u16>,
     /// XDP mode of the program.
     pub mode: xdp::Mode,
@@ -150,7 +150,7 @@ pub struct Options {
     pub target: Span,
     /// Queue-report files of the services behind these ports ([`guard::app_queue`]), at most
     /// [`JOINED_MAX`].
-    pub joined: Vec<PathBuf>,
+    pub joined: Vec<ReportFile>,
 }
 
 impl Options {
@@ -162,9 +162,19 @@ impl Options {
         self.tellers().map(drop)
     }
 
-    fn tellers(&self) -> Result<QueueReports, GuardError> {
+    /// Readers of the reports: for the totals, and for each port.
+    fn tellers(&self) -> Result<(QueueReports, Vec<QueueReports>), GuardError> {
         self.classes.check(&self.ports)?;
-        QueueReports::new(&self.joined)
+        let mut ports = self.joined.iter().filter_map(|file| file.port);
+        if let Some(port) = ports.find(|port| !self.ports.contains(port)) {
+            let (what, ports) = ("a queue report", self.ports.clone());
+            return Err(GuardError::Unguarded { what, port, ports });
+        }
+        let mut paths: Vec<_> = self.joined.iter().map(|file| file.path.clone()).collect();
+        paths.sort_unstable();
+        paths.dedup();
+        let of_port = |&port: &u16| QueueReports::expected(&ReportFile::of_port(&self.joined, port));
+        Ok((QueueReports::new(&paths)?, self.ports.iter().map(of_port).collect::<Result<_, _>>()?))
     }
 }
 
@@ -175,27 +185,14 @@ pub struct Guard {
     loaded: Loaded,
     queues: Queues,
     machine: Machine,
-    tellers: QueueReports,
-    stuck: StuckQueues,
     options: Options,
-    /// State at the last look.
-    last: Last,
-    /// Connections that waited before the guard was attached.
-    before: u64,
-    /// All connections at that time.
-    served_before: u64,
-    look: LimitEntry,
-}
-
-/// State at the last look.
-#[derive(Clone, Copy, Debug, Default)]
-struct Last {
-    at: Time,
-    offered: u64,
-    shed: u64,
-    closed: u64,
-    answered: u64,
-    present: u64,
+    /// In the order of `options.ports`.
+    ports: Vec<GuardedPort>,
+    /// Queues stuck among those of all ports, all queue reports, and the sum over the ports: for
+    /// [`status`].
+    stuck: StuckQueues,
+    tellers: QueueReports,
+    totals: LimitEntry,
 }
 
 /// Guards the listeners on `options.ports` of this thread's network namespace against SYNs that arrive
@@ -204,7 +201,7 @@ struct Last {
 /// # Errors
 /// [`GuardError`]; nothing is left behind then.
 pub fn attach(device: &str, options: &Options) -> Result<Guard, GuardError> {
-    let tellers = options.tellers()?;
+    let (tellers, reports) = options.tellers()?;
     let interface = Interface::find(device)?;
     if let Some(found) = attached(interface.index) {
         let what = GuardAttachment::attached(found)
@@ -212,14 +209,14 @@ pub fn attach(device: &str, options: &Options) -> Result<Guard, GuardError> {
         return Err(GuardError::Attached { device: device.to_owned(), what });
     }
     let mut queues = Queues::new(&options.ports).map_err(refused("a look at listeners"))?;
-    let (before, there) = queues.sample().map_err(refused("a look at listeners"))?;
+    let (waiting_before, there) = queues.sample().map_err(refused("a look at listeners"))?;
     if let Some(&port) = options.ports.iter().find(|port| !there.contains(port)) {
         return Err(GuardError::NoListener { port, there });
     }
     let loaded = load(options.until)?;
     let maps = &loaded.maps;
     // Counted while changes are counted too: there may be one too many, but none is lost.
-    let served_before = queues.connections().map_err(refused("a look at connections"))?;
+    let present_before = queues.connections().map_err(refused("a look at connections"))?;
     let refused = refused("an entry in our maps");
     let settings = Settings {
         netns: netns().map_err(&refused)?,
@@ -228,41 +225,38 @@ pub fn attach(device: &str, options: &Options) -> Result<Guard, GuardError> {
         prefixes: options.classes.of_prefixes().next().is_some(),
         resets: (options.refusal == Refusal::Reset).then(|| way(interface.index, options.mode)),
         answers: options.until == WaitEnd::Answer,
-        before: served_before,
         ports: options.ports.clone(),
         notes: GuardAttachment::new(options).bytes(),
     };
-    maps.set_settings(&settings).map_err(&refused)?;
-    for (port, class) in options.classes.of_ports(&options.ports) {
-        maps.set_port(port, class).map_err(&refused)?;
+    for ((slot, (port, class)), &before) in
+        options.classes.of_ports(&options.ports).enumerate().zip(&present_before)
+    {
+        maps.set_port(port, PortEntry { class, slot, before }).map_err(&refused)?;
     }
     for (prefix, class) in options.classes.of_prefixes() {
         maps.set_prefix(prefix, class).map_err(&refused)?;
     }
-    let last = Last { at: Monotonic::new().now(), ..Last::default() };
-    let look = LimitEntry { alive: last.at, ..LimitEntry::default() };
-    maps.set_limit(&look).map_err(&refused)?;
+    let now = Monotonic::new().now();
+    let before = waiting_before.into_iter().zip(present_before);
+    let ports = options.ports.iter().copied().enumerate().zip(before).zip(reports);
+    let mut ports: Vec<_> = ports
+        .map(|((port, (waiting, present)), reports)| {
+            GuardedPort::new(port, now, [waiting, present.into()], reports)
+        })
+        .collect();
+    for port in &mut ports {
+        port.hold(maps, now, Limit::Open, options.classes.len()).map_err(&refused)?;
+    }
+    let totals = LimitEntry { alive: now, ..LimitEntry::default() };
+    maps.set_totals(&totals).map_err(&refused)?;
+    maps.set_settings(&settings).map_err(&refused)?;
     let (link, _) = xdp::attach(&interface, &loaded.program, Some(options.mode), |what, source| {
         InterfaceError::Refused { name: device.to_owned(), what, source }
     })?;
     let attachment = xdp::Attachment::of(interface.index);
     let machine = Machine::new(options.machine).map_err(crate::guard::maps::refused("a look at /proc"))?;
-    let options = options.clone();
-    let served_before = served_before.into();
-    Ok(Guard {
-        attachment,
-        link,
-        loaded,
-        queues,
-        machine,
-        tellers,
-        stuck: StuckQueues::default(),
-        options,
-        last,
-        before,
-        served_before,
-        look,
-    })
+    let (options, stuck) = (options.clone(), StuckQueues::default());
+    Ok(Guard { attachment, link, loaded, queues, machine, options, ports, stuck, tellers, totals })
 }
 
 /// Number of this thread's network namespace.
@@ -282,86 +276,69 @@ fn attached(index: u32) -> Option<u32> {
 }
 
 impl Guard {
-    /// Signals of the server, with the counts since the last look.
+    /// Signals of each port, in the order of [`Options::ports`], with the counts since the last look.
     ///
-    /// The wait is that of the accept queue whose first connection has waited longest, of those that are
-    /// not [stuck](Queue::is_stuck); a connection older than the guard has waited since the attach.
-    /// Latency is by Little's law, over whole connections. Under [`WaitEnd::Answer`] the wait ends with the first byte of a response. It
-    /// covers every connection that has sent data, including those in the accept queue; later ones may
-    /// be answered before the first. Queue reports of services are joined to it.
+    /// The wait is that of the port's accept queue whose first connection has waited longest, of those that
+    /// are not stuck among the port's; a connection older than the guard has waited since the attach.
+    /// Latency is by Little's law, over whole connections. Under [`WaitEnd::Answer`] the wait ends with
+    /// the first byte of a response. It covers every connection that has sent data, including those in
+    /// the accept queue; later ones may be answered before the first. Queue reports of services are joined
+    /// to it. The system's load is the same for all ports.
     ///
     /// # Errors
     /// The kernel's.
-    pub fn look(&mut self, now: Time) -> io::Result<Signals> {
-        let span = now.since(self.last.at);
+    pub fn look(&mut self, now: Time) -> io::Result<Vec<Signals>> {
         let maps = &self.loaded.maps;
-        let [opened, closed, answered] = maps.connections()?;
-        let unknown = self.look.seen.delay + span;
+        let slots = 0..self.ports.len();
+        let connections = slots.map(|slot| maps.connections(slot)).collect::<io::Result<Vec<_>>>()?;
         let queues = self.queues.look(&self.loaded.look, now)?;
-        let all: u64 = queues.iter().map(|queue| u64::from(queue.waiting)).sum();
-        let served = (opened + self.before).saturating_sub(all).max(self.look.seen.served);
-        let stuck = self.stuck.find(now, served, queues);
-        let (queue, progressing) = seen(now, queues, &stuck, unknown);
-        let counts = maps.counts()?;
-        let (offered, shed) = (counts.offered(), counts.shed());
-        let busy = self.machine.sample(now)?;
-        let present = (opened + self.served_before).saturating_sub(closed);
-        let left = closed.saturating_sub(self.last.closed);
-        let area = span.as_secs_f64() * (present + self.last.present) as f64 / 2.0;
-        let latency = (left > 0).then(|| Span::from_secs_f64(area / left as f64));
-        let came = offered.saturating_sub(self.last.offered);
+        let accepted: Vec<u64> = self
+            .ports
+            .iter()
+            .zip(&connections)
+            .map(|(port, [opened, ..])| port.count_accepted(*opened, queues))
+            .collect();
+        let stuck = self.stuck.find(now, accepted.iter().sum(), queues);
+        let queues: Vec<_> = queues.iter().copied().zip(stuck).collect();
         let waits = self.loaded.waits.as_ref();
         let unanswered = waits.map(|program| response_wait::look(program, now)).transpose()?;
-        let (begun, waiting, delay) = match unanswered {
-            None => (served - self.look.seen.served, progressing.waiting, progressing.delay),
-            Some(PendingResponses { waiting, delay }) => {
-                (answered.saturating_sub(self.last.answered), waiting, delay)
-            }
+        let load = self.machine.sample(now)?;
+        let observed = Observed {
+            now,
+            queues: &queues,
+            unanswered: unanswered.as_ref().map(<[_; PORTS_MAX]>::as_slice),
+            load,
+            watching: self.options.watching,
         };
-        let signals = Signals {
-            offered: came,
-            admitted: if self.options.watching {
-                came
-            } else {
-                came.saturating_sub(shed.saturating_sub(self.last.shed))
-            },
-            served: begun,
-            waiting,
-            delay,
-            reordered: unanswered.is_some(),
-            budget: None,
-            latency,
-            present,
-            kernel_share: busy.kernel_share,
-            sockets: busy.sockets,
-            memory_share: busy.memory_share,
-        };
-        let signals = self.tellers.join(now, signals);
-        let requests = self.tellers.requests();
-        self.last = Last { at: now, offered, shed, closed, answered, present };
-        let PendingResponses { waiting: unanswered, delay: unanswered_delay } =
-            unanswered.unwrap_or_default();
-        let (overflows, drops) = (busy.overflows, busy.drops);
-        self.look.seen =
-            ObservedSignals { served, overflows, drops, requests, unanswered, unanswered_delay, ..queue };
+        let _ = self.tellers.join(now, Signals::default());
+        let (overflows, drops, requests) = (load.overflows, load.drops, self.tellers.requests());
+        let mut totals = ObservedSignals { overflows, drops, requests, ..ObservedSignals::default() };
+        let mut signals = Vec::with_capacity(self.ports.len());
+        for ((port, accepted), connections) in self.ports.iter_mut().zip(accepted).zip(connections) {
+            signals.push(port.look(maps, &observed, accepted, connections)?);
+            totals.add(&port.entry().seen);
+        }
+        self.totals.seen = totals;
         Ok(signals)
     }
 
-    /// Sets `limit`, and renews the sign of the controller.
+    /// Sets the limit of each port, in the order of [`Options::ports`], and renews the sign of the
+    /// controller.
     ///
     /// # Errors
     /// The kernel's.
-    pub fn hold(&mut self, now: Time, limit: Limit) -> io::Result<()> {
-        let held = LimitInForce::new(limit, self.options.classes.len());
-        if let LimitInForce::Rate { cost_ns, .. } = held
-            && !matches!(self.look.held, LimitInForce::Rate { .. })
-        {
-            // The bucket starts empty.
-            self.loaded.maps.set_spent(Time::from_nanos(now.as_nanos().saturating_sub(cost_ns)))?;
+    ///
+    /// # Panics
+    /// If the number of limits is not that of the ports.
+    pub fn hold(&mut self, now: Time, limits: &[Limit]) -> io::Result<()> {
+        assert_eq!(limits.len(), self.ports.len(), "each port has one limit");
+        let (maps, classes) = (&self.loaded.maps, self.options.classes.len());
+        for (port, &limit) in self.ports.iter_mut().zip(limits) {
+            port.hold(maps, now, limit, classes)?;
         }
-        self.look.alive = now;
-        self.look.held = held;
-        self.loaded.maps.set_limit(&self.look)
+        self.totals.alive = now;
+        self.totals.held = LimitInForce::strictest(self.ports.iter().map(|port| port.entry().held));
+        maps.set_totals(&self.totals)
     }
 
     /// Changes the target delay that [`status`] shows.
@@ -390,56 +367,24 @@ impl Guard {
         }
     }
 
-    /// True if the last reporting service had stopped reporting at the last look.
+    /// True if the last service that reported its queue for the port at this place of
+    /// [`Options::ports`] had stopped reporting at the last look.
     #[must_use]
-    pub fn is_silenced(&self) -> bool {
-        self.tellers.is_silenced()
+    pub fn is_silenced(&self, place: usize) -> bool {
+        self.ports[place].is_silenced()
     }
 
-    /// Counts since the attach.
+    /// Counts of all ports since the attach.
     ///
     /// # Errors
     /// The kernel's.
     pub fn counts(&self) -> io::Result<Counts> {
-        self.loaded.maps.counts()
-    }
-}
-
-/// Connections in the queues that are not stuck, and the longest wait there.
-#[derive(Default)]
-struct Progressing {
-    waiting: u64,
-    delay: Span,
-}
-
-/// Summary of the queues; `unknown` is the wait of a first connection whose age is unknown.
-fn seen(
-    now: Time,
-    queues: &[accept_queue::Queue],
-    stuck: &[bool],
-    unknown: Span,
-) -> (ObservedSignals, Progressing) {
-    let (mut seen, mut progressing) = (ObservedSignals::default(), Progressing::default());
-    for (&accept_queue::Queue { port, waiting, room, since, .. }, &is_stuck) in queues.iter().zip(stuck) {
-        let delay = match waiting {
-            0 => Span::ZERO,
-            _ => since.map_or(unknown, |since| now.since(since)),
-        };
-        seen.waiting += u64::from(waiting);
-        seen.room += u64::from(room);
-        seen.delay = seen.delay.max(delay);
-        if !is_stuck {
-            progressing.waiting += u64::from(waiting);
-            progressing.delay = progressing.delay.max(delay);
+        let mut all = Counts::default();
+        for slot in 0..self.ports.len() {
+            all.add(&self.loaded.maps.counts(slot)?);
         }
-        // After those with a longer wait; the last entry is dropped.
-        let at = seen.queues.iter().position(|other| other.port == 0 || other.delay < delay);
-        if let Some(at) = at {
-            seen.queues[at..].rotate_right(1);
-            seen.queues[at] = Queue { port, waiting, room, delay, is_stuck };
-        }
+        Ok(all)
     }
-    (seen, progressing)
 }
 
 impl Drop for Guard {

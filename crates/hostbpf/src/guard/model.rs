@@ -35,14 +35,20 @@ pub enum Verdict {
 /// Reference model of the XDP program.
 #[derive(Clone, Debug)]
 pub struct Model {
-    ports: BTreeMap<u16, u8>,
+    ports: BTreeMap<u16, Port>,
     prefixes: Vec<(Prefix, u8)>,
     watching: bool,
     resets: bool,
     alive: Time,
+    counts: Counts,
+}
+
+/// A guarded port: class of its connections, and its limit.
+#[derive(Clone, Copy, Debug)]
+struct Port {
+    class: u8,
     held: LimitInForce,
     spent_ns: u64,
-    counts: Counts,
 }
 
 impl Model {
@@ -50,13 +56,14 @@ impl Model {
     #[must_use]
     pub fn new(now: Time, ports: &[u16], classes: &Classes, watching: bool) -> Self {
         Self {
-            ports: classes.of_ports(ports).collect(),
+            ports: classes
+                .of_ports(ports)
+                .map(|(port, class)| (port, Port { class, held: LimitInForce::Open, spent_ns: 0 }))
+                .collect(),
             prefixes: classes.of_prefixes().collect(),
             watching,
             resets: false,
             alive: now,
-            held: LimitInForce::Open,
-            spent_ns: 0,
             counts: Counts::default(),
         }
     }
@@ -67,19 +74,24 @@ impl Model {
         Self { resets: true, ..self }
     }
 
-    /// Sets the limit.
-    pub fn hold(&mut self, now: Time, held: LimitInForce) {
+    /// Sets the limit of `port`.
+    ///
+    /// # Panics
+    /// If the port is not guarded.
+    pub fn hold(&mut self, port: u16, now: Time, held: LimitInForce) {
+        self.alive = now;
+        let port = self.ports.get_mut(&port).expect("a guarded port");
         if let LimitInForce::Rate { cost_ns, .. } = held
-            && !matches!(self.held, LimitInForce::Rate { .. })
+            && !matches!(port.held, LimitInForce::Rate { .. })
         {
-            self.spent_ns = now.as_nanos().saturating_sub(cost_ns);
+            port.spent_ns = now.as_nanos().saturating_sub(cost_ns);
         }
-        (self.alive, self.held) = (now, held);
+        port.held = held;
     }
 
-    /// Empties the rate's bucket until `time`.
+    /// Empties the buckets of all ports until `time`.
     pub fn set_spent(&mut self, time: Time) {
-        self.spent_ns = time.as_nanos();
+        self.ports.values_mut().for_each(|port| port.spent_ns = time.as_nanos());
     }
 
     /// Verdict on `frame` at `now`. `listening` gives the listener of a SYN; the server has this many
@@ -107,7 +119,7 @@ impl Model {
         listening: impl FnOnce(&Syn) -> Option<Listening>,
     ) -> bool {
         let Some(syn) = Syn::read(frame) else { return false };
-        let Some(&by_port) = self.ports.get(&syn.target.1) else { return false };
+        let Some(&Port { class: by_port, .. }) = self.ports.get(&syn.target.1) else { return false };
         let Some(listening) = listening(&syn) else { return false };
         let class = usize::from(self.class(syn.source.0).map_or(by_port, |class| class.min(by_port)));
         self.counts.seen[class] += 1;
@@ -115,7 +127,7 @@ impl Model {
             self.counts.silent += 1;
             return false;
         }
-        let Some(reason) = self.reason(now, class, listening, present) else { return false };
+        let Some(reason) = self.reason(syn.target.1, now, class, listening, present) else { return false };
         self.counts.shed[class][reason as usize] += 1;
         true
     }
@@ -133,21 +145,29 @@ impl Model {
         holding.max_by_key(|(prefix, _)| prefix.bits()).map(|&(_, class)| class)
     }
 
-    fn reason(&mut self, now: Time, class: usize, listening: Listening, present: u64) -> Option<Reason> {
+    fn reason(
+        &mut self,
+        port: u16,
+        now: Time,
+        class: usize,
+        listening: Listening,
+        present: u64,
+    ) -> Option<Reason> {
         assert!(class < CLASSES, "classes are validated");
         if listening.waiting > listening.room {
             return Some(Reason::Full);
         }
-        match self.held {
+        let port = self.ports.get_mut(&port)?;
+        match port.held {
             LimitInForce::Open => None,
             LimitInForce::Closed => Some(Reason::Closed),
             LimitInForce::Concurrency(most) => (present >= most[class]).then_some(Reason::Present),
             LimitInForce::Rate { cost_ns, burst_ns, need_ns } => {
-                let from = self.spent_ns.max(now.as_nanos().saturating_sub(burst_ns));
+                let from = port.spent_ns.max(now.as_nanos().saturating_sub(burst_ns));
                 if from.saturating_add(need_ns[class]) > now.as_nanos() {
                     return Some(Reason::Rate);
                 }
-                self.spent_ns = from + cost_ns;
+                port.spent_ns = from + cost_ns;
                 None
             }
         }
@@ -178,7 +198,7 @@ mod tests {
             model.decide(now, &syn(80), 0, |_| Some(LISTENING)) == Verdict::Passes
         };
         let start = Time::ZERO + Span::from_secs(5);
-        model.hold(start, LimitInForce::Closed);
+        model.hold(80, start, LimitInForce::Closed);
         assert!(!passes(&mut model, start + Span::from_secs(1)));
         assert!(passes(&mut model, start + Span::from_nanos(1_000_000_001)));
         assert_eq!((model.counts().offered(), model.counts().shed(), model.counts().silent), (2, 1, 1));
@@ -200,7 +220,7 @@ mod tests {
             let mut model = Model::new(now, &[80], &classes, false);
             let mut door = AdmissionController::new(3);
             door.set(now, Limit::Rate { per_s, burst });
-            model.hold(now, LimitInForce::new(Limit::Rate { per_s, burst }, 3));
+            model.hold(80, now, LimitInForce::new(Limit::Rate { per_s, burst }, 3));
             let mut ahead = 0_i64;
             for (gap, class) in arrivals {
                 now += Span::from_secs_f64(gap / per_s);

@@ -9,7 +9,7 @@ use queueing::{Clock, Span};
 use super::classes::{Classes, Rule};
 use super::error::GuardError;
 use super::frames::{ACK, SYN, ethernet, ipv4, ipv6, syn, tcp};
-use super::map_layout::{LimitEntry, LimitInForce};
+use super::map_layout::{LimitEntry, LimitInForce, PortEntry};
 use super::maps::refused;
 use super::program::load;
 use super::settings::Settings;
@@ -35,7 +35,7 @@ pub fn costs() -> Result<Vec<Cost>, GuardError> {
     let port = listener.local_addr().map_err(&refused)?.port();
     let prefixes = (0..=255_u8).map(|n| Rule::From(format!("10.{n}.0.0/16").parse().expect("a prefix")));
     let classes = Classes(vec![prefixes.collect()]);
-    loaded.maps.set_port(port, 1).map_err(&refused)?;
+    loaded.maps.set_port(port, PortEntry { class: 1, ..PortEntry::default() }).map_err(&refused)?;
     for (prefix, class) in classes.of_prefixes() {
         loaded.maps.set_prefix(prefix, class).map_err(&refused)?;
     }
@@ -51,11 +51,8 @@ pub fn costs() -> Result<Vec<Cost>, GuardError> {
         })?;
         // Long enough for the controller never to count as silent.
         let alive = Monotonic::new().now() + Span::from_secs(3600);
-        loaded.maps.set_limit(&LimitEntry {
-            alive,
-            held: LimitInForce::new(limit, 2),
-            ..LimitEntry::default()
-        })
+        let held = LimitInForce::new(limit, 2);
+        loaded.maps.set_limit(0, &LimitEntry { alive, held, ..LimitEntry::default() })
     };
     let time = |frame: &[u8]| {
         let mut rounds = Vec::new();

@@ -5,7 +5,9 @@
 //!
 //! Source: [`guard::app_queue`], ADR 0042.
 
+use std::convert::Infallible;
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use guard::Signals;
 use guard::app_queue::{CombinedSignals, Requests};
@@ -16,6 +18,36 @@ use host::queue_report;
 
 /// Maximum of queue-report files of a guard or of a task.
 pub const JOINED_MAX: usize = 16;
+
+/// File in which a service reports its queue, and the guarded port that leads to the service: `FILE` for
+/// every port, `8443=FILE` for one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReportFile {
+    /// The port; `None`: every guarded one.
+    pub port: Option<u16>,
+    /// The file.
+    pub path: PathBuf,
+}
+
+impl ReportFile {
+    /// Paths of the reports that belong to `port`.
+    pub(super) fn of_port(files: &[Self], port: u16) -> Vec<PathBuf> {
+        let ours = files.iter().filter(|file| file.port.is_none_or(|its| its == port));
+        ours.map(|file| file.path.clone()).collect()
+    }
+}
+
+impl FromStr for ReportFile {
+    type Err = Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Infallible> {
+        let of_port = text.split_once('=').and_then(|(port, path)| Some((port.parse().ok()?, path)));
+        Ok(match of_port {
+            Some((port, path)) => Self { port: Some(port), path: path.into() },
+            None => Self { port: None, path: text.into() },
+        })
+    }
+}
 
 /// Reader of queue reports.
 #[derive(Debug)]
@@ -102,6 +134,14 @@ mod tests {
         std::fs::write(&path, "greenwave-queue 1 turn=4").unwrap();
         assert_eq!((waiting(50), waiting(600)), (3, 0));
         std::fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn a_report_belongs_to_its_port_or_to_every_port() {
+        let files: Vec<ReportFile> =
+            ["8443=/run/a=b", "/run/c", "./80=d"].map(|text| text.parse().unwrap()).into();
+        assert_eq!(ReportFile::of_port(&files, 8443), ["/run/a=b", "/run/c", "./80=d"].map(PathBuf::from));
+        assert_eq!(ReportFile::of_port(&files, 80), ["/run/c", "./80=d"].map(PathBuf::from));
     }
 
     #[test]

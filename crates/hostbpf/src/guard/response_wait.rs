@@ -1,4 +1,5 @@
-//! Connections that wait for the first byte of a response: their number, and the wait of the first.
+//! Connections that wait for the first byte of a response: their number for each
+//! port, and the wait of the first.
 //!
 //! The BPF program `gw_waits` counts them; it visits only connections without a response.
 //!
@@ -9,10 +10,10 @@ use std::os::fd::OwnedFd;
 
 use queueing::{Span, Time};
 
-use super::map_layout::words;
+use super::map_layout::{PORTS_MAX, words};
 use crate::bpf;
 
-/// Connections that wait for a response.
+/// Connections of a port that wait for a response.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct PendingResponses {
     pub waiting: u64,
@@ -20,11 +21,16 @@ pub(super) struct PendingResponses {
     pub delay: Span,
 }
 
-/// Runs `gw_waits`.
-pub(super) fn look(program: &OwnedFd, now: Time) -> io::Result<PendingResponses> {
-    let mut answer = [0; 16];
-    bpf::run(program, &[0; 16], &mut [], &mut answer)?;
-    let [waiting, since_ns] = words(&answer).unwrap_or_default();
-    let since = if waiting > 0 { Time::from_nanos(since_ns) } else { now };
-    Ok(PendingResponses { waiting, delay: now.since(since) })
+/// Runs `gw_waits`; the result is by the ports' slots.
+pub(super) fn look(program: &OwnedFd, now: Time) -> io::Result<[PendingResponses; PORTS_MAX]> {
+    let mut answer = [0; WAITS * PORTS_MAX];
+    bpf::run(program, &[0; WAITS * PORTS_MAX], &mut [], &mut answer)?;
+    Ok(std::array::from_fn(|slot| {
+        let [waiting, since_ns] = words(&answer[slot * WAITS..][..WAITS]).unwrap_or_default();
+        let since = if waiting > 0 { Time::from_nanos(since_ns) } else { now };
+        PendingResponses { waiting, delay: now.since(since) }
+    }))
 }
+
+/// Bytes of a port in `struct waits`.
+const WAITS: usize = 16;

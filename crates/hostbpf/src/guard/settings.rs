@@ -13,7 +13,7 @@ pub enum Way {
 }
 
 /// Offsets of ports and metadata.
-const GUARDED: usize = 32;
+const GUARDED: usize = 24;
 const NOTES: usize = GUARDED + 8192;
 
 /// `struct settings`.
@@ -31,8 +31,6 @@ pub struct Settings {
     pub resets: Option<Way>,
     /// True if connections are tracked until their first response.
     pub answers: bool,
-    /// Connections of the guarded ports before the attach.
-    pub before: u32,
     /// Guarded ports, ascending.
     pub ports: Vec<u16>,
     /// Metadata of the attached guard.
@@ -45,8 +43,7 @@ impl Settings {
     pub(super) fn bytes(&self) -> Vec<u8> {
         let flags = [self.watching, self.prefixes].map(u32::from);
         let resets = self.resets.map_or(0, |way| way as u32);
-        let words =
-            [&[self.netns, self.classes], &flags[..], &[resets, self.answers.into(), self.before]].concat();
+        let words = [&[self.netns, self.classes], &flags[..], &[resets, self.answers.into()]].concat();
         let mut bytes: Vec<u8> = words.into_iter().flat_map(u32::to_ne_bytes).collect();
         bytes.resize(GUARDED, 0);
         let mut guarded = vec![0_u64; 1024];
@@ -75,7 +72,6 @@ impl Settings {
                 _ => return None,
             },
             answers: word(5)? != 0,
-            before: word(6)?,
             ports,
             notes,
         })
@@ -94,7 +90,6 @@ mod tests {
             watching: true,
             resets: Some(Way::Redirect),
             answers: true,
-            before: 7,
             ports: vec![1, 80, 65_535],
             notes: b"x".to_vec(),
             ..Settings::default()

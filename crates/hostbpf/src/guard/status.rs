@@ -6,7 +6,7 @@ use queueing::{Clock, Span, Time};
 
 use super::attachment::GuardAttachment;
 use super::error::GuardError;
-use super::map_layout::{Counts, DEADMAN, LimitInForce, ObservedSignals};
+use super::map_layout::{Counts, DEADMAN, LimitEntry, LimitInForce, ObservedSignals, PORTS_MAX};
 use super::maps::{Maps, refused};
 use super::settings::Settings;
 use super::{DETACHED, Guard, attached};
@@ -21,9 +21,24 @@ pub struct Status {
     pub notes: GuardAttachment,
     /// Time since its controller's last look.
     pub silent: Span,
+    /// Strictest limit in force.
+    pub held: LimitInForce,
+    /// Signals at that look, over all ports.
+    pub seen: ObservedSignals,
+    /// Counts since the attach, over all ports.
+    pub counts: Counts,
+    /// Each guarded port.
+    pub ports: Vec<PortStatus>,
+}
+
+/// Limit, latest signals and counts of a guarded port.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PortStatus {
+    /// The port.
+    pub port: u16,
     /// Limit in force.
     pub held: LimitInForce,
-    /// Signals at that look.
+    /// Signals at the last look; without the kernel's drops, which it does not count by port.
     pub seen: ObservedSignals,
     /// Counts since the attach.
     pub counts: Counts,
@@ -43,16 +58,27 @@ impl Guard {
     /// # Errors
     /// The kernel's.
     pub fn status(&self, now: Time) -> io::Result<Status> {
-        let counts = self.counts()?;
-        let silent = now.since(self.look.alive);
-        Ok(Status {
-            notes: GuardAttachment::new(&self.options),
-            silent,
-            held: self.look.held,
-            seen: self.look.seen,
-            counts,
-        })
+        let entries = self.ports.iter().map(|port| *port.entry()).collect();
+        read(&self.loaded.maps, now, GuardAttachment::new(&self.options), self.totals, entries)
     }
+}
+
+/// Status of the totals and of the ports' entries, with the counts in `maps`.
+fn read(
+    maps: &Maps,
+    now: Time,
+    notes: GuardAttachment,
+    totals: LimitEntry,
+    entries: Vec<LimitEntry>,
+) -> io::Result<Status> {
+    let (mut ports, mut counts) = (Vec::new(), Counts::default());
+    for (slot, (&port, LimitEntry { held, seen, .. })) in notes.ports.iter().zip(entries).enumerate() {
+        let of_port = maps.counts(slot)?;
+        counts.add(&of_port);
+        ports.push(PortStatus { port, held, seen, counts: of_port });
+    }
+    let silent = now.since(totals.alive);
+    Ok(Status { notes, silent, held: totals.held, seen: totals.seen, counts, ports })
 }
 
 /// Status of the guard on `device`.
@@ -64,10 +90,10 @@ pub fn status(device: &str) -> Result<Status, GuardError> {
     let refused = refused("a look at our maps");
     let maps = Maps::attached(id)?;
     let notes = GuardAttachment::read(&maps.settings().map_err(&refused)?.notes)?;
-    let look = maps.look().map_err(&refused)?;
-    let counts = maps.counts().map_err(&refused)?;
-    let silent = Monotonic::new().now().since(look.alive);
-    Ok(Status { notes, silent, held: look.held, seen: look.seen, counts })
+    let totals = maps.totals().map_err(&refused)?;
+    let entries = (0..notes.ports.len().min(PORTS_MAX)).map(|slot| maps.limit(slot));
+    let entries = entries.collect::<io::Result<_>>().map_err(&refused)?;
+    read(&maps, Monotonic::new().now(), notes, totals, entries).map_err(&refused)
 }
 
 /// Detaches the guard of `device`, whichever process attached it; its controller notices. Result: the

@@ -64,8 +64,8 @@ impl Rig {
             Err(e) => panic!("the verifier rejects: {e}"),
         };
         let maps = &loaded.maps;
-        for (port, class) in classes().of_ports(&PORTS) {
-            maps.set_port(port, class).unwrap();
+        for (slot, (port, class)) in classes().of_ports(&PORTS).enumerate() {
+            maps.set_port(port, PortEntry { class, slot, before: 0 }).unwrap();
         }
         for (prefix, class) in classes().of_prefixes() {
             maps.set_prefix(prefix, class).unwrap();
@@ -103,15 +103,29 @@ impl Rig {
         of_port?.1.filter(|_| syn.target.1 != 80 || syn.target.0.is_ipv4())
     }
 
-    /// Sets program and model to the same state: limit `held` at `alive`, bucket empty until `spent`,
-    /// `present` connections in the server.
+    /// Sets the limit of one port.
+    fn hold(&self, slot: usize, alive: Time, held: LimitInForce) {
+        let entry = LimitEntry { alive, held, ..LimitEntry::default() };
+        self.loaded.maps.set_limit(slot, &entry).unwrap();
+    }
+
+    /// Counts of all ports.
+    fn counts(&self) -> Counts {
+        let mut all = Counts::default();
+        (0..PORTS.len()).for_each(|slot| all.add(&self.loaded.maps.counts(slot).unwrap()));
+        all
+    }
+
+    /// Sets program and model to the same state, on every port: limit `held` at `alive`, bucket empty until
+    /// `spent`, `present` connections in the server.
     fn state(&self, alive: Time, held: LimitInForce, spent: Time, present: u64) -> Model {
-        let maps = &self.loaded.maps;
-        maps.set_limit(&LimitEntry { alive, held, seen: ObservedSignals::default() }).unwrap();
-        maps.set_spent(spent).unwrap();
-        maps.set_connections([present + 5, 5]).unwrap();
         let mut model = Model::new(alive, &PORTS, &classes(), self.watching);
-        model.hold(alive, held);
+        for (slot, port) in PORTS.into_iter().enumerate() {
+            self.hold(slot, alive, held);
+            self.loaded.maps.set_spent(slot, spent).unwrap();
+            self.loaded.maps.set_connections(slot, [present + 5, 5]).unwrap();
+            model.hold(port, alive, held);
+        }
         model.set_spent(spent);
         if self.resets.is_some() { model.with_reset() } else { model }
     }
@@ -143,13 +157,13 @@ impl Rig {
 
     /// Compares both on `frames` in order, and then their counts.
     fn agree(&self, model: &mut Model, present: u64, frames: impl IntoIterator<Item = (String, Vec<u8>)>) {
-        let (before, counted) = (self.loaded.maps.counts().unwrap(), *model.counts());
+        let (before, counted) = (self.counts(), *model.counts());
         for (what, frame) in frames {
             let now = Monotonic::new().now();
             let expected = model.decide(now, &frame, present, |syn| self.finds(syn));
             assert_eq!(self.judge(&frame), expected, "{what}: {frame:x?}");
         }
-        let (after, model) = (self.loaded.maps.counts().unwrap(), model.counts());
+        let (after, model) = (self.counts(), model.counts());
         for class in 0..CLASSES {
             assert_eq!(after.seen[class] - before.seen[class], model.seen[class] - counted.seen[class]);
             for reason in 0..4 {
@@ -243,6 +257,44 @@ fn any_frames_are_judged_alike_by_model_and_kernel() {
     });
 }
 
+//~ xdp-guard: each port has a limit of its own, also at the most ports that a guard can have
+#[test]
+fn a_limit_holds_for_its_port_alone() {
+    let Some(rig) = Rig::new("a_limit_holds_for_its_port_alone") else { return };
+    let [(_, alive, open, now, _), (_, _, closed, ..), _, (_, _, rate, ..), ..] = states()[..] else {
+        panic!("the states in this order")
+    };
+    rig.namespace.enter(|| {
+        // Class 0, by which the bucket admits one connection at a time.
+        let urgent = |port| [&syn(port)[..26], &[10, 7, 0, 1], &syn(port)[30..]].concat();
+        let mut model = rig.state(alive, rate, now, 0);
+        let once = |port| (format!("port {port}"), urgent(port));
+        // Each bucket holds ten, and the first port empties its own alone.
+        rig.loaded.maps.set_spent(0, alive).unwrap();
+        assert!(!rig.passes(&urgent(80)));
+        for (slot, port) in PORTS.into_iter().enumerate() {
+            rig.loaded.maps.set_spent(slot, Time::ZERO).unwrap();
+            model.hold(port, alive, rate);
+        }
+        model.set_spent(Time::ZERO);
+        rig.agree(&mut model, 0, std::iter::repeat_n(80, 12).map(once));
+        rig.agree(&mut model, 0, std::iter::repeat_n(81, 12).map(once));
+        assert!(!rig.passes(&urgent(80)) && !rig.passes(&urgent(81)), "both are empty");
+        for (slot, other) in [(0, 81), (1, 80)] {
+            rig.state(alive, open, now, 0);
+            rig.hold(slot, alive, closed);
+            assert!(rig.passes(&urgent(other)) && !rig.passes(&urgent(PORTS[slot])), "{slot}");
+        }
+        // The last place of the maps.
+        rig.state(alive, open, now, 0);
+        let last = PORTS_MAX - 1;
+        rig.hold(last, alive, closed);
+        rig.loaded.maps.set_port(80, PortEntry { class: 0, slot: last, before: 0 }).unwrap();
+        assert!(!rig.passes(&urgent(80)) && rig.passes(&urgent(81)));
+        assert_eq!(rig.loaded.maps.counts(last).unwrap().shed(), 1);
+    });
+}
+
 /// A SYN from `source` to the listener on port 80.
 fn syn_of(source: SocketAddr) -> Vec<u8> {
     let mut frame = ipv4([127, 0, 0, 1], 0, 0, &tcp(80, 2));
@@ -262,7 +314,7 @@ fn a_connection_is_left_alone_and_what_is_left_of_an_old_one_is_not() {
         let client = TcpStream::connect("127.0.0.1:80").unwrap();
         let frame = syn_of(client.local_addr().unwrap());
         assert!(rig.passes(&frame), "it belongs to a connection");
-        assert_eq!(rig.loaded.maps.counts().unwrap().offered(), 0);
+        assert_eq!(rig.counts().offered(), 0);
         // The side that closes first keeps the TIME_WAIT state: the server.
         let (server, _) = rig._sockets.0[0].accept().unwrap();
         drop(server);
@@ -272,7 +324,7 @@ fn a_connection_is_left_alone_and_what_is_left_of_an_old_one_is_not() {
         sockopt::set_socket_linger(&client, Some(Duration::from_secs(10))).unwrap();
         drop(client);
         soon(|| !rig.passes(&frame));
-        assert_eq!(rig.loaded.maps.counts().unwrap().offered(), 1);
+        assert_eq!(rig.counts().offered(), 1);
     });
 }
 
@@ -285,9 +337,10 @@ fn arrivals_at_guarded_ports_of_the_namespace_are_remembered() {
     let connect = |port: u16| TcpStream::connect(("127.0.0.1", port)).unwrap();
     let before = Monotonic::new().now();
     rig.namespace.enter(|| {
-        assert_eq!(maps.connections().unwrap(), [2, 0, 0], "those of the full queue");
+        let opened = || [0, 1, 2, 3].map(|slot| maps.connections(slot).unwrap()[0]);
+        assert_eq!(opened(), [0, 0, 2, 0], "those of the full queue");
         let streams = [80, 84, 80].map(connect);
-        assert_eq!(maps.connections().unwrap(), [4, 0, 0], "port 84 is not guarded");
+        assert_eq!(opened(), [2, 0, 2, 0], "port 84 is not guarded");
         let look = || {
             let [queue] = rig.queues(&[80])[..] else { panic!("one listener") };
             (queue.waiting, queue.since.expect("it came after the guard"))
@@ -305,7 +358,7 @@ fn arrivals_at_guarded_ports_of_the_namespace_are_remembered() {
         let listener = TcpListener::bind("127.0.0.1:80").unwrap();
         (connect(80), listener)
     });
-    assert_eq!(maps.connections().unwrap()[0], 4);
+    assert_eq!(maps.connections(0).unwrap()[0], 2);
 }
 
 //~ xdp-guard: until-answer: a connection counts as waiting until its first response byte
@@ -326,10 +379,10 @@ fn a_connection_with_a_request_waits_until_its_first_response_byte() {
     // Waiting connections, and responses.
     let look = || {
         let now = Monotonic::new().now();
-        let waits = response_wait::look(program, now).unwrap();
+        let waits = response_wait::look(program, now).unwrap()[0];
         assert!(waits.delay <= now.since(start), "{waits:?}");
         assert_eq!(waits.delay == Span::ZERO, waits.waiting == 0, "{waits:?}");
-        (waits.waiting, rig.loaded.maps.connections().unwrap()[2])
+        (waits.waiting, rig.loaded.maps.connections(0).unwrap()[2])
     };
     rig.namespace.enter(|| {
         let connect = || TcpStream::connect("127.0.0.1:80").unwrap();
@@ -371,11 +424,10 @@ fn a_connection_with_a_request_waits_until_its_first_response_byte() {
 fn connections_older_than_the_guard_are_counted_as_present() {
     let Some(rig) = Rig::new("connections_older_than_the_guard_are_counted_as_present") else { return };
     let (_, alive, held, spent, present) = states()[9];
-    let settings = rig.loaded.maps.settings().unwrap();
     rig.namespace.enter(|| {
         rig.state(alive, held, spent, present);
         for (before, passes) in [(0, true), (14, true), (15, false)] {
-            rig.loaded.maps.set_settings(&Settings { before, ..settings.clone() }).unwrap();
+            rig.loaded.maps.set_port(81, PortEntry { class: 0, slot: 1, before }).unwrap();
             // Of the most urgent class, which may have 100.
             assert_eq!(rig.passes(&syn(81)), passes, "85 came since, {before} were there");
         }
