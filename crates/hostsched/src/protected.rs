@@ -54,7 +54,7 @@ impl Protected {
     }
 
     /// The protected processes around `this`.
-    fn of(
+    pub(crate) fn of(
         this: u32,
         guardian: Option<u32>,
         session: Option<u32>,

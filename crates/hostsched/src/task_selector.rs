@@ -146,11 +146,13 @@ impl Extent {
         if self.location.as_ref().is_some_and(Location::is_root) {
             return refused(format!("{} is the root cgroup, which contains all processes", named(selector)));
         }
+        if let TaskSelector::Process(id) = selector
+            && let Some(role) = protected.role(*id)
+        {
+            return refused(format!("{} is {role}", named(selector)));
+        }
         let role = |&id: &u32| Some((id, protected.role(id)?));
         match self.processes.iter().find_map(role) {
-            Some((id, role)) if matches!(selector, TaskSelector::Process(given) if *given == id) => {
-                refused(format!("{} is {role}", named(selector)))
-            }
             Some((id, role)) => {
                 refused(format!("{} contains process {id} ({}), {role}", named(selector), proc::name(id)))
             }
@@ -188,4 +190,21 @@ fn named(selector: &TaskSelector) -> String {
 /// Number of the greenwave process that manages the control group `path`, if one does.
 fn manager(path: &Path) -> Option<String> {
     path.iter().find_map(|name| name.to_str()?.strip_prefix(OURS)?.split('-').next().map(str::to_owned))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_protected_process_is_refused_for_its_own_role_whatever_its_number() {
+        // Numbers start again at a maximum, so an ancestor may have the greater one.
+        for (this, ancestor) in [(5_000_005, 5_000_009), (5_000_009, 5_000_005)] {
+            let protected = Protected::of(this, None, None, |id| (id == this).then_some(ancestor));
+            let processes = [this, ancestor].into();
+            let extent = Extent { location: None, is_threaded: false, processes };
+            let error = extent.check_protected(&TaskSelector::Process(ancestor), &protected).unwrap_err();
+            assert!(error.to_string().ends_with(" is an ancestor of greenwave"), "{error}");
+        }
+    }
 }
