@@ -84,19 +84,21 @@ fn guess(stream: &[u8]) {
 }
 
 /// Input: a policy, a zero byte, and a client's stream. The most urgent label of the pieces must be
-/// the label of the whole stream, at any segmentation.
+/// the label of the whole stream, at any segmentation; except that a piece without a complete
+/// head has the label of the packet alone, which may be more urgent than its request's.
 pub fn labels(data: &[u8]) {
     let Some(at) = data.iter().position(|&byte| byte == 0) else { return };
     let (Ok(text), stream) = (std::str::from_utf8(&data[..at]), &data[at + 1..]) else { return };
     let Ok(policy) = Policy::parse(text) else { return };
     let Some(classifier) = policy.transport() else { return };
     let stream = &stream[..stream.len().min(STREAM_MAX)];
+    let of_packet = Pieces::default().label_with(&classifier, stream, None);
     let label = |fragments: &mut dyn Iterator<Item = &[u8]>| {
         let mut flow = Pieces::default();
         let labels = fragments
             .filter(|fragment| !fragment.is_empty())
             .filter_map(|fragment| flow.label(&classifier, fragment));
-        labels.min()
+        labels.chain(of_packet).min()
     };
     let unsplit = label(&mut [stream].into_iter());
     let cuts = (0..stream.len()).map(|at| label(&mut <[&[u8]; 2]>::from(stream.split_at(at)).into_iter()));
@@ -113,10 +115,9 @@ pub fn labels(data: &[u8]) {
 
 /// Longest stream that is cut at every byte.
 const STREAM_MAX: usize = 256;
-/// Words of a policy that depend on a segment or on time. A default labels a piece whose request is
-/// incomplete, so it may be more urgent than the request.
-const OF_PIECES: [&str; 11] =
-    ["default", "drop", "length", "bytes", "received", "sent", "rtt", "loss", "cwnd", "recover", "learn"];
+/// Words of a policy that depend on a segment or on time.
+const OF_PIECES: [&str; 10] =
+    ["drop", "length", "bytes", "received", "sent", "rtt", "loss", "cwnd", "recover", "learn"];
 
 /// Connection that receives a stream in pieces.
 #[derive(Default)]
@@ -129,6 +130,19 @@ impl Pieces {
     /// Level of the next piece.
     fn label(&mut self, classifier: &TransportClassifier, payload: &[u8]) -> Option<u8> {
         self.received += payload.len() as u64;
+        let mut memory = self.memory.take();
+        let label = self.label_with(classifier, payload, Some(&mut memory));
+        self.memory = memory;
+        label
+    }
+
+    /// Level of a piece of a connection with this memory; without one, of the packet alone.
+    fn label_with(
+        &self,
+        classifier: &TransportClassifier,
+        payload: &[u8],
+        memory: Option<&mut Option<Box<dyn ConnectionState>>>,
+    ) -> Option<u8> {
         let (local, remote) = (Ipv4Addr::new(10, 0, 0, 2).into(), Ipv4Addr::new(10, 0, 0, 1).into());
         let verdict = classifier(&mut FlowContext {
             now: Time::ZERO,
@@ -138,7 +152,7 @@ impl Pieces {
             flow: FlowState { received: Bytes::new(self.received), ..FlowState::default() },
             private: &mut [0; 64],
             app: None,
-            memory: Some(&mut self.memory),
+            memory,
             successor: None,
         });
         match verdict {
