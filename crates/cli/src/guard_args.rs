@@ -77,7 +77,7 @@ impl Args {
     pub fn guard_with_reports(
         &self,
         files: &[PathBuf],
-        heard: &ReportCounter,
+        counter: &ReportCounter,
     ) -> Result<Option<ShardGuard>, Error> {
         let Some(name) = self.guard.clone() else { return Ok(None) };
         let default = Params::default();
@@ -85,9 +85,9 @@ impl Args {
         let mut guard = ShardGuard::by_name(&name, &params)
             .map_err(|e| Error::new(format!("--guard: {e}")).advice("--guard queue-delay"))?;
         if !files.is_empty() {
-            let anew = move || guard::by_name(&name, &params).expect("the policy exists");
-            let joining = AppQueuePolicy::new(anew, files, heard);
-            guard.policy = Box::new(joining.map_err(|e| Error::new(format!("--queue-report: {e}")))?);
+            let make = move || guard::by_name(&name, &params).expect("the policy exists");
+            let policy = AppQueuePolicy::new(make, files, counter);
+            guard.policy = Box::new(policy.map_err(|e| Error::new(format!("--queue-report: {e}")))?);
         }
         let refusal = match self.guard_reject {
             Refused::Drop => Refusal::Drop,

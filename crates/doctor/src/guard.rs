@@ -39,10 +39,10 @@ fn attach(title: &str, mode: Mode, until: WaitEnd, works: &str) -> Finding {
         until,
         watching: true,
         refusal: Refusal::Silence,
-        machine: false,
+        needs_system_signals: false,
         policy: "none".to_owned(),
         target: Span::from_millis(20),
-        joined: Vec::new(),
+        queue_reports: Vec::new(),
     };
     match guard::attach("gw0", &options) {
         Ok(_) => Finding::works(AREA, title, works),

@@ -116,10 +116,10 @@ fn controller(duration: Span, until: WaitEnd) -> Result<Result<f64, GuardError>,
             until,
             watching: false,
             refusal: Refusal::Silence,
-            machine: policy.needs_system_signals(),
+            needs_system_signals: policy.needs_system_signals(),
             policy: "queue-delay".to_owned(),
             target: Params::default().delay_target,
-            joined: Vec::new(),
+            queue_reports: Vec::new(),
         };
         let mut guard = match hostbpf::guard::attach("eth0", &options) {
             Ok(guard) => guard,

@@ -1,9 +1,9 @@
 //! `greenwave guard attach`: a guard's controller, which runs until it is interrupted or the guard
 //! is detached.
 //!
-//! It observes each port, asks the port's policy and updates the program in the kernel; those parts are
-//! elsewhere, text and loop are here. SIGHUP makes it read `--config` again, for another
-//! `target-delay`.
+//! Each control step observes each port, runs the port's policy and sets the limit in the XDP program
+//! ([`hostbpf::guard`]); this file has the loop and its output. SIGHUP makes it read `--config` again, for
+//! another `target-delay`.
 
 use std::process::ExitCode;
 use std::str::FromStr;
@@ -47,7 +47,7 @@ pub struct Args {
     /// File in which a service reports its internal queue; added to the
     /// accept-queue delay of that port, or of all ports; repeatable.
     #[arg(long = "queue-report", value_name = "[PORT=]FILE")]
-    joined: Vec<ReportFile>,
+    queue_reports: Vec<ReportFile>,
     /// End of the wait: accept() (default), or the first response byte, for
     /// thread-per-connection servers.
     #[arg(
@@ -67,7 +67,7 @@ pub struct Args {
     dry_run: bool,
     /// Response to a shed SYN: drop (default) or reset.
     #[arg(long = "reject", value_enum, default_value = "drop", hide_default_value = true)]
-    refusal: Refused,
+    reject: Reject,
     /// XDP mode: drv, in the driver (default); skb, after the driver.
     #[arg(long, value_enum, default_value = "drv", hide_default_value = true, hide_possible_values = true)]
     mode: ModeName,
@@ -95,7 +95,7 @@ impl From<ModeName> for Mode {
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]
-enum Refused {
+enum Reject {
     /// Drop the SYN; the client retransmits it after a second.
     #[value(name = "drop", alias = "silence")]
     Silence,
@@ -103,16 +103,16 @@ enum Refused {
     Reset,
 }
 
-impl From<Refused> for Refusal {
-    fn from(refused: Refused) -> Self {
-        match refused {
-            Refused::Silence => Self::Silence,
-            Refused::Reset => Self::Reset,
+impl From<Reject> for Refusal {
+    fn from(reject: Reject) -> Self {
+        match reject {
+            Reject::Silence => Self::Silence,
+            Reject::Reset => Self::Reset,
         }
     }
 }
 
-/// `10.0.0.0/8,port:443`.
+/// Rules of a class: `10.0.0.0/8,port:443`.
 #[derive(Clone)]
 struct Class(Vec<Rule>);
 
@@ -168,13 +168,13 @@ impl Args {
             classes: Classes(self.class.iter().map(|class| class.0.clone()).collect()),
             until: self.until.into(),
             watching: self.dry_run,
-            refusal: self.refusal.into(),
-            machine: controller.policies.iter().any(|policy| policy.needs_system_signals()),
+            refusal: self.reject.into(),
+            needs_system_signals: controller.policies.iter().any(|policy| policy.needs_system_signals()),
             policy: self.policy.clone(),
             target: self.target_delay,
-            joined: self.joined.clone(),
+            queue_reports: self.queue_reports.clone(),
         };
-        let duty = Duty::Guard { reads_reports: !self.joined.is_empty() };
+        let duty = Duty::Guard { reads_reports: !self.queue_reports.is_empty() };
         Ok((controller, options, self.sandbox.plan(duty, None)?))
     }
 }
@@ -196,21 +196,21 @@ pub fn run(args: &Args, arguments: &Arguments) -> Result<ExitCode, Error> {
     let (clock, used) = (Monotonic::new(), ThreadTime);
     let (start, used_before) = (clock.now(), used.now());
     let mut due = start;
-    let mut looks = 0_u64;
+    let mut steps = 0_u64;
     let end = loop {
         due = wait(&clock, due + args.period);
         if interrupted.load(Ordering::Relaxed) {
             break None;
         }
-        if looks.is_multiple_of(CHECK)
+        if steps.is_multiple_of(CHECK)
             && let Some(end) = guard.end()
         {
             break Some(end);
         }
-        looks += 1;
+        steps += 1;
         control.iter_mut().for_each(|control| control.poll(clock.now()));
-        if let Some(said) = read_again(control.as_mut(), || controller.reload(&mut guard, arguments)) {
-            control::report_reload(control.as_mut(), clock.now(), &said);
+        if let Some(outcome) = read_again(control.as_mut(), || controller.reload(&mut guard, arguments)) {
+            control::report_reload(control.as_mut(), clock.now(), &outcome);
         }
         let step = controller.step(&mut guard, clock.now());
         step.map_err(|e| Error::new(format!("{}: {e}", args.device)))?;
@@ -236,7 +236,7 @@ pub fn run(args: &Args, arguments: &Arguments) -> Result<ExitCode, Error> {
     removed(&args.device, end).map_or(Ok(ExitCode::SUCCESS), Err)
 }
 
-/// Error of an end that this program was not asked for.
+/// Error if the guard was detached otherwise than by ctrl-C or `guard detach`.
 fn removed(device: &str, end: Option<End>) -> Option<Error> {
     let again = format!("greenwave guard attach {device} … again, or Restart=on-failure in its unit");
     let what = match end? {
@@ -262,8 +262,8 @@ struct Controller {
 impl Controller {
     /// One observation and the resulting update.
     ///
-    /// If the last service that reported its queue for a port has fallen silent, the port's policy forgets
-    /// what it learned and admits every connection until another report.
+    /// If the last service that reported its queue for a port has stopped reporting, the port gets a fresh
+    /// policy and admits every connection until the next report.
     fn step(&mut self, guard: &mut Guard, now: Time) -> std::io::Result<()> {
         let signals = guard.look(now)?;
         let mut limits = Vec::with_capacity(signals.len());
@@ -340,13 +340,13 @@ fn greeting(args: &Args) -> String {
         guard_args::Until::Accept => "",
         guard_args::Until::FirstByte => ", until the first response byte",
     };
-    let joined = match args.joined.len() {
+    let services = match args.queue_reports.len() {
         0 => String::new(),
         1 => ", with 1 service queue".to_owned(),
-        services => format!(", with {services} service queues"),
+        count => format!(", with {count} service queues"),
     };
     format!(
-        "{}: port {ports} {what} by {}{target}{until}{joined}; status: greenwave guard status {}; ctrl-C detaches",
+        "{}: port {ports} {what} by {}{target}{until}{services}; status: greenwave guard status {}; ctrl-C detaches",
         args.device, args.policy, args.device
     )
 }
@@ -357,7 +357,7 @@ mod tests {
 
     //~ cli: a guard or device removed by another program is a failure, one's own detach is not
     #[test]
-    fn only_an_end_that_was_asked_for_is_a_success() {
+    fn only_an_interrupt_or_a_detach_is_a_success() {
         for end in [None, Some(End::Detached)] {
             assert_eq!(removed("eth0", end), None, "{end:?}");
         }

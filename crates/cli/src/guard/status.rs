@@ -11,7 +11,7 @@ use serde_json::json;
 
 use crate::Error;
 use crate::table::Table;
-use crate::ui::metrics::{self, CAME, PORT_LIMITED, PORT_OFFERED, PORT_SHED, SHED};
+use crate::ui::metrics::{self, OFFERED, PORT_LIMITED, PORT_OFFERED, PORT_SHED, SHED};
 use crate::ui::{Figure, Labels};
 
 /// Show a guard's counters and queues.
@@ -63,7 +63,7 @@ fn refusal(status: &Status) -> &'static str {
 }
 
 /// The admitted connections as text, under the limit `held`.
-fn held(status: &Status, held: LimitInForce) -> String {
+fn admission(status: &Status, held: LimitInForce) -> String {
     match held {
         _ if !status.is_alive() => "all connections, because the controller is stalled".to_owned(),
         LimitInForce::Open => "all connections".to_owned(),
@@ -80,7 +80,7 @@ fn ports(status: &Status) -> Option<Table> {
     let mut table = Table::new(4, &["port", "seen", "shed", "accepted", "admits"]);
     for PortStatus { port, held: limit, seen, counts } in &status.ports {
         let figures = [u64::from(*port), counts.offered(), counts.shed(), seen.served];
-        let row = figures.iter().map(u64::to_string).chain([held(status, *limit)]);
+        let row = figures.iter().map(u64::to_string).chain([admission(status, *limit)]);
         table.row(row.collect());
     }
     (status.ports.len() > 1).then_some(table)
@@ -114,7 +114,7 @@ fn as_text(device: &str, status: &Status) -> String {
         .collect();
     let (ports, admits) = match ports(status) {
         Some(ports) => (ports.to_string(), "as above, each port by its own limit".to_owned()),
-        None => (String::new(), held(status, status.held)),
+        None => (String::new(), admission(status, status.held)),
     };
     format!(
         "{device}: {}, target {}, mode {}, refusal {}{dry}\n\
@@ -138,7 +138,7 @@ fn as_text(device: &str, status: &Status) -> String {
     )
 }
 
-/// Connections that wait for an answer, if they are observed.
+/// Connections without a first response byte, if they are observed.
 fn unanswered(status: &Status) -> String {
     match status.notes.until {
         WaitEnd::Accept => String::new(),
@@ -222,8 +222,10 @@ pub(super) fn figures(device: &str, status: &Status) -> Vec<Figure> {
     let of_device = Labels::none().with("device", device);
     let of_class = |class: usize| of_device.clone().with("class", class);
     let classes = 0..status.notes.classes.len();
-    let mut figures: Vec<Figure> =
-        classes.clone().map(|class| Figure::new(CAME, of_class(class), counts.seen[class] as f64)).collect();
+    let mut figures: Vec<Figure> = classes
+        .clone()
+        .map(|class| Figure::new(OFFERED, of_class(class), counts.seen[class] as f64))
+        .collect();
     for class in classes {
         let shed = Reason::ALL.iter().zip(counts.shed[class]);
         figures.extend(shed.map(|(reason, count)| {

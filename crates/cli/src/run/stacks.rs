@@ -145,7 +145,7 @@ impl Stacks<'_> {
         self.bypass.report_new();
         let full = summary(&mut servers, &self.meters, args.guard.is_on());
         self.bypass.summary(full);
-        if !args.queue_reports.is_empty() && self.reports.looks() == 0 {
+        if !args.queue_reports.is_empty() && self.reports.steps() == 0 {
             let files: Vec<_> = args.queue_reports.iter().map(|file| file.display().to_string()).collect();
             errln!(
                 "note: no service reported its queue in {}; the guard used its own only",

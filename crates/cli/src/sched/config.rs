@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use hostbpf::guard::JOINED_MAX;
+use hostbpf::guard::QUEUE_REPORTS_MAX;
 use hostsched::{Mechanism, TaskSelector, cpulist, group_path};
 use queueing::{CoreId, Span};
 use sched::cores::{Class, CoreAssignment, Policy, Settings, TaskSpec, Topology, by_name};
@@ -255,9 +255,9 @@ impl Config {
             let what = "BE with queue_reports = …: only LC requests a core".to_owned();
             return refused(what, "class = \"LC\", or no queue_reports");
         }
-        if task.queue_reports.len() > JOINED_MAX {
+        if task.queue_reports.len() > QUEUE_REPORTS_MAX {
             let what = format!(
-                "{} files in queue_reports; at most {JOINED_MAX} are possible",
+                "{} files in queue_reports; at most {QUEUE_REPORTS_MAX} are possible",
                 task.queue_reports.len()
             );
             return refused(what, "a task for some of them");

@@ -9,7 +9,7 @@ use runtime::snapshot_exchange::SnapshotExchange;
 
 use crate::snapshot_poller::SnapshotPoller;
 use crate::traces::Traces;
-use crate::ui::metrics::{CAME, DEPTH, LEFT, RESETS, SHED, WAIT};
+use crate::ui::metrics::{DEPTH, LEFT, OFFERED, RESETS, SHED, WAIT};
 use crate::ui::{Figure, Labels, MetricsSample, Spans, Ui};
 
 /// State of the live view.
@@ -142,7 +142,7 @@ pub(crate) fn slowest(slow: &mut Vec<(usize, Slow)>, most: usize) -> u64 {
 pub(crate) fn of_guard(device: &str, guard: &[Shed; Priority::LEVELS], figures: &mut Vec<Figure>) {
     for (class, of) in Priority::all().zip(guard).filter(|(_, of)| of.seen > 0) {
         let labels = Labels::none().with("device", device).with("class", class);
-        figures.push(Figure::new(CAME, labels.clone(), of.seen as f64));
+        figures.push(Figure::new(OFFERED, labels.clone(), of.seen as f64));
         for (reason, count) in of.reasons() {
             figures.push(Figure::new(SHED, labels.clone().with("reason", reason), count as f64));
         }

@@ -4,7 +4,7 @@ use queueing::{Histogram, Label, Priority, Span, Time};
 use runtime::app::RequestAttributes as Of;
 use runtime::shard::{RequestEnd, Side, Slow};
 
-use super::metrics::{CAME, DEPTH, LEFT, SHED, WAIT};
+use super::metrics::{DEPTH, LEFT, OFFERED, SHED, WAIT};
 use super::window::{Head, Live, MetricsSample, Spans};
 use super::{Figure, Labels, Move, Owner};
 
@@ -58,7 +58,7 @@ pub fn serve(seconds: u64) -> Live {
             Figure::new("greenwave_dropped_total", shard().with("reason", "late"), second as f64),
             Figure::new(DEPTH, shard().with("queue", "event"), 3.0),
             Figure::new("greenwave_connections", shard(), 8.0),
-            Figure::new(CAME, guard(7), second as f64 * 20.0),
+            Figure::new(OFFERED, guard(7), second as f64 * 20.0),
             Figure::new(SHED, guard(7).with("reason", "rate"), second as f64 * 5.0),
         ];
         let wait = |class: u8| Labels::none().with("class", class).with("stage", "event");

@@ -69,7 +69,7 @@ pub const LEFT: &str = "greenwave_deadline_slack_seconds";
 /// Shed connections.
 pub const SHED: &str = "greenwave_guard_shed_total";
 /// Connections seen by a guard.
-pub const CAME: &str = "greenwave_guard_offered_total";
+pub const OFFERED: &str = "greenwave_guard_offered_total";
 /// Connections seen by a guard at a port, those that it shed there, and 1 if the port has a limit.
 pub const PORT_OFFERED: &str = "greenwave_guard_port_offered_total";
 pub const PORT_SHED: &str = "greenwave_guard_port_shed_total";
@@ -147,7 +147,7 @@ pub const METRICS: &[Metric] = &[
     gauge(DEPTH, "shard, queue", STACK, "Entries in a queue."),
     gauge("greenwave_connections", "shard", STACK, "Open connections."),
     gauge("greenwave_workers_busy", "shard", "serve", "Workers that are processing a request."),
-    counter(CAME, "device, class", "serve, run, guard", "New connections that reached the guard."),
+    counter(OFFERED, "device, class", "serve, run, guard", "New connections that reached the guard."),
     counter(
         SHED,
         "device, class, reason",

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use queueing::Span;
 
 use super::labels::Labels;
-use super::metrics::{CAME, DEPTH, LEFT, METRICS, SHED, WAIT};
+use super::metrics::{DEPTH, LEFT, METRICS, OFFERED, SHED, WAIT};
 use super::snapshot::{Figure, MetricDistribution, Snapshot};
 use crate::table::{Table, micros, number};
 
@@ -171,7 +171,7 @@ fn shed(snapshot: &Snapshot) -> Option<Table> {
         }
     }
     let header = [&["device", "class", "seen", "per s", "shed/s"][..], &reasons].concat();
-    table(2, &header, snapshot.figures(CAME), |arrivals| {
+    table(2, &header, snapshot.figures(OFFERED), |arrivals| {
         let is_its = |figure: &&Figure| {
             ["device", "class"].iter().all(|name| figure.labels.get(name) == arrivals.labels.get(name))
         };
@@ -248,7 +248,7 @@ fn queues(snapshot: &Snapshot) -> Option<Table> {
 /// Non-zero counters without a table of their own, summed over the shards.
 fn counted(snapshot: &Snapshot) -> Option<Table> {
     let is_shown = |figure: &&Figure| {
-        figure.per_s.is_some() && figure.value > 0.0 && ![CAME, SHED].contains(&figure.name.as_str())
+        figure.per_s.is_some() && figure.value > 0.0 && ![OFFERED, SHED].contains(&figure.name.as_str())
     };
     let mut rows: Vec<(String, String, f64, f64)> = Vec::new();
     for figure in snapshot.figures.iter().filter(is_shown) {

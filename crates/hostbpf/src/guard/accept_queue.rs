@@ -2,7 +2,7 @@
 //!
 //! Listeners are read from the kernel's socket table ([`Listeners`]), a walk that takes longer the more
 //! memory the machine has: once a second, and while a listener is missing. The queues are read at every
-//! look by the BPF program `gw_look`, which is run on a query in place of a frame.
+//! control step by the BPF program `gw_look`, which is run on a query in place of a frame.
 //!
 //! Source: bpf(2) `BPF_PROG_TEST_RUN`; `bpf/queues.h`.
 
@@ -21,9 +21,9 @@ pub(super) struct Queue {
     pub port: u16,
     pub waiting: u32,
     pub room: u32,
-    /// First connection in it, unlike any other's; 0 if it is empty.
+    /// Identifies the first connection in it; 0 if it is empty.
     pub first: u64,
-    /// When that was made; `None` if the queue is empty or the time is unknown.
+    /// Time at which that was established; `None` if the queue is empty or the time is unknown.
     pub since: Option<Time>,
 }
 
@@ -32,15 +32,15 @@ const QUESTION: usize = 24;
 pub(super) const QUEUE: usize = 16;
 
 /// Interval between reads of the socket table.
-const AGAIN: Span = Span::from_secs(1);
+const TABLE_PERIOD: Span = Span::from_secs(1);
 
 /// Reader of the accept queues of some ports.
 #[derive(Debug)]
 pub(super) struct Queues {
     listeners: Listeners,
     ports: Vec<u16>,
-    /// Listeners there, one per address and port.
-    there: Vec<Listener>,
+    /// Listeners of the last read of the socket table, one per address, port and device.
+    known: Vec<Listener>,
     /// Time of the next read of the socket table.
     due: Time,
     found: Vec<Queue>,
@@ -54,7 +54,7 @@ impl Queues {
         Ok(Self {
             listeners: Listeners::new()?,
             ports: ports.to_vec(),
-            there: Vec::new(),
+            known: Vec::new(),
             due: Time::ZERO,
             found: Vec::new(),
             frame: vec![0; QUESTION + QUEUE * QUEUES],
@@ -79,50 +79,50 @@ impl Queues {
         self.ports.iter().map(|&port| self.listeners.connections(port)).collect()
     }
 
-    /// Queues seen by `gw_look`, in no particular order.
+    /// Queues found by `gw_look`, in no particular order.
     pub fn look(&mut self, program: &OwnedFd, now: Time) -> io::Result<&[Queue]> {
-        if now < self.due && self.ask(program)? {
+        if now < self.due && self.read_queues(program)? {
             return Ok(&self.found);
         }
         self.list()?;
-        // While a listener is missing, the table is read at every look.
-        self.due = if self.ask(program)? { now + AGAIN } else { now };
+        // While a listener is missing, the table is read at every control step.
+        self.due = if self.read_queues(program)? { now + TABLE_PERIOD } else { now };
         Ok(&self.found)
     }
 
     /// Reads the socket table.
     fn list(&mut self) -> io::Result<()> {
-        self.there.clear();
+        self.known.clear();
         let only = if let [port] = self.ports[..] { Some(port) } else { None };
-        let (ports, there) = (&self.ports, &mut self.there);
+        let (ports, known) = (&self.ports, &mut self.known);
         self.listeners.each(only, |listener| {
-            let place = |other: &Listener| (other.target, other.port, other.device);
+            let key = |other: &Listener| (other.target, other.port, other.device);
             if !ports.contains(&listener.port) {
                 return;
             }
-            match there.iter_mut().find(|other| place(other) == place(&listener)) {
+            match known.iter_mut().find(|other| key(other) == key(&listener)) {
                 Some(other) => {
                     other.waiting += listener.waiting;
                     other.room += listener.room;
                 }
-                None => there.push(listener),
+                None => known.push(listener),
             }
         })
     }
 
     /// Reads the queues of all known listeners; true if all were found.
-    fn ask(&mut self, program: &OwnedFd) -> io::Result<bool> {
+    fn read_queues(&mut self, program: &OwnedFd) -> io::Result<bool> {
         self.found.clear();
         let mut all = true;
-        for listener in &self.there {
-            let asked = ask(program, listener, &mut self.frame)?;
-            all &= asked > 0;
-            if asked == 0 {
+        for listener in &self.known {
+            let count = query(program, listener, &mut self.frame)?;
+            all &= count > 0;
+            if count == 0 {
                 let Listener { port, waiting, room, .. } = *listener;
                 self.found.push(Queue { port, waiting, room, first: 0, since: None });
             }
-            let answers = self.frame[QUESTION..].chunks_exact(QUEUE).take(asked);
-            self.found.extend(answers.map(|bytes| read(listener.port, bytes)));
+            let queues = self.frame[QUESTION..].chunks_exact(QUEUE).take(count);
+            self.found.extend(queues.map(|bytes| read(listener.port, bytes)));
         }
         Ok(all)
     }
@@ -130,20 +130,20 @@ impl Queues {
 
 /// Number of queues that the program finds behind a listener's address and port; they follow the query
 /// in `frame`.
-fn ask(program: &OwnedFd, listener: &Listener, frame: &mut [u8]) -> io::Result<usize> {
-    let mut question = [0; QUESTION + QUEUE * QUEUES];
-    question[..16].copy_from_slice(&listener.target);
-    question[16..18].copy_from_slice(&listener.port.to_be_bytes());
-    question[18..20].copy_from_slice(&u16::from(listener.is_v6).to_ne_bytes());
+fn query(program: &OwnedFd, listener: &Listener, frame: &mut [u8]) -> io::Result<usize> {
+    let mut query = [0; QUESTION + QUEUE * QUEUES];
+    query[..16].copy_from_slice(&listener.target);
+    query[16..18].copy_from_slice(&listener.port.to_be_bytes());
+    query[18..20].copy_from_slice(&u16::from(listener.is_v6).to_ne_bytes());
     if listener.device == 0 {
-        let (found, _) = bpf::run(program, &question, &mut [], frame)?;
+        let (found, _) = bpf::run(program, &query, &mut [], frame)?;
         return Ok((found as usize).min(QUEUES));
     }
     // `struct xdp_md`: a listener bound to a device is found by its ingress interface.
-    let words = [0, question.len() as u32, 0, listener.device, 0, 0];
+    let words = [0, query.len() as u32, 0, listener.device, 0, 0];
     let mut context = words.map(u32::to_ne_bytes).concat();
-    let asked = bpf::run(program, &question, &mut context, frame);
-    Ok(asked.map_or(0, |(found, _)| (found as usize).min(QUEUES)))
+    let result = bpf::run(program, &query, &mut context, frame);
+    Ok(result.map_or(0, |(found, _)| (found as usize).min(QUEUES)))
 }
 
 /// `struct queue`. Its last word is the time at which the first connection was made, or, if that is

@@ -54,7 +54,7 @@ impl GuardAttachment {
 
     /// Metadata of the attached program `id`.
     pub(super) fn attached(id: u32) -> Result<Self, GuardError> {
-        let settings = Maps::attached(id)?.settings().map_err(refused("a look at our maps"))?;
+        let settings = Maps::attached(id)?.settings().map_err(refused("a read of the guard's maps"))?;
         Self::read(&settings.notes)
     }
 

@@ -15,7 +15,7 @@ pub enum GuardError {
     NotBuilt,
     /// The kernel has no BTF.
     NoBtf,
-    /// The kernel cannot report transmissions.
+    /// The kernel has no tracepoint for transmissions (before Linux 6.3).
     NoAnswers,
     /// The kernel denies permission.
     NoPermission,
@@ -33,9 +33,9 @@ pub enum GuardError {
         /// The port.
         port: u16,
         /// Ports that have one.
-        there: Vec<u16>,
+        listening: Vec<u16>,
     },
-    /// More than the program supports.
+    /// More items than the XDP program supports.
     TooMany {
         /// Kind of item.
         what: &'static str,
@@ -53,8 +53,8 @@ pub enum GuardError {
         /// Guarded ports.
         ports: Vec<u16>,
     },
-    /// No service reports in a queue-report file.
-    Untold {
+    /// A queue-report file has no report.
+    NoReport {
         /// The file.
         path: PathBuf,
         /// The reason.
@@ -92,11 +92,13 @@ impl GuardError {
             Self::NoPermission => "run as root".to_owned(),
             Self::Attached { device, .. } => format!("greenwave guard detach {device}"),
             Self::NotAttached(device) => format!("greenwave guard attach {device} --port 80"),
-            Self::NoListener { there, .. } if there.is_empty() => "start the server first".to_owned(),
-            Self::NoListener { there, .. } => format!("start the server first, or --port {}", listed(there)),
+            Self::NoListener { listening, .. } if listening.is_empty() => "start the server first".to_owned(),
+            Self::NoListener { listening, .. } => {
+                format!("start the server first, or --port {}", listed(listening))
+            }
             Self::TooMany { max, .. } => format!("at most {max}"),
             Self::Unguarded { port, .. } => format!("--port {port} as well"),
-            Self::Untold { .. } => {
+            Self::NoReport { .. } => {
                 "start the service first; it reports with guard::tower's GuardLayer::with_queue_report or an equivalent"
                     .to_owned()
             }
@@ -106,7 +108,7 @@ impl GuardError {
     }
 }
 
-/// The first few of them.
+/// The first eight of `ports`, as text.
 fn listed(ports: &[u16]) -> String {
     ports.iter().take(8).map(u16::to_string).collect::<Vec<_>>().join(", ")
 }
@@ -130,7 +132,7 @@ impl fmt::Display for GuardError {
             Self::Unguarded { what, port, ports } => {
                 write!(f, "{what} has port {port}, and only {} is guarded", listed(ports))
             }
-            Self::Untold { path, source } => {
+            Self::NoReport { path, source } => {
                 write!(f, "{}: no service reports its queue in this file: {source}", path.display())
             }
             Self::Refused { what, source } => write!(f, "the kernel refuses {what}: {source}"),

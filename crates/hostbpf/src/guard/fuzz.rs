@@ -22,8 +22,8 @@ pub(crate) fn maps(data: &[u8]) {
     match which % 6 {
         0 => {
             assert!(LimitEntry::read(bytes).is_none() || bytes.len() == LimitEntry::LEN, "a foreign length");
-            if let Some(look) = LimitEntry::read(&value(LimitEntry::LEN)) {
-                assert_eq!(LimitEntry::read(&look.bytes()), Some(look));
+            if let Some(entry) = LimitEntry::read(&value(LimitEntry::LEN)) {
+                assert_eq!(LimitEntry::read(&entry.bytes()), Some(entry));
             }
         }
         1 => {
@@ -62,15 +62,15 @@ pub(crate) fn maps(data: &[u8]) {
 /// A reply of the kernel's about sockets.
 pub(crate) fn listeners(data: &[u8]) {
     let mut found = 0;
-    let end = sock_diag::read(data, &mut |answer| {
+    let end = sock_diag::read(data, &mut |socket| {
         found += 1;
         let _ = (
-            answer.local(),
-            answer.remote(),
-            answer.state(),
-            answer.inode(),
-            answer.waiting(),
-            answer.room(),
+            socket.local(),
+            socket.remote(),
+            socket.state(),
+            socket.inode(),
+            socket.waiting(),
+            socket.room(),
         );
     });
     assert!(found * 88 <= data.len(), "each listener takes 88 bytes of the reply");

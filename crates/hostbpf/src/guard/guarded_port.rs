@@ -25,12 +25,12 @@ pub(super) struct GuardedPort {
     present_before: u64,
     stuck: StuckQueues,
     reports: QueueReports,
-    /// State at the last look.
+    /// Counts at the last control step.
     last: Last,
     entry: LimitEntry,
 }
 
-/// Counts at the last look.
+/// Counts at the last control step.
 #[derive(Clone, Copy, Debug, Default)]
 struct Last {
     at: Time,
@@ -41,7 +41,7 @@ struct Last {
     present: u64,
 }
 
-/// Observations of all ports at one look.
+/// Observations of all ports at one control step.
 pub(super) struct Observed<'a> {
     pub now: Time,
     /// Accept queues, each with true if it is stuck among those of all ports.
@@ -69,12 +69,12 @@ impl GuardedPort {
 
     /// Connections accepted since the attach, of `opened` ones, given the accept queues of all ports.
     pub fn count_accepted(&self, opened: u64, queues: &[accept_queue::Queue]) -> u64 {
-        let ours = queues.iter().filter(|queue| queue.port == self.number);
-        let waiting: u64 = ours.map(|queue| u64::from(queue.waiting)).sum();
+        let own = queues.iter().filter(|queue| queue.port == self.number);
+        let waiting: u64 = own.map(|queue| u64::from(queue.waiting)).sum();
         (opened + self.waiting_before).saturating_sub(waiting).max(self.entry.seen.served)
     }
 
-    /// Signals of this port, with the counts since the last look. `accepted`: of
+    /// Signals of this port, with the counts since the last control step. `accepted`: of
     /// [`count_accepted`](Self::count_accepted); `connections`: of [`Maps::connections`].
     ///
     /// # Errors
@@ -129,7 +129,7 @@ impl GuardedPort {
     }
 
     /// Summary of this port's queues, and of those among them that are not stuck. A first connection of
-    /// unknown age has waited since the last look at least.
+    /// unknown age has waited since the last control step at least.
     fn see_queues(
         &mut self,
         observed: &Observed<'_>,
@@ -137,8 +137,8 @@ impl GuardedPort {
         span: Span,
     ) -> (ObservedSignals, Progressing) {
         let unknown = self.entry.seen.delay + span;
-        let ours = observed.queues.iter().filter(|(queue, _)| queue.port == self.number);
-        let (queues, stuck_of_all): (Vec<_>, Vec<bool>) = ours.copied().unzip();
+        let own = observed.queues.iter().filter(|(queue, _)| queue.port == self.number);
+        let (queues, stuck_of_all): (Vec<_>, Vec<bool>) = own.copied().unzip();
         let stuck = self.stuck.find(observed.now, accepted, &queues);
         let (mut seen, mut progressing) = (ObservedSignals::default(), Progressing::default());
         for ((queue, of_port), of_all) in queues.iter().zip(stuck).zip(stuck_of_all) {
@@ -159,7 +159,7 @@ impl GuardedPort {
         (seen, progressing)
     }
 
-    /// Sets `limit`, and renews the sign of the controller.
+    /// Sets `limit`, and renews the heartbeat of the controller.
     ///
     /// # Errors
     /// The kernel's.
@@ -175,12 +175,12 @@ impl GuardedPort {
         maps.set_limit(self.slot, &self.entry)
     }
 
-    /// Limit in force and signals at the last look.
+    /// Limit in force and signals at the last control step.
     pub fn entry(&self) -> &LimitEntry {
         &self.entry
     }
 
-    /// True if the last service that reported its queue for this port had stopped at the last look.
+    /// True if the last service that reported its queue for this port had stopped at the last control step.
     pub fn is_silenced(&self) -> bool {
         self.reports.is_silenced()
     }

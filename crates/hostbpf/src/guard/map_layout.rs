@@ -116,10 +116,10 @@ impl LimitInForce {
 }
 
 const NS_PER_S: f64 = 1e9;
-/// Minimum rate, one per minute: a lower one admits no SYN between two looks.
+/// Minimum rate, one per minute: a lower one admits no SYN between two control steps.
 const PER_S_MIN: f64 = 1.0 / 60.0;
 
-/// Accept queue of a listener, as the controller saw it.
+/// Accept queue of a listener, as observed by the controller.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Queue {
     /// Port.
@@ -130,13 +130,13 @@ pub struct Queue {
     pub room: u32,
     /// Wait of the first connection.
     pub delay: Span,
-    /// True if nothing is taken from it while others are served. It has no part in its port's signals if
-    /// queues of that port are among these.
+    /// True if no connection is accepted from it while other queues are served. It is left out of its
+    /// port's signals if other queues of that port are served.
     pub is_stuck: bool,
 }
 
 impl Queue {
-    /// Bit beside the port.
+    /// Bit above the 16 bits of the port.
     const STUCK: u64 = 1 << 16;
 
     fn words(self) -> [u64; 4] {
@@ -150,7 +150,7 @@ impl Queue {
     }
 }
 
-/// Signals that the controller saw, for [`super::status()`].
+/// Signals observed by the controller, for [`super::status()`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ObservedSignals {
     /// Accept queues in descending order of the first connection's wait; entries with port 0 are empty.
@@ -187,7 +187,7 @@ impl ObservedSignals {
         }
     }
 
-    /// Adds what was seen of another port.
+    /// Adds the signals of another port.
     pub(super) fn add(&mut self, other: &Self) {
         other.queues.into_iter().take_while(|queue| queue.port > 0).for_each(|queue| self.insert(queue));
         self.waiting += other.waiting;
@@ -204,7 +204,7 @@ impl ObservedSignals {
 pub struct PortEntry {
     /// Class of its connections, unless their prefix gives a more important one.
     pub class: u8,
-    /// Place of its limit, counts and connections in their maps.
+    /// Index of its limit, counts and connections in their maps.
     pub slot: usize,
     /// Its connections before the attach.
     pub before: u32,
@@ -221,7 +221,7 @@ impl PortEntry {
 /// `struct limit`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LimitEntry {
-    /// Last sign of the controller, by the monotonic clock.
+    /// Last control step (heartbeat of the controller), by the monotonic clock.
     pub alive: Time,
     /// Limit in force.
     pub held: LimitInForce,
@@ -359,12 +359,12 @@ impl Counts {
     }
 }
 
-/// Saturating sum of `counts`, which others can write to and may be anything.
+/// Saturating sum of `counts`, which any privileged process can write: any value is possible.
 fn total(counts: &[u64]) -> u64 {
     counts.iter().fold(0, |sum, count| sum.saturating_add(*count))
 }
 
-/// `struct connections`: made, no longer served, and answered.
+/// `struct connections`: established, no longer served, and answered.
 pub(super) fn connections(bytes: &[u8]) -> Option<[u64; 3]> {
     words(bytes)
 }
@@ -408,8 +408,8 @@ mod tests {
             Limit::Rate { per_s: 3e4, burst: 60.0 },
             Limit::Concurrency { max: 100 },
         ] {
-            let look = LimitEntry { alive: Time::from_nanos(77), held: LimitInForce::new(limit, 3), seen };
-            assert_eq!(LimitEntry::read(&look.bytes()), Some(look));
+            let entry = LimitEntry { alive: Time::from_nanos(77), held: LimitInForce::new(limit, 3), seen };
+            assert_eq!(LimitEntry::read(&entry.bytes()), Some(entry));
             seen.requests.budget = Some(delay);
         }
         assert_eq!(LimitEntry::read(&[0; 8]), None);
@@ -417,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_beyond_all_bounds_stay_at_the_bound() {
+    fn counts_saturate() {
         let all = Counts::sum(&[0xff; 3 * Counts::LEN]).unwrap();
         assert_eq!((all.offered(), all.shed(), all.silent), (u64::MAX, u64::MAX, u64::MAX));
     }

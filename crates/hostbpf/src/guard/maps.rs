@@ -28,7 +28,7 @@ struct Own {
     prefixes: Map,
 }
 
-/// Entry behind those of the ports: the totals.
+/// Slot of the totals, after those of the ports.
 const TOTALS: usize = PORTS_MAX;
 
 impl Maps {
@@ -39,7 +39,7 @@ impl Maps {
     #[cfg(feature = "bpf")]
     pub(super) fn of(fds: Vec<std::os::fd::OwnedFd>) -> Result<Self, GuardError> {
         let maps = fds.into_iter().map(Map::with_fd).collect::<io::Result<Vec<_>>>();
-        Self::named(maps.map_err(refused("a look at our maps"))?, true)
+        Self::named(maps.map_err(refused("a read of the guard's maps"))?, true)
     }
 
     /// Maps of the attached program `id`.
@@ -48,16 +48,18 @@ impl Maps {
     /// The kernel's, or the maps are of another version.
     pub(super) fn attached(id: u32) -> Result<Self, GuardError> {
         let maps = bpf::program_maps(id).and_then(|ids| ids.into_iter().map(Map::with_id).collect());
-        Self::named(maps.map_err(refused("a look at our maps"))?, false)
+        Self::named(maps.map_err(refused("a read of the guard's maps"))?, false)
     }
 
     fn named(mut maps: Vec<(Map, String)>, own: bool) -> Result<Self, GuardError> {
         let mut take = |name: &str, len: usize| {
-            let at = maps.iter().position(|(_, its)| its == name);
+            let at = maps.iter().position(|(_, found)| found == name);
             let map = at.map(|at| maps.swap_remove(at).0);
             map.filter(|map| len == 0 || map.value_len().is_multiple_of(len) && map.value_len() > 0)
                 .ok_or_else(|| {
-                    GuardError::Unreadable(format!("there is no map {name} as this version has it"))
+                    GuardError::Unreadable(format!(
+                        "the attached guard has no map {name} of this version's layout"
+                    ))
                 })
         };
         Ok(Self {
@@ -81,7 +83,7 @@ impl Maps {
 
     fn value<T>(map: &Map, at: usize, read: impl Fn(&[u8]) -> Option<T>) -> io::Result<T> {
         let value = map.get(&key(at))?.as_deref().and_then(read);
-        value.ok_or_else(|| io::Error::other("a map of the guard holds nonsense"))
+        value.ok_or_else(|| io::Error::other("a map of the guard holds an invalid value"))
     }
 
     pub(super) fn set_settings(&self, settings: &Settings) -> io::Result<()> {

@@ -1,11 +1,11 @@
 //! Admission control in XDP for servers on the kernel's TCP: sheds SYNs before the kernel allocates an
 //! skb.
 //!
-//! [`attach`] puts a program on an interface. The attaching process then runs a control loop, about a
-//! hundred times a second: it observes each port ([`Guard::look`]), lets a policy of crate `guard` decide
-//! for each, and sets the limits ([`Guard::hold`]). After one second without it, every SYN passes. When
-//! the process ends in any way, the program is removed. There is no file: configuration and counters are
-//! read from the kernel ([`status`], [`detach`]).
+//! [`attach`] puts a program on an interface. The attaching process then makes about a hundred control
+//! steps a second: it observes each port ([`Guard::look`]), lets a policy of crate `guard` decide for
+//! each, and sets the limits ([`Guard::hold`]). One second after the last control step every SYN passes.
+//! When the process ends in any way, the program is removed. There is no file: configuration and counters
+//! are read from the kernel ([`status`], [`detach`]).
 //!
 //! The program is in C and needs the feature `bpf`; without it [`attach`] returns an error. The same
 //! decision in Rust is [`Model`].
@@ -74,7 +74,7 @@ pub use prog_run_cost::costs;
 #[cfg(feature = "bpf")]
 use program::{Loaded, load};
 use queue_reports::QueueReports;
-pub use queue_reports::{JOINED_MAX, ReportFile};
+pub use queue_reports::{QUEUE_REPORTS_MAX, ReportFile};
 use settings::{Settings, Way};
 pub use status::{PortStatus, Status, detach, status};
 #[cfg(not(feature = "bpf"))]
@@ -83,7 +83,7 @@ pub use stub::costs;
 use stub::{Loaded, load};
 use stuck_queues::StuckQueues;
 pub use syn::Syn;
-use system_load::Machine;
+use system_load::SystemLoadReader;
 
 /// True if the BPF programs are built in.
 pub const BUILT: bool = cfg!(feature = "bpf");
@@ -143,14 +143,14 @@ pub struct Options {
     /// Response to a shed SYN.
     pub refusal: Refusal,
     /// True if the policy needs system load ([`guard::Policy::needs_system_signals`]).
-    pub machine: bool,
+    pub needs_system_signals: bool,
     /// The policy's name, for [`status`].
     pub policy: String,
     /// Target delay, for [`status`].
     pub target: Span,
-    /// Queue-report files of the services behind these ports ([`guard::app_queue`]), at most
-    /// [`JOINED_MAX`].
-    pub joined: Vec<ReportFile>,
+    /// Queue-report files of the services on these ports ([`guard::app_queue`]), at most
+    /// [`QUEUE_REPORTS_MAX`].
+    pub queue_reports: Vec<ReportFile>,
 }
 
 impl Options {
@@ -159,21 +159,21 @@ impl Options {
     /// # Errors
     /// Contradicting rules, or a file without a report.
     pub fn check(&self) -> Result<(), GuardError> {
-        self.tellers().map(drop)
+        self.report_readers().map(drop)
     }
 
     /// Readers of the reports: for the totals, and for each port.
-    fn tellers(&self) -> Result<(QueueReports, Vec<QueueReports>), GuardError> {
+    fn report_readers(&self) -> Result<(QueueReports, Vec<QueueReports>), GuardError> {
         self.classes.check(&self.ports)?;
-        let mut ports = self.joined.iter().filter_map(|file| file.port);
+        let mut ports = self.queue_reports.iter().filter_map(|file| file.port);
         if let Some(port) = ports.find(|port| !self.ports.contains(port)) {
             let (what, ports) = ("a queue report", self.ports.clone());
             return Err(GuardError::Unguarded { what, port, ports });
         }
-        let mut paths: Vec<_> = self.joined.iter().map(|file| file.path.clone()).collect();
+        let mut paths: Vec<_> = self.queue_reports.iter().map(|file| file.path.clone()).collect();
         paths.sort_unstable();
         paths.dedup();
-        let of_port = |&port: &u16| QueueReports::expected(&ReportFile::of_port(&self.joined, port));
+        let of_port = |&port: &u16| QueueReports::expected(&ReportFile::of_port(&self.queue_reports, port));
         Ok((QueueReports::new(&paths)?, self.ports.iter().map(of_port).collect::<Result<_, _>>()?))
     }
 }
@@ -184,14 +184,14 @@ pub struct Guard {
     link: OwnedFd,
     loaded: Loaded,
     queues: Queues,
-    machine: Machine,
+    system_load: SystemLoadReader,
     options: Options,
     /// In the order of `options.ports`.
     ports: Vec<GuardedPort>,
-    /// Queues stuck among those of all ports, all queue reports, and the sum over the ports: for
-    /// [`status`].
+    /// For [`status`]: queues stuck among those of all ports, all queue reports, and totals over the
+    /// ports.
     stuck: StuckQueues,
-    tellers: QueueReports,
+    reports: QueueReports,
     totals: LimitEntry,
 }
 
@@ -201,23 +201,23 @@ pub struct Guard {
 /// # Errors
 /// [`GuardError`]; nothing is left behind then.
 pub fn attach(device: &str, options: &Options) -> Result<Guard, GuardError> {
-    let (tellers, reports) = options.tellers()?;
+    let (reports, port_reports) = options.report_readers()?;
     let interface = Interface::find(device)?;
     if let Some(found) = attached(interface.index) {
         let what = GuardAttachment::attached(found)
             .map_or_else(|_| "of another version".to_owned(), |notes| notes.name());
         return Err(GuardError::Attached { device: device.to_owned(), what });
     }
-    let mut queues = Queues::new(&options.ports).map_err(refused("a look at listeners"))?;
-    let (waiting_before, there) = queues.sample().map_err(refused("a look at listeners"))?;
-    if let Some(&port) = options.ports.iter().find(|port| !there.contains(port)) {
-        return Err(GuardError::NoListener { port, there });
+    let mut queues = Queues::new(&options.ports).map_err(refused("a read of the listeners"))?;
+    let (waiting_before, listening) = queues.sample().map_err(refused("a read of the listeners"))?;
+    if let Some(&port) = options.ports.iter().find(|port| !listening.contains(port)) {
+        return Err(GuardError::NoListener { port, listening });
     }
     let loaded = load(options.until)?;
     let maps = &loaded.maps;
-    // Counted while changes are counted too: there may be one too many, but none is lost.
-    let present_before = queues.connections().map_err(refused("a look at connections"))?;
-    let refused = refused("an entry in our maps");
+    // The program counts changes already: a connection may be counted twice, but none is missed.
+    let present_before = queues.connections().map_err(refused("a read of the connections"))?;
+    let refused = refused("an entry in the guard's maps");
     let settings = Settings {
         netns: netns().map_err(&refused)?,
         classes: options.classes.len() as u32,
@@ -238,7 +238,7 @@ pub fn attach(device: &str, options: &Options) -> Result<Guard, GuardError> {
     }
     let now = Monotonic::new().now();
     let before = waiting_before.into_iter().zip(present_before);
-    let ports = options.ports.iter().copied().enumerate().zip(before).zip(reports);
+    let ports = options.ports.iter().copied().enumerate().zip(before).zip(port_reports);
     let mut ports: Vec<_> = ports
         .map(|((port, (waiting, present)), reports)| {
             GuardedPort::new(port, now, [waiting, present.into()], reports)
@@ -254,9 +254,10 @@ pub fn attach(device: &str, options: &Options) -> Result<Guard, GuardError> {
         InterfaceError::Refused { name: device.to_owned(), what, source }
     })?;
     let attachment = xdp::Attachment::of(interface.index);
-    let machine = Machine::new(options.machine).map_err(crate::guard::maps::refused("a look at /proc"))?;
+    let system_load = SystemLoadReader::new(options.needs_system_signals)
+        .map_err(crate::guard::maps::refused("a read of /proc"))?;
     let (options, stuck) = (options.clone(), StuckQueues::default());
-    Ok(Guard { attachment, link, loaded, queues, machine, options, ports, stuck, tellers, totals })
+    Ok(Guard { attachment, link, loaded, queues, system_load, options, ports, stuck, reports, totals })
 }
 
 /// Number of this thread's network namespace.
@@ -265,7 +266,7 @@ fn netns() -> io::Result<u32> {
     fs::metadata("/proc/thread-self/ns/net").map(|namespace| namespace.ino() as u32)
 }
 
-/// Way back for RSTs on interface `index`: see `bpf/reset.h`.
+/// Transmit path for RSTs on interface `index`: see `bpf/reset.h`.
 fn way(index: u32, mode: xdp::Mode) -> Way {
     if mode == xdp::Mode::Native && xdp::is_veth(index) { Way::Redirect } else { Way::Driver }
 }
@@ -276,13 +277,14 @@ fn attached(index: u32) -> Option<u32> {
 }
 
 impl Guard {
-    /// Signals of each port, in the order of [`Options::ports`], with the counts since the last look.
+    /// Signals of each port, in the order of [`Options::ports`], with the counts since the last control
+    /// step.
     ///
     /// The wait is that of the port's accept queue whose first connection has waited longest, of those that
     /// are not stuck among the port's; a connection older than the guard has waited since the attach.
     /// Latency is by Little's law, over whole connections. Under [`WaitEnd::Answer`] the wait ends with
     /// the first byte of a response. It covers every connection that has sent data, including those in
-    /// the accept queue; later ones may be answered before the first. Queue reports of services are joined
+    /// the accept queue; later ones may be answered before the first. Queue reports of services are added
     /// to it. The system's load is the same for all ports.
     ///
     /// # Errors
@@ -302,7 +304,7 @@ impl Guard {
         let queues: Vec<_> = queues.iter().copied().zip(stuck).collect();
         let waits = self.loaded.waits.as_ref();
         let unanswered = waits.map(|program| response_wait::look(program, now)).transpose()?;
-        let load = self.machine.sample(now)?;
+        let load = self.system_load.sample(now)?;
         let observed = Observed {
             now,
             queues: &queues,
@@ -310,8 +312,8 @@ impl Guard {
             load,
             watching: self.options.watching,
         };
-        let _ = self.tellers.join(now, Signals::default());
-        let (overflows, drops, requests) = (load.overflows, load.drops, self.tellers.requests());
+        let _ = self.reports.join(now, Signals::default());
+        let (overflows, drops, requests) = (load.overflows, load.drops, self.reports.requests());
         let mut totals = ObservedSignals { overflows, drops, requests, ..ObservedSignals::default() };
         let mut signals = Vec::with_capacity(self.ports.len());
         for ((port, accepted), connections) in self.ports.iter_mut().zip(accepted).zip(connections) {
@@ -322,7 +324,7 @@ impl Guard {
         Ok(signals)
     }
 
-    /// Sets the limit of each port, in the order of [`Options::ports`], and renews the sign of the
+    /// Sets the limit of each port, in the order of [`Options::ports`], and renews the heartbeat of the
     /// controller.
     ///
     /// # Errors
@@ -368,7 +370,7 @@ impl Guard {
     }
 
     /// True if the last service that reported its queue for the port at this place of
-    /// [`Options::ports`] had stopped reporting at the last look.
+    /// [`Options::ports`] had stopped reporting at the last control step.
     #[must_use]
     pub fn is_silenced(&self, place: usize) -> bool {
         self.ports[place].is_silenced()

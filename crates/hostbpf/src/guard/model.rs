@@ -52,7 +52,7 @@ struct Port {
 }
 
 impl Model {
-    /// A guard of `ports` with `classes`, open, with the controller's last sign at `now`.
+    /// A guard of `ports` with `classes`, open, with the controller's last control step at `now`.
     #[must_use]
     pub fn new(now: Time, ports: &[u16], classes: &Classes, watching: bool) -> Self {
         Self {
@@ -185,7 +185,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn syns_and_nothing_else_are_read() {
+    fn only_syns_are_parsed_as_syns() {
         for vector in vectors() {
             assert_eq!(Syn::read(&vector.frame).is_some(), vector.is_syn, "{}", vector.what);
         }
@@ -218,8 +218,8 @@ mod tests {
             let classes = Classes(vec![vec!["10.0.0.0/8".parse().unwrap()], vec!["11.0.0.0/8".parse().unwrap()]]);
             let mut now = Time::ZERO + Span::from_secs(100);
             let mut model = Model::new(now, &[80], &classes, false);
-            let mut door = AdmissionController::new(3);
-            door.set(now, Limit::Rate { per_s, burst });
+            let mut controller = AdmissionController::new(3);
+            controller.set(now, Limit::Rate { per_s, burst });
             model.hold(80, now, LimitInForce::new(Limit::Rate { per_s, burst }, 3));
             let mut ahead = 0_i64;
             for (gap, class) in arrivals {
@@ -228,7 +228,7 @@ mod tests {
                 let mut frame = syn(80);
                 frame[26] = 10 + class;
                 let passes = model.decide(now, &frame, 0, |_| Some(LISTENING)) == Verdict::Passes;
-                ahead += i64::from(passes) - i64::from(door.try_admit(now, Class::new(class), 0));
+                ahead += i64::from(passes) - i64::from(controller.try_admit(now, Class::new(class), 0));
                 prop_assert!(ahead.abs() <= 1, "{ahead} more than the controller at {now:?}");
             }
         }

@@ -64,12 +64,12 @@ pub fn costs() -> Result<Vec<Cost>, GuardError> {
     let (much, little) = (Limit::Rate { per_s: 1e9, burst: 1e7 }, Limit::Rate { per_s: 1.0, burst: 4.0 });
     let syn6 = ipv6(1, 6, &tcp(port, SYN));
     let syns = [
-        ("SYN, everybody comes in", false, Limit::Open, syn(port)),
+        ("SYN, no limit", false, Limit::Open, syn(port)),
         ("SYN within a rate", false, much, syn(port)),
         ("SYN above a rate, shed", false, little, syn(port)),
         ("SYN above a rate, 256 prefixes, shed", true, little, syn(port)),
         ("SYN over IPv6 above a rate, shed", false, little, syn6),
-        ("SYN, nobody comes in, shed", false, Limit::Closed, syn(port)),
+        ("SYN, all shed", false, Limit::Closed, syn(port)),
     ];
     let mut costs = Vec::new();
     for (what, prefixes, limit, frame) in syns {

@@ -29,7 +29,7 @@ impl From<Refusal> for GuardError {
         match refusal {
             Refusal::NoBtf => Self::NoBtf,
             Refusal::NoPermission => Self::NoPermission,
-            Refusal::Program(said, source) => Self::Refused { what: format!("the program ({said})"), source },
+            Refusal::Program(log, source) => Self::Refused { what: format!("the program ({log})"), source },
         }
     }
 }
@@ -48,7 +48,7 @@ pub fn load(until: WaitEnd) -> Result<Loaded, GuardError> {
     let object = match until {
         WaitEnd::Accept => object::load(OBJECT, &[ANSWER, WAITS])?,
         WaitEnd::Answer => object::load(OBJECT, &[]).map_err(|refusal| match refusal {
-            Refusal::Program(said, _) if said.contains(SENT) => GuardError::NoAnswers,
+            Refusal::Program(log, _) if log.contains(SENT) => GuardError::NoAnswers,
             refusal => refusal.into(),
         })?,
     };
@@ -70,7 +70,7 @@ pub fn load(until: WaitEnd) -> Result<Loaded, GuardError> {
             _ => traces.push(program.attach_trace().map_err(refused)?),
         }
     }
-    let there = "it is in the object";
-    let (program, look) = (guard.expect(there), look.expect(there));
+    let expected = "it is in the object";
+    let (program, look) = (guard.expect(expected), look.expect(expected));
     Ok(Loaded { program, look, waits, maps, _traces: traces })
 }

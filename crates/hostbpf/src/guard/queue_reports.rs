@@ -16,8 +16,8 @@ use queueing::Time;
 use super::error::GuardError;
 use host::queue_report;
 
-/// Maximum of queue-report files of a guard or of a task.
-pub const JOINED_MAX: usize = 16;
+/// Maximum number of queue-report files of a guard or of a task.
+pub const QUEUE_REPORTS_MAX: usize = 16;
 
 /// File in which a service reports its queue, and the guarded port that leads to the service: `FILE` for
 /// every port, `8443=FILE` for one.
@@ -32,8 +32,8 @@ pub struct ReportFile {
 impl ReportFile {
     /// Paths of the reports that belong to `port`.
     pub(super) fn of_port(files: &[Self], port: u16) -> Vec<PathBuf> {
-        let ours = files.iter().filter(|file| file.port.is_none_or(|its| its == port));
-        ours.map(|file| file.path.clone()).collect()
+        let of_port = files.iter().filter(|file| file.port.is_none_or(|own| own == port));
+        of_port.map(|file| file.path.clone()).collect()
     }
 }
 
@@ -53,17 +53,17 @@ impl FromStr for ReportFile {
 #[derive(Debug)]
 pub(super) struct QueueReports {
     paths: Vec<PathBuf>,
-    joined: CombinedSignals,
+    signals: CombinedSignals,
 }
 
 impl QueueReports {
     /// Reader of these files.
     ///
     /// # Errors
-    /// One has no report, or there are too many.
+    /// A file has no report, or there are too many files.
     pub fn new(paths: &[PathBuf]) -> Result<Self, GuardError> {
         for path in paths {
-            queue_report::read(path).map_err(|source| GuardError::Untold { path: path.clone(), source })?;
+            queue_report::read(path).map_err(|source| GuardError::NoReport { path: path.clone(), source })?;
         }
         Self::expected(paths)
     }
@@ -71,32 +71,32 @@ impl QueueReports {
     /// Reader of these files, which need not have a report yet.
     ///
     /// # Errors
-    /// There are too many.
+    /// There are too many files.
     pub fn expected(paths: &[PathBuf]) -> Result<Self, GuardError> {
-        if paths.len() > JOINED_MAX {
-            return Err(GuardError::TooMany { what: "services", given: paths.len(), max: JOINED_MAX });
+        if paths.len() > QUEUE_REPORTS_MAX {
+            return Err(GuardError::TooMany { what: "services", given: paths.len(), max: QUEUE_REPORTS_MAX });
         }
-        Ok(Self { paths: paths.to_vec(), joined: CombinedSignals::new(paths.len()) })
+        Ok(Self { paths: paths.to_vec(), signals: CombinedSignals::new(paths.len()) })
     }
 
-    /// Joins the reports of requests to the signals `seen` of connections.
+    /// Adds the requests in the reports to the signals `seen` of connections.
     pub fn join(&mut self, now: Time, seen: Signals) -> Signals {
         for (at, path) in self.paths.iter().enumerate() {
-            if let Ok(told) = queue_report::read(path) {
-                self.joined.record(now, at, told);
+            if let Ok(report) = queue_report::read(path) {
+                self.signals.record(now, at, report);
             }
         }
-        self.joined.combine(now, seen)
+        self.signals.combine(now, seen)
     }
 
-    /// Requests reported at the last look.
+    /// Requests reported at the last control step.
     pub fn requests(&self) -> Requests {
-        self.joined.requests()
+        self.signals.requests()
     }
 
-    /// True if the last reporting service had stopped reporting at that look.
+    /// True if no service reports any longer at that control step, and one did before.
     pub fn is_silenced(&self) -> bool {
-        self.joined.is_stale()
+        self.signals.is_stale()
     }
 }
 
@@ -109,27 +109,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_service_is_heard_whose_file_is_written_over_or_replaced() {
-        let path = std::env::temp_dir().join(format!("greenwave-tellers-{}", std::process::id()));
-        let tell = |turn: u64| {
-            let told = QueueReport {
-                sequence: turn,
-                waiting: turn,
-                delay: Span::from_millis(turn),
+    fn a_report_file_may_be_overwritten_or_replaced() {
+        let path = std::env::temp_dir().join(format!("greenwave-queue-reports-{}", std::process::id()));
+        let write = |sequence: u64| {
+            let report = QueueReport {
+                sequence,
+                waiting: sequence,
+                delay: Span::from_millis(sequence),
                 ..QueueReport::default()
             };
-            std::fs::write(&path, told.line()).unwrap();
+            std::fs::write(&path, report.line()).unwrap();
         };
-        tell(1);
-        let mut tellers = QueueReports::new(std::slice::from_ref(&path)).unwrap();
+        write(1);
+        let mut reports = QueueReports::new(std::slice::from_ref(&path)).unwrap();
         let mut waiting =
-            |ms: u64| tellers.join(Time::from_nanos(ms * 1_000_000), Signals::default()).waiting;
+            |ms: u64| reports.join(Time::from_nanos(ms * 1_000_000), Signals::default()).waiting;
         assert_eq!(waiting(10), 0, "an old report does not count");
-        tell(2);
+        write(2);
         assert_eq!(waiting(20), 2);
         std::fs::remove_file(&path).unwrap();
         assert_eq!(waiting(30), 2, "an unchanged report counts for a while");
-        tell(3);
+        write(3);
         assert_eq!(waiting(40), 3);
         std::fs::write(&path, "greenwave-queue 1 turn=4").unwrap();
         assert_eq!((waiting(50), waiting(600)), (3, 0));
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_tells_nothing_is_refused_and_said() {
+    fn a_file_without_a_report_is_refused_with_its_path() {
         let refused = |path: &str| QueueReports::new(&[path.into()]).map(drop).unwrap_err();
         for (path, why) in [
             ("/no/such/file", "No such file"),

@@ -3,7 +3,7 @@
 
 use super::map_layout::{NOTES_LEN, words};
 
-/// Way of a RST back to the client.
+/// Transmit path of a RST to the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
     /// Sent back by the driver (`XDP_TX`).
@@ -27,7 +27,7 @@ pub struct Settings {
     pub watching: bool,
     /// True if there are prefixes.
     pub prefixes: bool,
-    /// Way of RSTs for shed SYNs; `None` without RSTs.
+    /// Transmit path of RSTs for shed SYNs; `None` without RSTs.
     pub resets: Option<Way>,
     /// True if connections are tracked until their first response.
     pub answers: bool,

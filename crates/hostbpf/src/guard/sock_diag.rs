@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use host::sock_diag::{self, CLOSE_WAIT, ESTABLISHED, LISTEN, SockDiag};
 
-/// States of connections that are served or wait for it.
+/// States of connections that a server has or has still to accept.
 const SERVED: u32 = 1 << ESTABLISHED | 1 << CLOSE_WAIT;
 
 /// A listener: address, accept-queue length and capacity.
@@ -32,28 +32,28 @@ impl Listeners {
 
     /// Calls `each` for every listener on `port`, or on any port.
     pub fn each(&mut self, port: Option<u16>, mut each: impl FnMut(Listener)) -> io::Result<()> {
-        self.0.dump(sock_diag::TCP, port.unwrap_or(0), 1 << LISTEN, |answer| {
-            let local = answer.local();
+        self.0.dump(sock_diag::TCP, port.unwrap_or(0), 1 << LISTEN, |socket| {
+            let local = socket.local();
             let target = match local.ip() {
                 IpAddr::V4(addr) => addr.to_ipv6_compatible().octets(),
                 IpAddr::V6(addr) => addr.octets(),
             };
             each(Listener {
                 target,
-                is_v6: answer.is_v6(),
+                is_v6: socket.is_v6(),
                 port: local.port(),
-                device: answer.device(),
-                waiting: answer.waiting(),
-                room: answer.room(),
+                device: socket.device(),
+                waiting: socket.waiting(),
+                room: socket.room(),
             });
         })
     }
 
-    /// Connections of `port` that are served or wait for it.
+    /// Connections of `port` that a server has or has still to accept.
     pub fn connections(&mut self, port: u16) -> io::Result<u32> {
-        let mut there = 0;
-        self.0.dump(sock_diag::TCP, port, SERVED, |_| there += 1)?;
-        Ok(there)
+        let mut count = 0;
+        self.0.dump(sock_diag::TCP, port, SERVED, |_| count += 1)?;
+        Ok(count)
     }
 }
 
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_listener_tells_how_many_wait() {
+    fn a_listener_has_its_accept_queue_length() {
         for any in ["127.0.0.1:0", "[::1]:0"] {
             // A machine without IPv6 has no such listener.
             let Ok(listener) = TcpListener::bind(any) else { continue };

@@ -19,11 +19,11 @@ use host::interface::{Interface, InterfaceError};
 pub struct Status {
     /// Configuration.
     pub notes: GuardAttachment,
-    /// Time since its controller's last look.
+    /// Time since its controller's last control step.
     pub silent: Span,
     /// Strictest limit in force.
     pub held: LimitInForce,
-    /// Signals at that look, over all ports.
+    /// Signals at that control step, over all ports.
     pub seen: ObservedSignals,
     /// Counts since the attach, over all ports.
     pub counts: Counts,
@@ -38,7 +38,7 @@ pub struct PortStatus {
     pub port: u16,
     /// Limit in force.
     pub held: LimitInForce,
-    /// Signals at the last look; without the kernel's drops, which it does not count by port.
+    /// Signals at the last control step; without the kernel's drops, which it does not count by port.
     pub seen: ObservedSignals,
     /// Counts since the attach.
     pub counts: Counts,
@@ -87,7 +87,7 @@ fn read(
 /// [`GuardError::NotAttached`] if there is none.
 pub fn status(device: &str) -> Result<Status, GuardError> {
     let id = find(device)?;
-    let refused = refused("a look at our maps");
+    let refused = refused("a read of the guard's maps");
     let maps = Maps::attached(id)?;
     let notes = GuardAttachment::read(&maps.settings().map_err(&refused)?.notes)?;
     let totals = maps.totals().map_err(&refused)?;
@@ -105,12 +105,12 @@ pub fn detach(device: &str) -> Result<String, GuardError> {
     let id = find(device)?;
     let name = GuardAttachment::attached(id)
         .map_or_else(|_| "a guard of another version".to_owned(), |notes| notes.name());
-    // Marks the removal as ours, for the controller.
+    // Tells the controller that this is a detach, not a removal by another program.
     let _ = Maps::attached(id).map(|maps| {
         let settings = maps.settings()?;
         maps.set_settings(&Settings { notes: DETACHED.to_vec(), ..settings })
     });
-    let refused = refused("to give up the program's place");
+    let refused = refused("the detach of the program");
     match bpf::link_of(id).map_err(&refused)? {
         Some(link) => bpf::detach(&link).map_err(&refused)?,
         None => return Err(GuardError::NotAttached(device.to_owned())),

@@ -1,4 +1,4 @@
-//! Accept queues that nothing is taken from while the others are served.
+//! Accept queues from which no connection is accepted while other queues are served.
 //!
 //! A worker that hangs, or a port whose program no longer accepts, leaves connections at the head of
 //! its queue. Their wait says nothing about the server's load: shedding does not shorten it, and would
@@ -15,7 +15,7 @@ pub(super) struct StuckQueues {
     heads: Vec<Head>,
 }
 
-/// Connection that was the head of a queue at the last look.
+/// Connection that was the head of a queue at the last control step.
 #[derive(Clone, Copy, Debug)]
 struct Head {
     port: u16,
@@ -63,7 +63,8 @@ mod tests {
 
     #[test]
     fn a_queue_is_stuck_while_others_are_served_and_not_before() {
-        // Connections accepted from the other queue per look, and the look that finds the first one stuck.
+        // Connections accepted from the other queue per control step, and the step that finds the first one
+        // stuck.
         for (per_look, expected) in [(10, Some(20)), (1, Some(20)), (0, None)] {
             let mut stuck = StuckQueues::default();
             let found = (0..100).find(|look| {

@@ -1,7 +1,7 @@
 //! System load from `/proc`: input of some policies, and the kernel's drops, which are shown.
 //!
-//! Read ten times a second and not at every look: the kernel counts CPU time in ticks, one or two per
-//! look. If no policy needs it, only the drops are read, once a second.
+//! Read ten times a second and not at every control step: the kernel counts CPU time in ticks, one or two
+//! per step. If no policy needs it, only the drops are read, once a second.
 //!
 //! Source: proc_stat(5), proc_meminfo(5); `/proc/net/sockstat`, `/proc/net/netstat`.
 
@@ -30,78 +30,78 @@ pub(super) struct SystemLoad {
 
 /// Reader of the system load.
 #[derive(Debug)]
-pub(super) struct Machine {
-    stat: Text,
-    meminfo: Text,
+pub(super) struct SystemLoadReader {
+    stat: ProcFile,
+    meminfo: ProcFile,
     /// `netstat` of the network namespace where this was created.
-    netstat: Text,
+    netstat: ProcFile,
     /// `sockstat` of IPv4, and of IPv6 if the kernel has it.
-    sockstats: Vec<Text>,
+    sockstats: Vec<ProcFile>,
     /// True if everything is read.
-    whole: bool,
+    reads_all: bool,
     read: Option<Time>,
     /// Ticks of each processor: in the kernel, and in total.
     ticks: Vec<[u64; 2]>,
-    busy: SystemLoad,
+    load: SystemLoad,
 }
 
 const PERIOD: Span = Span::from_millis(100);
 const PERIOD_DROPS: Span = Span::from_secs(1);
 
-impl Machine {
-    /// Reads everything if `whole`, else only the drops.
-    pub fn new(whole: bool) -> io::Result<Self> {
+impl SystemLoadReader {
+    /// Reads everything if `reads_all`, else only the drops.
+    pub fn new(reads_all: bool) -> io::Result<Self> {
         // Files of the thread: tests enter namespaces by thread.
-        let net = |name: &str| Text::open(&format!("/proc/thread-self/net/{name}"));
+        let net = |name: &str| ProcFile::open(&format!("/proc/thread-self/net/{name}"));
         let sockstats = [Some(net("sockstat")?), net("sockstat6").ok()];
         Ok(Self {
-            stat: Text::open("/proc/stat")?,
-            meminfo: Text::open("/proc/meminfo")?,
+            stat: ProcFile::open("/proc/stat")?,
+            meminfo: ProcFile::open("/proc/meminfo")?,
             netstat: net("netstat")?,
             sockstats: sockstats.into_iter().flatten().collect(),
-            whole,
+            reads_all,
             read: None,
             ticks: Vec::new(),
-            busy: SystemLoad::default(),
+            load: SystemLoad::default(),
         })
     }
 
     /// The load, at most a tenth of a second old; drops, at most a second.
     pub fn sample(&mut self, now: Time) -> io::Result<SystemLoad> {
-        let period = if self.whole { PERIOD } else { PERIOD_DROPS };
+        let period = if self.reads_all { PERIOD } else { PERIOD_DROPS };
         if self.read.is_none_or(|read| now.since(read) >= period) {
             self.read = Some(now);
             let netstat = self.netstat.read()?;
-            self.busy.overflows = counter(&netstat, "ListenOverflows");
-            self.busy.drops = counter(&netstat, "ListenDrops");
-            if self.whole {
-                self.look_at_all()?;
+            self.load.overflows = counter(&netstat, "ListenOverflows");
+            self.load.drops = counter(&netstat, "ListenDrops");
+            if self.reads_all {
+                self.read_all()?;
             }
         }
-        Ok(self.busy)
+        Ok(self.load)
     }
 
-    fn look_at_all(&mut self) -> io::Result<()> {
+    fn read_all(&mut self) -> io::Result<()> {
         let ticks = ticks(&self.stat.read()?);
-        self.busy.kernel_share = share_max(&self.ticks, &ticks);
+        self.load.kernel_share = share_max(&self.ticks, &ticks);
         self.ticks = ticks;
-        self.busy.sockets = 0;
+        self.load.sockets = 0;
         for sockstat in &mut self.sockstats {
-            self.busy.sockets += sockets(&sockstat.read()?);
+            self.load.sockets += sockets(&sockstat.read()?);
         }
-        self.busy.memory_share = memory_share(&self.meminfo.read()?);
+        self.load.memory_share = memory_share(&self.meminfo.read()?);
         Ok(())
     }
 }
 
 /// A file of `/proc`, which the kernel regenerates for each read from its start.
 #[derive(Debug)]
-struct Text {
+struct ProcFile {
     file: File,
     bytes: Vec<u8>,
 }
 
-impl Text {
+impl ProcFile {
     fn open(path: &str) -> io::Result<Self> {
         Ok(Self { file: File::open(path)?, bytes: vec![0; 16 * 1024] })
     }
@@ -182,18 +182,18 @@ mod tests {
     }
 
     #[test]
-    fn figures_are_found_and_nonsense_is_none() {
+    fn counts_are_found_and_invalid_text_gives_zero() {
         assert_eq!(sockets("sockets: used 9\nTCP: inuse 7 orphan 0\nUDP: inuse 1\n"), 7);
         assert_eq!(sockets("TCP6: inuse 3\n"), 3);
         assert_eq!(memory_share("MemTotal: 1000 kB\nMemFree: 1 kB\nMemAvailable: 250 kB\n"), 0.75);
-        for nonsense in ["", "x", "TCP: x", "TcpExt: ListenDrops\n"] {
-            assert_eq!((sockets(nonsense), counter(nonsense, "ListenDrops")), (0, 0));
-            assert!(memory_share(nonsense) == 0.0 && ticks(nonsense).is_empty());
+        for text in ["", "x", "TCP: x", "TcpExt: ListenDrops\n"] {
+            assert_eq!((sockets(text), counter(text, "ListenDrops")), (0, 0));
+            assert!(memory_share(text) == 0.0 && ticks(text).is_empty());
         }
     }
 
     #[test]
-    fn a_share_is_between_none_and_all_whatever_the_kernel_says() {
+    fn a_share_is_within_0_and_1_for_any_text_of_the_kernel() {
         let (before, now) = (ticks("cpu0 0 0 10 90 9\n"), ticks("cpu0 0 0 20 90 0\n"));
         assert_eq!(share_max(&before, &now), 1.0, "iowait went back by nine of ten");
         let most = format!("cpu0 {0} {0} {0} {0} {0} {0} {0} {0}\n", u64::MAX);
@@ -205,13 +205,13 @@ mod tests {
     }
 
     #[test]
-    fn this_machine_can_be_looked_at() {
-        let mut machine = Machine::new(true).unwrap();
+    fn the_load_of_this_machine_is_read() {
+        let mut reader = SystemLoadReader::new(true).unwrap();
         let now = Time::from_nanos(1);
-        let busy = machine.sample(now).unwrap();
-        assert!((0.01..1.0).contains(&busy.memory_share), "{busy:?}");
-        assert_eq!(machine.sample(now).unwrap(), busy, "not read again at once");
-        let busy = Machine::new(false).unwrap().sample(now).unwrap();
-        assert_eq!((busy.memory_share, busy.sockets), (0.0, 0), "no policy needs it");
+        let load = reader.sample(now).unwrap();
+        assert!((0.01..1.0).contains(&load.memory_share), "{load:?}");
+        assert_eq!(reader.sample(now).unwrap(), load, "not read again at once");
+        let load = SystemLoadReader::new(false).unwrap().sample(now).unwrap();
+        assert_eq!((load.memory_share, load.sockets), (0.0, 0), "no policy needs it");
     }
 }

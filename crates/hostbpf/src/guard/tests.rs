@@ -198,23 +198,23 @@ fn states() -> Vec<(&'static str, Time, LimitInForce, Time, u64)> {
         ("open", alive, LimitInForce::Open, now, 0),
         ("closed", alive, LimitInForce::Closed, now, 0),
         ("closed, silent", dead, LimitInForce::Closed, now, 0),
-        ("a rate, all saved up", alive, rate, Time::ZERO, 0),
-        ("a rate, a little saved up", alive, rate, spent(5), 0),
-        ("a rate, half of one saved up", alive, rate, spent(1), 0),
-        ("a rate, overdrawn", alive, rate, alive, 0),
+        ("a rate, all in the bucket", alive, rate, Time::ZERO, 0),
+        ("a rate, a little in the bucket", alive, rate, spent(5), 0),
+        ("a rate, half of one in the bucket", alive, rate, spent(1), 0),
+        ("a rate, empty until later", alive, rate, alive, 0),
         ("a rate, silent", dead, rate, alive, 0),
-        ("nobody there", alive, present, now, 0),
-        ("some there", alive, present, now, 85),
-        ("all there", alive, present, now, 100),
+        ("no connection present", alive, present, now, 0),
+        ("some connections present", alive, present, now, 85),
+        ("all connections present", alive, present, now, 100),
     ]
 }
 
 //~ xdp-guard: the BPF program decides, counts and answers as its model in Rust, frame by frame
 #[test]
-fn the_kernel_sheds_whom_the_model_sheds() {
+fn the_kernel_sheds_the_syns_that_the_model_sheds() {
     let (sent, redirected) = (Some(Way::Driver), Some(Way::Redirect));
     for (watching, resets) in [(false, None), (false, sent), (false, redirected), (true, sent)] {
-        let test = "the_kernel_sheds_whom_the_model_sheds";
+        let test = "the_kernel_sheds_the_syns_that_the_model_sheds";
         let Some(rig) = Rig::with(test, watching, resets) else { return };
         rig.namespace.enter(|| {
             for (what, alive, held, spent, present) in states() {
@@ -305,8 +305,8 @@ fn syn_of(source: SocketAddr) -> Vec<u8> {
 
 //~ xdp-guard: established connections and forwarded SYNs pass; earlier connections are counted
 #[test]
-fn a_connection_is_left_alone_and_what_is_left_of_an_old_one_is_not() {
-    let test = "a_connection_is_left_alone_and_what_is_left_of_an_old_one_is_not";
+fn a_syn_of_an_open_connection_passes_and_after_its_close_does_not() {
+    let test = "a_syn_of_an_open_connection_passes_and_after_its_close_does_not";
     let Some(rig) = Rig::new(test) else { return };
     let (_, alive, closed, ..) = states()[1];
     rig.namespace.enter(|| {
@@ -330,8 +330,8 @@ fn a_connection_is_left_alone_and_what_is_left_of_an_old_one_is_not() {
 
 //~ xdp-guard: the oldest wait is measured per listener, also with SO_REUSEPORT
 #[test]
-fn arrivals_at_guarded_ports_of_the_namespace_are_remembered() {
-    let test = "arrivals_at_guarded_ports_of_the_namespace_are_remembered";
+fn connections_of_guarded_ports_of_the_namespace_are_counted() {
+    let test = "connections_of_guarded_ports_of_the_namespace_are_counted";
     let Some(rig) = Rig::new(test) else { return };
     let maps = &rig.loaded.maps;
     let connect = |port: u16| TcpStream::connect(("127.0.0.1", port)).unwrap();
@@ -343,14 +343,14 @@ fn arrivals_at_guarded_ports_of_the_namespace_are_remembered() {
         assert_eq!(opened(), [2, 0, 2, 0], "port 84 is not guarded");
         let look = || {
             let [queue] = rig.queues(&[80])[..] else { panic!("one listener") };
-            (queue.waiting, queue.since.expect("it came after the guard"))
+            (queue.waiting, queue.since.expect("established after the attach"))
         };
         let first = look();
         assert!(first.0 == 2 && before < first.1 && first.1 < Monotonic::new().now(), "{first:?}");
-        let taken = rig._sockets.0[0].accept().unwrap();
+        let accepted = rig._sockets.0[0].accept().unwrap();
         let second = look();
         assert!(second.0 == 1 && first.1 < second.1, "{second:?} after {first:?}");
-        drop((streams, taken));
+        drop((streams, accepted));
     });
     // In another namespace the port belongs to another listener.
     let elsewhere = NetLab::new(test).unwrap().namespace("b").unwrap();
@@ -429,15 +429,15 @@ fn connections_older_than_the_guard_are_counted_as_present() {
         for (before, passes) in [(0, true), (14, true), (15, false)] {
             rig.loaded.maps.set_port(81, PortEntry { class: 0, slot: 1, before }).unwrap();
             // Of the most urgent class, which may have 100.
-            assert_eq!(rig.passes(&syn(81)), passes, "85 came since, {before} were there");
+            assert_eq!(rig.passes(&syn(81)), passes, "85 since the attach, {before} before");
         }
     });
 }
 
 //~ xdp-guard: established connections and forwarded SYNs pass; earlier connections are counted
 #[test]
-fn a_host_that_forwards_judges_what_is_its_own() {
-    let Some(rig) = Rig::new("a_host_that_forwards_judges_what_is_its_own") else { return };
+fn a_forwarding_host_sheds_only_syns_to_itself() {
+    let Some(rig) = Rig::new("a_forwarding_host_sheds_only_syns_to_itself") else { return };
     let (_, alive, closed, ..) = states()[1];
     // It starts forwarding while it is guarded.
     rig.namespace.sysctl("net.ipv4.ip_forward", "1").unwrap();
@@ -468,8 +468,8 @@ fn listener(at: &str, shared: bool, device: Option<&str>) -> TcpListener {
 
 //~ xdp-guard: the oldest wait is measured per listener, also with SO_REUSEPORT
 #[test]
-fn of_several_listeners_each_tells_since_when_its_first_waits() {
-    let test = "of_several_listeners_each_tells_since_when_its_first_waits";
+fn each_listener_has_the_wait_of_its_own_first_connection() {
+    let test = "each_listener_has_the_wait_of_its_own_first_connection";
     let Some(rig) = Rig::new(test) else { return };
     rig.namespace.enter(|| {
         let connect = |to: &str| TcpStream::connect(to).unwrap();
@@ -496,8 +496,8 @@ fn of_several_listeners_each_tells_since_when_its_first_waits() {
 
 //~ xdp-guard: the oldest wait is measured per listener, also with SO_REUSEPORT
 #[test]
-fn a_listener_that_goes_and_one_that_comes_are_noticed() {
-    let Some(rig) = Rig::new("a_listener_that_goes_and_one_that_comes_are_noticed") else { return };
+fn a_closed_and_a_new_listener_are_found_at_the_next_step() {
+    let Some(rig) = Rig::new("a_closed_and_a_new_listener_are_found_at_the_next_step") else { return };
     rig.namespace.enter(|| {
         let mut looks = Queues::new(&[83]).unwrap();
         let mut now = Time::ZERO + Span::from_secs(9);
