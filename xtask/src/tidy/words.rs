@@ -50,9 +50,6 @@ const IDENTIFIERS: [(&str, &str); 12] = [
     ("whom", "recipient"),
 ];
 
-/// Folders and files that still have such identifiers.
-const LEGACY: [&str; 2] = ["crates/cli/src/guard", "crates/hostbpf/src/guard/"];
-
 /// Holds the comments and identifiers of `text`, the content of `file`, against the rules.
 pub(super) fn check(file: &str, text: &str) -> Vec<Finding> {
     let mut findings = identifiers(file, text);
@@ -95,8 +92,7 @@ pub(super) fn check(file: &str, text: &str) -> Vec<Finding> {
 
 /// Findings about the identifiers of `text`, the content of `file`.
 fn identifiers(file: &str, text: &str) -> Vec<Finding> {
-    let is_legacy = LEGACY.iter().any(|folder| file.starts_with(folder));
-    if is_legacy || !file.starts_with("crates/") || !file.ends_with(".rs") {
+    if !file.starts_with("crates/") || !file.ends_with(".rs") {
         return Vec::new();
     }
     let mut findings = Vec::new();
@@ -185,7 +181,7 @@ mod tests {
         found("    heard: Vec<Event>,\nfn x(heard: u8)", &[1, 2]);
         found("let stderr = stderr(&out); // as said", &[]);
         found("assert!(x, \"said: {x}\"); let fold_told = 1;", &[]);
-        assert!(check("crates/hostbpf/src/guard/x.rs", "let told = 1;").is_empty(), "legacy");
+        assert_eq!(check("crates/hostbpf/src/guard/x.rs", "let told = 1;").len(), 1, "outside of CRATES");
     }
 
     //~ gates: comments keep the rules of plain words
