@@ -301,7 +301,7 @@ fn replay(args: &Args) -> Result<ExitCode, Error> {
     for path in &args.replay {
         let text = std::fs::read_to_string(path).map_err(|e| Error::file(path, &e))?;
         let bad = |e| Error::new(format!("{}: {e}", path.display()));
-        let compared = (mechanism.compare)(&text).map_err(bad)?;
+        let compared = mechanism.replay(&text).map_err(bad)?;
         let regret = compared.regret();
         findings += u32::from(regret > mechanism.price);
         let CaseGoodput { default, nothing } = compared;

@@ -6,7 +6,7 @@
 
 use queueing::{Rng, named};
 
-use super::{CaseGoodput, HuntTarget, law};
+use super::{CaseGoodput, HuntTarget, REQUESTS, law};
 use crate::world::overload::{AdmissionControl, Config, run};
 
 /// The guard's default policy, against no guard.
@@ -57,7 +57,8 @@ fn draw(seed: u64, case: u64, requests: u64) -> String {
     let (receive_capacity, serve_capacity) =
         ([512, 1_024, 4_096][rng.below(3) as usize], 64_u64 << rng.below(7));
     // Otherwise a queue that only the run's end empties would count as goodput.
-    let requests = (requests * serve_capacity.div_ceil(400)).max((5.0 * rate) as u64);
+    let duration_s = DURATION_S * requests as f64 / REQUESTS as f64;
+    let requests = (requests * serve_capacity.div_ceil(400)).max((duration_s * rate) as u64);
     let (receive, serve) = (law(&mut rng, receive_us), law(&mut rng, serve_us));
     let shed_ns = (receive_us * 1e3 * (0.05 + 0.45 * rng.unit())) as u64;
     let stalls = stall.map_or_else(String::new, |(stall_ms, share)| {
@@ -75,5 +76,7 @@ fn draw(seed: u64, case: u64, requests: u64) -> String {
     )
 }
 
+/// Least duration of a case of [`REQUESTS`] requests.
+const DURATION_S: f64 = 5.0;
 /// Default policy of `guard attach`.
 const POLICY: &str = "queue-delay";

@@ -68,8 +68,8 @@ impl HuntTarget {
         MECHANISMS.iter().find(|mechanism| mechanism.name == name)
     }
 
-    /// Runs case number `case` of `seed`. A case above the price is run again with eight times as
-    /// many requests, since a few requests more or less are chance.
+    /// Runs case number `case` of `seed`. A case above the price is run again with [`LONGER`]
+    /// times as many requests, since a few requests more or less are chance.
     ///
     /// # Errors
     /// The case cannot be run: an error of its family.
@@ -77,10 +77,22 @@ impl HuntTarget {
         let mut text = (self.draw)(seed, case, REQUESTS);
         let mut compared = (self.compare)(&text)?;
         if compared.regret() > self.price {
-            text = (self.draw)(seed, case, 8 * REQUESTS);
+            text = (self.draw)(seed, case, LONGER * REQUESTS);
             compared = (self.compare)(&text)?;
         }
         Ok(CaseResult { case, compared, text })
+    }
+
+    /// Runs the case `text`, longer if it is above the price, as [`run`](Self::run) does.
+    ///
+    /// # Errors
+    /// The case cannot be run: an error of its family.
+    pub fn replay(&self, text: &str) -> Result<CaseGoodput, BadConfig> {
+        let compared = (self.compare)(text)?;
+        match longer(text) {
+            Some(longer) if compared.regret() > self.price => (self.compare)(&longer),
+            _ => Ok(compared),
+        }
     }
 
     /// Simpler case that still has most of the regret of `found`.
@@ -89,6 +101,14 @@ impl HuntTarget {
         let enough = f64::midpoint(self.price, found.compared.regret());
         shrink(&found.text, |text| (self.compare)(text).is_ok_and(|compared| compared.regret() >= enough))
     }
+}
+
+/// The case `text` with more requests.
+fn longer(text: &str) -> Option<String> {
+    let mut case: toml::Table = text.parse().ok()?;
+    let requests = case.get("requests")?.as_integer()?;
+    case.insert("requests".to_owned(), requests.saturating_mul(LONGER as i64).into());
+    Some(case.to_string())
 }
 
 /// Law of times with this mean: deterministic, normal, exponential, lognormal, uniform, bimodal or
@@ -120,3 +140,5 @@ fn law(rng: &mut Rng, mean_us: f64) -> String {
 
 /// Requests per case.
 const REQUESTS: u64 = 4_000;
+/// How many times as many a case above the price has when it is run again.
+const LONGER: u64 = 8;
