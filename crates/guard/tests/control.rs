@@ -294,12 +294,15 @@ fn the_shortest_allowed_delay_is_the_target() {
 /// Twenty seconds each; loads are 0.1 to 0.8 of the capacity.
 #[test]
 fn below_its_capacity_a_server_sheds_nobody() {
-    // Requests of 20 ms; fifty at once; a pause of 300 ms; pauses of 50 ms at 20 requests a second.
-    for (name, arrivals_per_tick, every, served_per_tick, stall) in [
-        ("slow service", 1, 3, 0.5, 0..0),
-        ("burst", 50, 70, 1.0, 0..0),
-        ("stall", 5, 1, 10.0, 50..80),
-        ("light load", 1, 5, 10.0, 50..55),
+    // Requests of 20 ms; fifty at once; a pause of 300 ms; pauses of 50 ms at 20 requests a second;
+    // pauses of 1.86 s, after which more than two bursts wait; a second's pauses at half the capacity.
+    for (name, arrivals_per_tick, every, served_per_tick, stall, stall_every) in [
+        ("slow service", 1, 3, 0.5, 0..0, 100),
+        ("burst", 50, 70, 1.0, 0..0, 100),
+        ("stall", 5, 1, 10.0, 50..80, 100),
+        ("light load", 1, 5, 10.0, 50..55, 100),
+        ("bursts and stalls", 55, 124, 1.0, 346..532, 532),
+        ("half load and stalls", 25, 1, 50.0, 300..400, 400),
     ] {
         let mut policy = by_name("queue-delay", &Params::default()).unwrap();
         let mut admission = AdmissionController::new(1);
@@ -310,7 +313,7 @@ fn below_its_capacity_a_server_sheds_nobody() {
             queue.extend(std::iter::repeat_n(n, offered as usize));
             let shed = (0..offered).filter(|_| !admission.try_admit(now + TICK / 2, Class::FIRST, 0)).count();
             assert_eq!(shed, 0, "{name}: of {offered} in tick {n}, {} wait", queue.len());
-            let is_stalled = stall.contains(&(n % 100));
+            let is_stalled = stall.contains(&(n % stall_every));
             capacity = if is_stalled {
                 0.0
             } else {

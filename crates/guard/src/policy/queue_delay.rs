@@ -6,8 +6,8 @@
 //! ticks are more frequent than that.
 //!
 //! Three rules keep it from shedding what an unguarded server would serve:
-//! - A limit begins when requests keep coming faster than they are served ([`Onset`]), and not while
-//!   the server is stalled: a stall ends by itself, and shedding does not shorten it.
+//! - A limit begins when requests keep coming faster than they are served ([`Onset`]). Time in which
+//!   the server was stalled is no evidence: a stall ends by itself, and shedding does not shorten it.
 //! - The service rate is learned while requests wait, so idle time is not taken for slowness
 //!   ([`ServiceRate`]).
 //! - The bound on the delay rises while the server idles after shedding, so a burst that the server
@@ -92,10 +92,11 @@ impl QueueDelay {
     /// True if a limit is in force after `tick`.
     fn is_limited(&mut self, tick: &Tick, per_s: f64, is_stalled: bool) -> bool {
         let Some(last_shed) = self.last_shed else {
-            if is_stalled || tick.delay_s <= self.bound.seconds() || !self.onset.is_overload(tick, per_s) {
+            let delay_s = tick.delay_s - self.service_rate.stalled_s(tick.now, tick.delay_s);
+            if is_stalled || delay_s <= self.bound.seconds() || !self.onset.is_overload(delay_s, per_s) {
                 return false;
             }
-            self.bound.begin(tick.delay_s);
+            self.bound.begin(delay_s);
             self.last_shed = Some(tick.now);
             return true;
         };

@@ -1,9 +1,10 @@
 //! Begin of an overload, told from a burst: requests keep coming faster than they are served.
 //!
 //! A long wait alone is no overload. A server that takes 20 ms for a request, or gets fifty at once,
-//! has waits far above any target and serves everyone. Overload is a wait of [`REQUESTS`] services,
-//! or, sooner, arrivals of twice what is served in each of four windows, or of eight times in each of
-//! two; a burst fills one.
+//! has waits far above any target and serves everyone. Overload is a wait of [`REQUESTS`] services
+//! in a queue that does not shrink, or, sooner, arrivals of twice what is served in each of four
+//! windows, or of eight times in each of two; a burst fills one. A queue that shrinks, as after a
+//! stall, will be served by itself.
 
 use super::Tick;
 
@@ -15,6 +16,8 @@ pub(super) struct Onset {
     served: u64,
     /// Evidence of the windows in a row in which the queue grew: 1 each, 2 if it grew fast.
     evidence: u32,
+    /// True if as many requests came as were served in the last window.
+    is_growing: bool,
 }
 
 impl Onset {
@@ -29,13 +32,13 @@ impl Onset {
                 Some(2..8) => self.evidence + 1,
                 Some(_) => self.evidence + 2,
             };
-            *self = Self { evidence, ..Self::default() };
+            *self = Self { evidence, is_growing: self.offered >= self.served, ..Self::default() };
         }
     }
 
-    /// True if the wait of `tick` is due to overload.
-    pub fn is_overload(&self, tick: &Tick, per_s: f64) -> bool {
-        self.evidence >= EVIDENCE || tick.delay_s > REQUESTS / per_s
+    /// True if a wait of `delay_s` seconds, at a server that serves `per_s`, is due to overload.
+    pub fn is_overload(&self, delay_s: f64, per_s: f64) -> bool {
+        self.evidence >= EVIDENCE || (self.is_growing && delay_s > REQUESTS / per_s)
     }
 }
 

@@ -19,6 +19,8 @@ pub(super) struct ServiceRate {
     waited: u64,
     /// Last time that a request was served, or that none waited.
     last_progress: Option<Time>,
+    /// Begin and end of the latest stall.
+    stall: Option<(Time, Time)>,
 }
 
 impl ServiceRate {
@@ -37,6 +39,9 @@ impl ServiceRate {
         let services_s = self.per_s().map_or(0.0, |per_s| STALL_SERVICES / per_s);
         let silent = self.last_progress.map_or(Span::ZERO, |last| tick.now.since(last));
         let is_stalled = tick.waiting > 0 && silent > STALL_MIN.max(Span::from_secs_f64(services_s));
+        if is_stalled && let Some(begin) = self.last_progress {
+            self.stall = Some((begin, tick.now));
+        }
         if is_stalled || waited == 0 || tick.waiting == 0 {
             self.silent_s = 0.0;
         } else if tick.served == 0 {
@@ -51,6 +56,12 @@ impl ServiceRate {
         is_stalled
     }
 
+    /// Part of the `delay_s` before `now` that belongs to the latest stall, in seconds.
+    pub fn stalled_s(&self, now: Time, delay_s: f64) -> f64 {
+        let Some((begin, end)) = self.stall else { return 0.0 };
+        (delay_s - now.since(end).as_secs_f64()).clamp(0.0, end.since(begin).as_secs_f64())
+    }
+
     /// Raises the rate after `interval_s` in which requests were shed and none waits: the server is
     /// faster than was known.
     pub fn raise(&mut self, interval_s: f64) {
@@ -62,5 +73,5 @@ impl ServiceRate {
 const MEMORY_S: f64 = 0.5;
 const MEMORY_REQUESTS: f64 = 64.0;
 /// Time without a served request that is a stall: at least this long, and this many mean services.
-const STALL_MIN: Span = Span::from_millis(50);
+const STALL_MIN: Span = Span::from_millis(20);
 const STALL_SERVICES: f64 = 10.0;
