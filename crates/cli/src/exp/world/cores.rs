@@ -47,9 +47,7 @@ fn rows(config: &Config, outcome: &Outcome) -> Vec<ClassFigures> {
         tasks.map(|(task, result)| row(task.name.clone(), result, outcome.counted)).collect();
     let work = outcome.tasks.iter().map(|task| task.cores(outcome.counted)).sum();
     let actions = outcome.actions as f64 / outcome.counted.as_secs_f64();
-    let missing = f64::NAN;
-    let figures = vec![missing, missing, missing, missing, missing, missing, missing, work, actions];
-    rows.push(ClassFigures { class: "machine".to_owned(), figures, cdf: Vec::new() });
+    rows.push(WORLD.row("machine", &[("work", work), ("actions", actions)], Vec::new()));
     rows
 }
 

@@ -198,22 +198,10 @@ fn run(config: &Config) -> Result<RunResult, Error> {
 
 fn run_result(config: &Config, results: &ColocatedResults, baseline: f64) -> RunResult {
     let mut rows = vec![critical(config, results)];
-    let none = f64::NAN;
     if let Some(be_work) = &results.be_work {
-        let figures = vec![
-            none,
-            none,
-            none,
-            none,
-            none,
-            none,
-            none,
-            be_work.per_s / baseline,
-            be_work.per_s,
-            be_work.cores * 100.0,
-            none,
-        ];
-        rows.push(ClassFigures { class: "be".to_owned(), figures, cdf: Vec::new() });
+        let known =
+            [("work", be_work.per_s / baseline), ("per_s", be_work.per_s), ("cpu", be_work.cores * 100.0)];
+        rows.push(WORLD.row("be", &known, Vec::new()));
     }
     let events = results.report.requests();
     RunResult { events, rows, noise: None }
