@@ -1,7 +1,11 @@
-//! Old spellings of commands, flags, values, keys of experiments, metrics and claims.
+//! Old spellings of commands, flags, values, keys and modes of experiments, metrics and claims.
 //!
 //! Each works for one release beside its new spelling and appears in no help text. `CHANGELOG.md`
 //! lists them all, which a test checks. To end an old spelling, delete its row.
+
+use std::borrow::Cow;
+
+use serde_json::Value;
 
 pub use claims::claim;
 
@@ -83,7 +87,11 @@ pub const KEYS: &[(&str, &str, &str)] = &[
     ("platform", "patience", "timeout"),
     ("platform", "ways", "multipath"),
     ("storm", "patience", "age_max"),
+    ("tiers", "door", "syn_shedding"),
 ];
+
+/// Modes of experiments: experiment, old and new name.
+pub const MODES: &[(&str, &str, &str)] = &[("platform/host", "no-door", "no-syn-shedding")];
 
 /// Metrics: old and new name.
 pub const METRICS: &[(&str, &str)] = &[
@@ -111,6 +119,34 @@ pub const METRICS: &[(&str, &str)] = &[
     ("greenwave_up_seconds", "greenwave_uptime_seconds"),
     ("greenwave_wait_seconds", "greenwave_stage_wait_seconds"),
 ];
+
+/// `result` of `experiment` with the present names of its modes.
+pub fn modes<'a>(experiment: &str, result: &'a Value) -> Cow<'a, Value> {
+    let mut result = Cow::Borrowed(result);
+    for (_, old, new) in MODES.iter().filter(|(of, ..)| *of == experiment) {
+        rename_mode(result.to_mut(), old, new);
+    }
+    result
+}
+
+/// Renames the mode `old` in rows, and in plots, whose names are a mode, or a point and a mode.
+fn rename_mode(value: &mut Value, old: &str, new: &str) {
+    match value {
+        Value::Object(fields) => {
+            for (key, value) in fields {
+                let name = value.as_str().filter(|_| ["mode", "name"].contains(&key.as_str()));
+                match name.and_then(|name| name.strip_suffix(old)) {
+                    Some(point) if point.is_empty() || point.ends_with(' ') => {
+                        *value = format!("{point}{new}").into();
+                    }
+                    _ => rename_mode(value, old, new),
+                }
+            }
+        }
+        Value::Array(values) => values.iter_mut().for_each(|value| rename_mode(value, old, new)),
+        _ => {}
+    }
+}
 
 /// `command` with the old spellings as hidden aliases.
 pub fn alias(command: clap::Command) -> clap::Command {

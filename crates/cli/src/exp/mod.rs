@@ -210,24 +210,28 @@ pub fn check_file(file: &std::path::Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// First mode of each shipped experiment of `world`, its settings at the paper's scale, and the world.
+/// Modes of each shipped experiment of `world`, their settings at the paper's scale, and the world.
 #[cfg(test)]
 pub fn settings(world: &str) -> Vec<(String, toml::Table, &'static world::World)> {
     let experiments = registry::all().into_iter().map(|source| source.parse().expect("it is valid"));
     let of_world = experiments.filter(|e: &spec::Experiment| e.world().expect("it is valid").name == world);
-    let first = |e: spec::Experiment| {
-        let (mode, point, scale) = (&e.modes[0], &e.points()[0], &e.scale["paper"]);
-        let settings = e.settings_for(scale, point, mode).expect("its paths exist");
-        (mode.clone(), settings, e.world().expect("it is valid"))
+    let modes = |e: spec::Experiment| {
+        let (point, scale) = (&e.points()[0], &e.scale["paper"]);
+        let settings = |mode: &String| {
+            let settings = e.settings_for(scale, point, mode).expect("its paths exist");
+            (mode.clone(), settings, e.world().expect("it is valid"))
+        };
+        e.modes.iter().map(settings).collect::<Vec<_>>()
     };
-    of_world.map(first).collect()
+    of_world.flat_map(modes).collect()
 }
 
-/// Ids of the claims of the shipped experiment `name`.
+/// Ids of the claims of the shipped experiment `name`, and its modes.
 #[cfg(test)]
-pub fn claims(name: &str) -> Vec<String> {
+pub fn claims_and_modes(name: &str) -> (Vec<String>, Vec<String>) {
     let source = registry::find(name).expect("a shipped experiment").remove(0);
-    source.parse().expect("it is valid").claim.into_iter().map(|claim| claim.id).collect()
+    let spec::Experiment { claim, modes, .. } = source.parse().expect("it is valid");
+    (claim.into_iter().map(|claim| claim.id).collect(), modes)
 }
 
 fn list(json: bool) -> Result<ExitCode, Error> {

@@ -1,6 +1,7 @@
 //! Every old spelling works, and the changelog lists it.
 
 use clap::{Arg, Command};
+use serde_json::json;
 
 use super::claims::CLAIMS;
 use super::*;
@@ -84,11 +85,28 @@ fn every_old_key_of_an_experiment_is_read_as_the_new_one() {
 #[test]
 fn every_old_claim_gives_one_that_its_experiment_has() {
     for (experiment, old, new) in CLAIMS {
-        let claims = crate::exp::claims(experiment);
+        let (claims, _) = crate::exp::claims_and_modes(experiment);
         assert!(claims.iter().any(|id| id == new), "{experiment} has no claim {new}");
         assert!(claims.iter().all(|id| id != old), "{experiment} still has the claim {old}");
         assert_eq!(claim(experiment, old), *new);
         assert_eq!(claim("another/experiment", old), *old);
+    }
+}
+
+//~ cli: old spellings of commands, flags, values and claims work for one release, hidden, and the changelog lists them
+#[test]
+fn every_old_mode_of_a_result_is_read_as_one_that_its_experiment_has() {
+    for (experiment, old, new) in MODES {
+        let (_, modes) = crate::exp::claims_and_modes(experiment);
+        assert!(modes.iter().any(|mode| mode == new), "{experiment} has no mode {new}");
+        assert!(modes.iter().all(|mode| mode != old), "{experiment} still has the mode {old}");
+        let result = |mode: &str| {
+            let bars = [format!("high {mode}"), format!("{old}-too"), format!("x{old}")];
+            let bars = bars.map(|name| json!({ "name": name }));
+            json!({"figures": [{"mode": mode, "p99": 1.0}], "plots": [{ "bars": bars }], "says": old})
+        };
+        assert_eq!(*super::modes(experiment, &result(old)), result(new));
+        assert_eq!(*super::modes("another/experiment", &result(old)), result(old));
     }
 }
 
@@ -109,7 +127,8 @@ fn the_changelog_lists_every_old_spelling() {
     let metrics = METRICS.iter().map(|(old, new)| format!("| `{old}` | `{new}` |"));
     let claims = CLAIMS.iter().map(|(of, old, new)| format!("| `{of}` | `{old}` | `{new}` |"));
     let keys = KEYS.iter().map(|(of, old, new)| format!("| `{of}` | `{old}` | `{new}` |"));
-    for row in rows.chain(flags).chain(values).chain(metrics).chain(claims).chain(keys) {
+    let modes = MODES.iter().map(|(of, old, new)| format!("| `{of}` | `{old}` | `{new}` |"));
+    for row in rows.chain(flags).chain(values).chain(metrics).chain(claims).chain(keys).chain(modes) {
         assert!(text.contains(&format!("\n{row}\n")), "CHANGELOG.md should have the line\n{row}");
     }
 }

@@ -115,6 +115,7 @@ impl ParsedResult {
         let mut header = header(result)?;
         let text = |key: &str| result[key].as_str().map(str::to_owned);
         let name = text("experiment").unwrap_or_else(|| header.kind.clone());
+        let result = &*renames::modes(&name, result);
         let title = text("title").unwrap_or_else(|| format!("greenwave {}", header.kind.replace('-', " ")));
         let mut contents = tables::read(result);
         if header.kind == "doctor" {

@@ -70,8 +70,8 @@ struct Host {
     #[serde(default)]
     stack: bool,
     /// True if that stack sheds new connections at the SYN, in modes with a guard.
-    #[serde(rename = "door", default = "yes")]
-    sheds_syns: bool,
+    #[serde(alias = "door", default = "yes")]
+    syn_shedding: bool,
     /// Number of classes, from the last, that open a connection for each request.
     #[serde(default)]
     newcomers: usize,
@@ -162,7 +162,7 @@ fn policy(mechanisms: Mechanisms, host: &Host) -> Result<Policy, String> {
 impl Plan {
     /// True if the stack limits new connections to the capacity.
     fn sheds_syns(&self) -> bool {
-        self.host.stack && self.host.sheds_syns && self.mechanisms.guard
+        self.host.stack && self.host.syn_shedding && self.mechanisms.guard
     }
 
     /// True if a service whose request is behind its budget requests a core.
