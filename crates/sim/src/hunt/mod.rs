@@ -69,7 +69,8 @@ impl HuntTarget {
     }
 
     /// Runs case number `case` of `seed`. A case above the price is run again with [`LONGER`]
-    /// times as many requests, since a few requests more or less are chance.
+    /// times as many requests, and with [`REPEATS`] seeds, since a few requests more or less are
+    /// chance.
     ///
     /// # Errors
     /// The case cannot be run: an error of its family.
@@ -78,7 +79,7 @@ impl HuntTarget {
         let mut compared = (self.compare)(&text)?;
         if compared.regret() > self.price {
             text = (self.draw)(seed, case, LONGER * REQUESTS);
-            compared = (self.compare)(&text)?;
+            compared = self.repeat(&text)?;
         }
         Ok(CaseResult { case, compared, text })
     }
@@ -89,10 +90,22 @@ impl HuntTarget {
     /// The case cannot be run: an error of its family.
     pub fn replay(&self, text: &str) -> Result<CaseGoodput, BadConfig> {
         let compared = (self.compare)(text)?;
-        match longer(text) {
-            Some(longer) if compared.regret() > self.price => (self.compare)(&longer),
+        match with_number(text, "requests", |requests| requests.saturating_mul(LONGER)) {
+            Some(longer) if compared.regret() > self.price => self.repeat(&longer),
             _ => Ok(compared),
         }
+    }
+
+    /// Mean goodput on the case `text` with its seed and the next ones.
+    fn repeat(&self, text: &str) -> Result<CaseGoodput, BadConfig> {
+        let mut mean = CaseGoodput { default: 0.0, nothing: 0.0 };
+        for n in 0..REPEATS {
+            let repeat = with_number(text, "seed", |seed| seed.wrapping_add(n));
+            let compared = (self.compare)(repeat.as_deref().unwrap_or(text))?;
+            mean.default += compared.default / REPEATS as f64;
+            mean.nothing += compared.nothing / REPEATS as f64;
+        }
+        Ok(mean)
     }
 
     /// Simpler case that still has most of the regret of `found`.
@@ -103,11 +116,11 @@ impl HuntTarget {
     }
 }
 
-/// The case `text` with more requests.
-fn longer(text: &str) -> Option<String> {
+/// The case `text` with another number at `key`; `None` if it has no number there.
+fn with_number(text: &str, key: &str, change: impl FnOnce(u64) -> u64) -> Option<String> {
     let mut case: toml::Table = text.parse().ok()?;
-    let requests = case.get("requests")?.as_integer()?;
-    case.insert("requests".to_owned(), requests.saturating_mul(LONGER as i64).into());
+    let number = case.get(key)?.as_integer()?;
+    case.insert(key.to_owned(), i64::try_from(change(number.try_into().ok()?)).ok()?.into());
     Some(case.to_string())
 }
 
@@ -140,5 +153,6 @@ fn law(rng: &mut Rng, mean_us: f64) -> String {
 
 /// Requests per case.
 const REQUESTS: u64 = 4_000;
-/// How many times as many a case above the price has when it is run again.
+/// A case above the price is run again with this many times the requests, and this many seeds.
 const LONGER: u64 = 8;
+const REPEATS: u64 = 8;
