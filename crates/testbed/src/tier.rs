@@ -150,6 +150,7 @@ async fn start(tier: &Tier, stats: &Arc<Mutex<Stats>>) -> Result<Serving, Error>
         queue,
         validation,
         methods_max: PATHS.len(),
+        dry_run: false,
     };
     let layer = DeadlineLayer::new(settings);
     let inside = layer.clone();

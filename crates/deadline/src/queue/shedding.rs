@@ -74,7 +74,7 @@ impl fmt::Display for Reason {
 
 impl Shedding {
     /// Reason to drop at `now` a request that is due at `due` and takes `service`, if any.
-    pub(super) fn drop_reason(self, now: Time, due: Option<Time>, service: Span) -> Option<Reason> {
+    pub(crate) fn drop_reason(self, now: Time, due: Option<Time>, service: Span) -> Option<Reason> {
         let due = due?;
         match self {
             Self::None => None,

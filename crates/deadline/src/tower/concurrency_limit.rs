@@ -18,7 +18,8 @@ use tokio::sync::oneshot;
 use crate::slack::is_late;
 use crate::{
     Budget, BudgetMedian, BudgetValidator, DeadlineQueue, DequeueResult, EnqueueResult, Forecast, History,
-    InvalidBudget, Limits, Order, QueueHandle, Reason, ReceivedBudget, Shedding, StageTimer, Work,
+    InvalidBudget, Limits, Order, QueueHandle, QueueSettings, Reason, ReceivedBudget, Shedding, StageTimer,
+    Work,
 };
 
 /// Limits of a server, and settings of its queue.
@@ -30,19 +31,23 @@ pub struct Settings {
     /// Maximum number of requests that released their permit and are not answered yet.
     pub released_max: usize,
     /// Queue in front of the limit.
-    pub queue: crate::QueueSettings,
+    pub queue: QueueSettings,
     /// Limits on received budgets.
     pub validation: Limits,
     /// Methods ([route templates](super::route_template) of paths) with a service-time
     /// estimate of their own, about 6 kB each. The least recently used makes room.
     pub methods_max: usize,
+    /// True: serve in order of arrival, drop nothing but what finds a full queue, and count what
+    /// the shedding of `queue` would have dropped ([`LimitCounts::would_drop`]). Calls that the
+    /// handler sends are not affected: a client's layer refuses those without time left.
+    pub dry_run: bool,
 }
 
 /// Concurrency 64, 10,000 released permits, 64 methods, defaults for the rest.
 impl Default for Settings {
     fn default() -> Self {
-        let (queue, validation) = (crate::QueueSettings::default(), Limits::default());
-        Self { limit: 64, released_max: 10_000, queue, validation, methods_max: 64 }
+        let (queue, validation) = (QueueSettings::default(), Limits::default());
+        Self { limit: 64, released_max: 10_000, queue, validation, methods_max: 64, dry_run: false }
     }
 }
 
@@ -63,6 +68,11 @@ pub struct LimitCounts {
     pub infeasible: u64,
     /// Requests rejected because the queue was full.
     pub full: u64,
+    /// Requests that only a [dry run](Settings::dry_run) served: the rule would have dropped them when
+    /// they were next.
+    pub would_drop: u64,
+    /// Those of them that were answered before their deadline all the same.
+    pub would_drop_in_time: u64,
     /// Requests cancelled by the client, in the queue or in the handler.
     pub cancelled: u64,
     /// Requests with a fault in their budget, in the order of [`InvalidBudget::ALL`].
@@ -77,6 +87,8 @@ pub(super) struct ConcurrencyLimit {
     released_max: usize,
     shedding: Shedding,
     order: Order,
+    /// Rule of which a dry run counts the drops.
+    dry_run: Option<Shedding>,
     state: Mutex<State>,
     clock: super::Clock,
 }
@@ -138,9 +150,14 @@ impl Work for Waiter {
 impl ConcurrencyLimit {
     pub(super) fn new(settings: Settings, clock: super::Clock) -> Arc<Self> {
         assert!(settings.limit > 0, "limit 0 is outside 1..; set a concurrency limit of at least 1");
+        let dry_run = settings.dry_run.then_some(settings.queue.shedding);
+        let queue = match dry_run {
+            Some(_) => QueueSettings { order: Order::Fifo, shedding: Shedding::None, ..settings.queue },
+            None => settings.queue,
+        };
         let state = State {
             free: settings.limit,
-            queue: DeadlineQueue::new(settings.queue).with_servers(settings.limit),
+            queue: DeadlineQueue::new(queue).with_servers(settings.limit),
             validator: BudgetValidator::new(settings.validation),
             budget_median: BudgetMedian::default(),
             service_times: History::new(settings.methods_max),
@@ -150,8 +167,8 @@ impl ConcurrencyLimit {
             held_share: HELD_ALL,
         };
         let Settings { limit, released_max, .. } = settings;
-        let crate::QueueSettings { shedding, order, .. } = settings.queue;
-        Arc::new(Self { limit, released_max, shedding, order, state: Mutex::new(state), clock })
+        let QueueSettings { shedding, order, .. } = queue;
+        Arc::new(Self { limit, released_max, shedding, order, dry_run, state: Mutex::new(state), clock })
     }
 
     pub(super) fn clock(&self) -> &super::Clock {
@@ -274,6 +291,10 @@ impl ConcurrencyLimit {
                 DequeueResult::Serve(waiter) => {
                     state.free -= 1;
                     let was_late = is_late(now, waiter.due, waiter.service);
+                    let due = waiter.left.map(|_| waiter.due);
+                    let would_drop =
+                        self.dry_run.is_some_and(|rule| rule.drop_reason(now, due, waiter.service).is_some());
+                    state.counts.would_drop += u64::from(would_drop);
                     state.late_serving += usize::from(was_late);
                     drop(state);
                     let held = AtomicU8::new(HELD);
@@ -283,7 +304,7 @@ impl ConcurrencyLimit {
                         was_late,
                         released_at: OnceLock::new(),
                     });
-                    let permit = Permit { slot, completed: false };
+                    let permit = Permit { slot, would_drop, completed: false };
                     let _ = waiter.result_tx.send(Ok(permit));
                 }
                 DequeueResult::Shed(waiter, reason) => {
@@ -403,6 +424,8 @@ impl Drop for QueueSlot {
 /// One unit of the concurrency limit.
 pub(super) struct Permit {
     slot: Arc<PermitSlot>,
+    /// True if the request is served by a dry run only.
+    would_drop: bool,
     completed: bool,
 }
 
@@ -412,9 +435,12 @@ impl Permit {
         Arc::clone(&self.slot)
     }
 
-    /// Marks the request as answered.
-    pub(super) fn complete(mut self) {
+    /// Marks the request as answered, before its deadline or after.
+    pub(super) fn complete(mut self, in_time: bool) {
         self.completed = true;
+        if self.would_drop && in_time {
+            self.slot.limiter.state().counts.would_drop_in_time += 1;
+        }
     }
 }
 

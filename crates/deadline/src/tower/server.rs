@@ -175,7 +175,7 @@ where
                 write_budget(response.headers_mut(), &timer, now);
                 response
             });
-            permit.complete();
+            permit.complete(!timer.remaining(now).is_missed());
             served
         })
     }

@@ -139,6 +139,45 @@ async fn a_free_place_serves_what_is_not_expired() {
     assert_eq!((ran.load(Ordering::Relaxed), layer.counts().expired), (33, 1));
 }
 
+//~ deadlines: tower: a dry run drops nothing, keeps the order of arrival, and counts what would be dropped
+#[tokio::test(start_paused = true)]
+async fn a_dry_run_serves_all_in_order_of_arrival_and_counts_what_it_would_drop() {
+    let mut settings = Settings { dry_run: true, ..settings(1) };
+    let layer = DeadlineLayer::new(settings);
+    let (app, ran) = slow(&layer, ms(100));
+    // The third starts after its deadline; the fourth has none.
+    let calls = [within(ms(900), "/"), within(ms(150), "/"), within(ms(150), "/"), get("/")];
+    let answered = calls.map(|call| tokio::spawn(app.clone().oneshot(call)));
+    for (answers, answer) in (1..).zip(answered) {
+        assert_eq!(answer.await.unwrap().unwrap().status(), StatusCode::OK);
+        assert!(ran.load(Ordering::Relaxed) <= answers + 1, "in order of arrival");
+    }
+    let expected = LimitCounts { served: 4, would_drop: 1, faults: [1, 0, 0, 0], ..LimitCounts::default() };
+    assert_eq!((layer.counts(), layer.reorders()), (expected, false));
+
+    // By the expected time a rule drops requests that may be in time all the same.
+    settings.queue.shedding = Shedding::Infeasible;
+    let layer = DeadlineLayer::new(settings);
+    let takes = Arc::new(Mutex::new(ms(100)));
+    let handler = {
+        let takes = Arc::clone(&takes);
+        move || {
+            let takes = *takes.lock().unwrap();
+            pass(takes)
+        }
+    };
+    let app = Router::new().route("/", route(handler)).layer(layer.clone());
+    for _ in 0..16 {
+        let _ = app.clone().oneshot(within(secs(1), "/")).await.unwrap();
+    }
+    for takes_now in [ms(100), ms(50)] {
+        *takes.lock().unwrap() = takes_now;
+        assert_eq!(app.clone().oneshot(within(ms(90), "/")).await.unwrap().status(), StatusCode::OK);
+    }
+    let expected = LimitCounts { served: 18, would_drop: 2, would_drop_in_time: 1, ..LimitCounts::default() };
+    assert_eq!(layer.counts(), expected);
+}
+
 //~ deadlines: tower: a request without a budget has no deadline; beyond a second deadlines still order the queue
 #[tokio::test(start_paused = true)]
 async fn without_a_deadline_a_request_waits_as_long_as_it_takes() {

@@ -102,6 +102,7 @@ impl Aggregator {
                 queue,
                 validation,
                 methods_max: 1,
+                dry_run: false,
             };
             let layer = DeadlineLayer::new(settings);
             let tracker = PartTracker { run: Arc::clone(run), stage: 0, part };
