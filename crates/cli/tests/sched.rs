@@ -3,6 +3,8 @@
 
 #[path = "sched/asking.rs"]
 mod asking;
+#[path = "sched/busy.rs"]
+mod busy;
 #[path = "sched/runtime.rs"]
 mod by_workers;
 mod common;
@@ -294,7 +296,7 @@ fn is_limited(stdout: &str, limit: &str) {
     assert!(stdout.contains(&format!("\nlimit: {limit}")), "{limit:?} is not in {stdout}");
 }
 
-//~ sched: latency-critical threads are real-time while they sleep; missing capabilities are reported
+//~ sched: latency-critical threads are real-time; missing capabilities are reported
 #[test]
 fn without_the_capability_to_schedule_the_limits_are_printed() {
     let test = "without_the_capability_to_schedule_the_limits_are_printed";
@@ -314,7 +316,7 @@ fn without_the_capability_to_schedule_the_limits_are_printed() {
     }
 }
 
-//~ sched: latency-critical threads are real-time while they sleep; missing capabilities are reported
+//~ sched: latency-critical threads are real-time; missing capabilities are reported
 #[test]
 fn without_ptrace_capability_unread_worker_signals_are_reported() {
     let test = "without_ptrace_capability_unread_worker_signals_are_reported";

@@ -39,6 +39,7 @@ mod managed_tasks;
 mod manager;
 mod pressure_files;
 mod protected;
+pub mod real_time;
 pub mod runtime;
 pub mod scx;
 mod sensor;
@@ -146,7 +147,7 @@ impl Affinity {
     /// A task does not exist or we may not schedule it; the others are restored.
     pub fn new(setup: Setup, now: Time) -> Result<Self, CoresError> {
         let calm = setup.calm;
-        let lc = setup.real_time.then_some(SchedPolicy::URGENT);
+        let lc = setup.real_time.then_some(real_time::REGULAR);
         let taken = ManagedTasks::new(setup, [lc, Some(SchedPolicy::IDLE)], now)?;
         let (cores, tasks) = (taken.layout.cores().len(), taken.tasks.len());
         let mut order: Vec<TaskId> = (0..tasks as u16).map(TaskId).collect();
@@ -177,8 +178,9 @@ impl Affinity {
 
     /// Samples the threads of task `number` since the last call.
     fn sample(&mut self, now: Time, number: usize, signals: &mut Signals) {
-        let (id, spec) = (TaskId(number as u16), &self.taken.specs[number]);
-        let sampled = self.taken.tasks[number].sample(now, spec.delay_max);
+        let id = TaskId(number as u16);
+        let sampled = self.taken.sample(now, number, self.taken.specs[number].delay_max);
+        let spec = &self.taken.specs[number];
         let seen = &mut signals.tasks[number];
         seen.delay = sampled.delay;
         if spec.is_critical() {

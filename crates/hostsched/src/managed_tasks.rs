@@ -13,7 +13,7 @@ use sched::cores::{Signals, TaskId, TaskSpec};
 use super::cpu_ranks::CpuRanks;
 use super::pressure_files::PressureReports;
 use super::tail_latency_files::TailFiles;
-use super::task::{Managed, RESCAN, Stranger};
+use super::task::{Managed, RESCAN, Stranger, ThreadSample};
 use super::undo_log::Restored;
 use super::{CoresError, Journal, Layout, Protected, Sensor, TaskSetup, task_selector};
 use host::proc;
@@ -25,7 +25,7 @@ pub struct Setup {
     pub layout: Layout,
     /// Tasks, each with its name for errors.
     pub tasks: Vec<(String, TaskSetup)>,
-    /// Makes LC threads that sleep regularly real-time, where that is permitted.
+    /// Makes LC threads real-time, where that is permitted.
     pub real_time: bool,
     /// Time without need after which LC gives a core back.
     pub calm: Span,
@@ -152,6 +152,14 @@ impl ManagedTasks {
         let tasks = &self.tasks;
         self.reported.retain(|&(number, process)| tasks[number].strangers().any(|known| known.0 == process));
         refusals
+    }
+
+    /// Samples the threads of task `number`; one counts as waiting from a wait of `longer`.
+    pub(super) fn sample(&mut self, now: Time, number: usize, longer: Span) -> ThreadSample {
+        let (before, rest) = self.tasks.split_at_mut(number);
+        let (task, after) = rest.split_first_mut().expect("a task of that number");
+        let others_wait = before.iter().chain(&*after).any(Managed::busy_wait);
+        task.sample(now, longer, others_wait)
     }
 
     /// Gives `task` these cores, or parks it.

@@ -13,6 +13,7 @@ use queueing::{Span, Time};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use super::cgroups::Group;
+use super::real_time::{CHECK, Level, RealTime};
 use super::undo_log::{Journal, pid};
 use super::{CoresError, Protected, TaskSelector};
 use host::proc::{self, Account, Ledger};
@@ -41,13 +42,6 @@ const STILL: Span = Span::from_millis(12);
 const WATCHED_MAX: usize = 4096;
 /// Sleeping threads whose accounts are read in a round.
 const SLEEPERS: usize = 8;
-/// Interval at which threads are checked for regular sleep.
-const WEIGH: Span = Span::from_millis(10);
-/// Share of that time awake above which a thread stops being real-time,
-const BUSY: f64 = 0.8;
-/// and share below which it becomes real-time again.
-const CALM: f64 = 0.5;
-
 /// A task under management.
 #[derive(Debug)]
 pub struct Managed {
@@ -86,8 +80,9 @@ pub struct Managed {
     ended: bool,
     /// True if a thread could not become real-time.
     stays_fair: bool,
-    /// When threads were last checked for regular sleep.
-    weighed: Time,
+    /// When the levels of threads were last checked, and whether a busy one waited then.
+    checked: Time,
+    busy_wait: bool,
     figures: Figures,
 }
 
@@ -101,12 +96,28 @@ struct Thread {
     /// When its state was last read, and whether it waited.
     asked: Time,
     waits: bool,
-    /// For LC that may be real-time: the class to return to, whether it is real-time, and the last
-    /// check with its time awake until then.
-    fair: Option<SchedPolicy>,
-    urgent: bool,
-    weighed: Time,
-    weighed_ns: u64,
+    /// For LC that may be real-time.
+    real_time: Option<RealTimeThread>,
+}
+
+/// A real-time thread.
+#[derive(Debug)]
+struct RealTimeThread {
+    /// The class to return to.
+    fair: SchedPolicy,
+    rule: RealTime,
+    /// Level whose class it has.
+    level: Level,
+}
+
+impl RealTimeThread {
+    /// Gives `thread` the class of `level`, unless the program has set one itself.
+    fn set(&mut self, thread: u32, level: Level) {
+        let (is, becomes, id) = (self.level.class(self.fair), level.class(self.fair), pid(thread));
+        if is != becomes && SchedPolicy::of(id).is_ok_and(|class| class == is) && becomes.set(id).is_ok() {
+            self.level = level;
+        }
+    }
 }
 
 /// Figures of a task since it was taken over.
@@ -182,7 +193,8 @@ impl Managed {
             is_held: false,
             ended: false,
             stays_fair: false,
-            weighed: now,
+            checked: now,
+            busy_wait: false,
             figures: Figures::default(),
         };
         task.gather(journal)?;
@@ -190,30 +202,34 @@ impl Managed {
         Ok(task)
     }
 
-    /// Makes only threads that sleep regularly real-time. A real-time thread that computes without end
-    /// would starve others: the kernel's own threads and, with a time slice of 100 ms, threads of its
-    /// own task.
-    fn weigh(&mut self, now: Time) {
-        self.weighed = now;
+    /// Gives threads the class of their level. `others_wait` is true if busy threads of other tasks wait
+    /// for a core.
+    fn set_levels(&mut self, now: Time, others_wait: bool) {
+        (self.checked, self.busy_wait) = (now, false);
         for id in &self.awake {
             let Some(thread) = self.threads.get_mut(id) else { continue };
-            let Some(fair) = thread.fair else { continue };
-            let elapsed = now.since(std::mem::replace(&mut thread.weighed, now)).as_nanos() as f64;
-            // A thread that waits for a core sleeps as little as one that has it.
-            let awake_ns = thread.last.ran_ns + thread.last.waited_ns;
-            let busy = awake_ns.saturating_sub(thread.weighed_ns) as f64 / elapsed.max(1.0);
-            thread.weighed_ns = awake_ns;
-            let (is, becomes) = match (busy, thread.urgent) {
-                (busy, true) if busy > BUSY => (SchedPolicy::URGENT, fair),
-                (busy, false) if busy < CALM => (fair, SchedPolicy::URGENT),
-                _ => continue,
-            };
-            // A different class was set by the program itself.
-            let thread_id = pid(id.1);
-            if SchedPolicy::of(thread_id).is_ok_and(|class| class == is) && becomes.set(thread_id).is_ok() {
-                thread.urgent = !thread.urgent;
+            let Some(real_time) = &mut thread.real_time else { continue };
+            let level = real_time.rule.check(now, thread.last, || proc::is_runnable(id.0, id.1));
+            real_time.set(id.1, level);
+            self.busy_wait |= real_time.rule.waits();
+        }
+        if !self.busy_wait && !others_wait {
+            return;
+        }
+        // The kernel's turns in this class are of 100 ms, longer than those of the fair class.
+        for id in &self.awake {
+            let Some(thread) = self.threads.get_mut(id) else { continue };
+            let Some(real_time) = &mut thread.real_time else { continue };
+            if real_time.rule.ends_turn() {
+                real_time.set(id.1, Level::Yields);
+                real_time.set(id.1, Level::Busy);
             }
         }
+    }
+
+    /// True if a busy thread of it waits for a core.
+    pub(super) const fn busy_wait(&self) -> bool {
+        self.busy_wait
     }
 
     /// True for LC.
@@ -234,8 +250,9 @@ impl Managed {
         std::mem::take(&mut self.fresh)
     }
 
-    /// Reads the accounts that are due; a thread counts as waiting from a wait of `longer`.
-    pub fn sample(&mut self, now: Time, longer: Span) -> ThreadSample {
+    /// Reads the accounts that are due; a thread counts as waiting from a wait of `longer`. `others_wait`
+    /// is true if busy threads of other tasks wait for a core.
+    pub fn sample(&mut self, now: Time, longer: Span, others_wait: bool) -> ThreadSample {
         let mut result = ThreadSample::default();
         if self.parked {
             // A frozen thread does not count as idle.
@@ -285,8 +302,8 @@ impl Managed {
             };
         }
         self.figures.longest = self.figures.longest.max(result.delay);
-        if self.critical && now.since(self.weighed) >= WEIGH {
-            self.weigh(now);
+        if self.critical && now.since(self.checked) >= CHECK {
+            self.set_levels(now, others_wait);
         }
         result
     }

@@ -30,6 +30,7 @@ use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity};
 
 use super::cpulist;
+use super::real_time::{BUSY, REGULAR};
 use host::files::Folder;
 use host::proc;
 use host::sched_policy::SchedPolicy;
@@ -249,7 +250,8 @@ impl Journal {
         }
         let (mut class, set) = (SchedPolicy::of(Some(id))?, sched_getaffinity(Some(id))?);
         let mut cores = cpulist::of_set(&set);
-        let (has_class, has_cores) = (ours.class == Some(class), ours.cores.contains(&set));
+        let has_class = ours.class.is_some_and(|ours| class == ours || ours == REGULAR && class == BUSY);
+        let has_cores = ours.cores.contains(&set);
         if (has_class || has_cores)
             && let Some(parent) = self.parent(task, process, thread)
         {
@@ -476,7 +478,7 @@ impl Was {
 fn inherited(ours: SchedPolicy, parent: SchedPolicy) -> SchedPolicy {
     match parent.child() {
         // A thread made real-time by us was in the fair class before, unless it set the class itself.
-        class if ours == SchedPolicy::URGENT && class != ours => SchedPolicy::OTHER,
+        class if matches!(ours, REGULAR | BUSY) && class != ours => SchedPolicy::OTHER,
         class => class,
     }
 }

@@ -9,8 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use host::Monotonic;
-use host::sched_policy::SchedPolicy;
-use hostsched::{Journal, Mechanism, Setup, TaskSelector, TaskSetup, cpulist, undo_log};
+use hostsched::{Journal, Mechanism, Setup, TaskSelector, TaskSetup, cpulist, real_time, undo_log};
 use queueing::{Clock, CoreId, Span};
 use sched::cores::Allocator;
 use sched::cores::contention_alarm::ContentionAlarm;
@@ -270,5 +269,5 @@ fn stand_back(ours: &[CoreId], managed: &[CoreId]) -> bool {
         // A failure only costs the managed tasks more of their cores' time.
         let _ = rustix::thread::sched_setaffinity(None, &rest);
     }
-    SchedPolicy::FIRST.set(None).is_ok()
+    real_time::MANAGER.set(None).is_ok()
 }

@@ -206,7 +206,7 @@ impl Cores for Runtime {
                 (true, _) => {
                     if is_due {
                         // For the figures only.
-                        self.base.taken.tasks[number].sample(now, Span::MAX);
+                        self.base.taken.sample(now, number, Span::MAX);
                     }
                     self.hear(now, task, signals);
                 }

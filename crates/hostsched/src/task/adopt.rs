@@ -12,8 +12,9 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 use super::super::TaskSelector;
 use super::super::cgroups::Group;
 use super::super::protected::Role;
+use super::super::real_time::{Level, REGULAR, RealTime};
 use super::super::undo_log::{InheritedMarks, Journal, pid};
-use super::{Managed, RESCAN, Thread, WATCHED_MAX};
+use super::{Managed, RESCAN, RealTimeThread, Thread, WATCHED_MAX};
 use host::proc::{self, Ledger};
 use host::sched_policy::SchedPolicy;
 
@@ -256,7 +257,7 @@ impl Managed {
     fn adopt(&mut self, now: Time, new: New, room: &mut usize) {
         let New { id: (process, thread), class } = new;
         let id = pid(thread);
-        let urgent = self.class == Some(SchedPolicy::URGENT);
+        let urgent = self.class == Some(REGULAR);
         let ours = match self.class {
             Some(_) if class.is_deadline() || urgent && class != SchedPolicy::OTHER => Ok(()),
             Some(ours) => ours.set(id),
@@ -283,10 +284,9 @@ impl Managed {
         if ledger.is_some() {
             self.awake.insert((process, thread));
         }
-        let (urgent, weighed_ns) = (fair.is_some(), last.ran_ns + last.waited_ns);
-        let waits = false;
-        let known =
-            Thread { ledger, last, changed: now, asked: now, waits, fair, urgent, weighed: now, weighed_ns };
+        let real_time =
+            fair.map(|fair| RealTimeThread { fair, rule: RealTime::new(now, last), level: Level::Regular });
+        let known = Thread { ledger, last, changed: now, asked: now, waits: false, real_time };
         self.threads.insert((process, thread), known);
         if !class.is_deadline() {
             self.fresh.push(thread);

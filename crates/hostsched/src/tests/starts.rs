@@ -3,6 +3,7 @@
 
 //~ sched: best-effort threads leave the cores of latency-critical ones, and every setting is restored
 
+use super::real_time::{BUSY, REGULAR};
 use super::*;
 
 /// Many times what anything here takes.
@@ -96,7 +97,7 @@ fn what_be_starts_and_no_look_finds_is_put_back_as_well() {
 }
 
 #[test]
-fn what_real_time_lc_starts_is_weighed_and_is_in_the_fair_class_again() {
+fn what_real_time_lc_starts_has_a_level_of_its_own_and_is_in_the_fair_class_again() {
     for (name, command, keeps_core) in
         [("sleeps", "sleep 600", true), ("spins", "while :; do :; done", false)]
     {
@@ -107,16 +108,16 @@ fn what_real_time_lc_starts_is_weighed_and_is_in_the_fair_class_again() {
             println!("skipped: what_real_time_lc_starts_…: {name}: no real-time budget in this cgroup");
             continue;
         }
-        assert_eq!(lc.class(), SchedPolicy::URGENT);
+        assert_eq!(lc.class(), REGULAR);
         let child = lc.start_it();
-        assert_eq!(class_of(child), SchedPolicy::URGENT, "it has inherited that");
+        assert_eq!(class_of(child), REGULAR, "it has inherited that");
         assert!(sensed_until(&mut manager, |manager| manager.figures(TaskId(0)).threads == 2));
         if keeps_core {
             let end = Monotonic::new().now() + RESCAN * 3;
             assert!(sensed_until(&mut manager, |_| Monotonic::new().now() >= end));
-            assert_eq!(class_of(child), SchedPolicy::URGENT, "it sleeps");
+            assert_eq!(class_of(child), REGULAR, "it sleeps");
         } else {
-            assert!(sensed_until(&mut manager, |_| class_of(child) == before), "it never sleeps");
+            assert!(sensed_until(&mut manager, |_| class_of(child) == BUSY), "it never sleeps");
         }
         assert_eq!(manager.put_back().unwrap().failed, 0);
         assert_eq!([lc.class(), class_of(child)], [before, before]);

@@ -10,6 +10,7 @@ use sched::cores::worker_signals::SignalMemory;
 
 use super::super::cgroups::Group;
 use super::super::cpulist;
+use super::super::real_time::{BUSY, REGULAR};
 use super::programs::started;
 use super::{Was, beside, boot, inherited, made, pid, process_of, sets, this_boot, threaded, was};
 use host::files::Folder;
@@ -185,7 +186,7 @@ fn back(thread: u32, class: impl FnOnce(SchedPolicy) -> SchedPolicy, cores: &[Co
     let id = pid(thread)?;
     // A class that we did not set is the program's own.
     let class = match SchedPolicy::of(Some(id)).ok()? {
-        ours @ (SchedPolicy::IDLE | SchedPolicy::EXT | SchedPolicy::URGENT) => class(ours).set(Some(id)),
+        ours @ (SchedPolicy::IDLE | SchedPolicy::EXT | REGULAR | BUSY) => class(ours).set(Some(id)),
         _ => Ok(()),
     };
     let cores = sched_setaffinity(Some(id), &cpulist::set_of(cores.iter().copied()));

@@ -6,6 +6,7 @@ use std::process::{Child, Command};
 use rustix::thread::sched_setaffinity;
 
 use super::*;
+use crate::real_time::{BUSY, REGULAR};
 use crate::soon::soon;
 
 fn scratch(name: &str) -> PathBuf {
@@ -101,9 +102,11 @@ fn what_is_inherited_from_us_would_have_been_the_parent_s() {
     check(SchedPolicy::IDLE, fifo, fifo);
     check(SchedPolicy::EXT, SchedPolicy::FIRST, SchedPolicy::OTHER);
     // Threads of the fair class become real-time: not the parent, but one beside it.
-    check(SchedPolicy::URGENT, fifo, SchedPolicy::OTHER);
-    check(SchedPolicy::URGENT, SchedPolicy::OTHER, SchedPolicy::OTHER);
-    check(SchedPolicy::URGENT, SchedPolicy::URGENT, SchedPolicy::URGENT);
+    for ours in [REGULAR, BUSY] {
+        check(ours, fifo, SchedPolicy::OTHER);
+        check(ours, SchedPolicy::OTHER, SchedPolicy::OTHER);
+        check(ours, ours, ours);
+    }
 }
 
 //~ sched: best-effort threads leave the cores of latency-critical ones, and every setting is restored

@@ -41,7 +41,7 @@ fn old_keys_of_a_task_are_read_as_the_new_ones() {
     }
 }
 
-//~ sched: latency-critical threads are real-time while they sleep; missing capabilities are reported
+//~ sched: latency-critical threads are real-time; missing capabilities are reported
 #[test]
 fn a_wait_requests_a_core_while_the_mechanism_can_still_end_it() {
     let lc = "[[tasks]]\nname = \"a\"\nclass = \"LC\"\npid = 1\n";
