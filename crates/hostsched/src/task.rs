@@ -329,9 +329,11 @@ impl Managed {
         sleepers
     }
 
-    /// Lets it run on `cores`, or parks it.
+    /// Lets it run on `cores`, or parks it. A task that sleeps is parked once it wakes up: the freezer
+    /// would wake all of its threads, and each would count as active.
     pub fn place(&mut self, cores: Option<CpuSet>, protected: &Protected, journal: &mut Journal) {
-        let park = cores.is_none();
+        let sleeps = self.awake.is_empty() && self.figures.unwatched == 0;
+        let park = cores.is_none() && (self.parked || !sleeps);
         if park != self.parked {
             self.park(park, protected, journal);
         }

@@ -231,6 +231,44 @@ fn a_missing_task_is_refused_with_what_would_be_valid() {
     assert_eq!(TaskSelector::Process(std::process::id()).check(true), Ok(()), "only check_all refuses it");
 }
 
+//~ sched: a sleeping best-effort task is not woken to be parked
+#[test]
+fn a_task_without_a_core_is_parked_once_it_wakes_up() {
+    let lc = Program::start();
+    let command = "trap 'while :; do :; done' USR1; while :; do sleep 600 & wait; done";
+    let be = Program(Command::new("sh").args(["-c", command]).spawn().unwrap());
+    let (_folder, mut manager, cores) = manager("sleeping", &lc, &be, false);
+    let board = sched::cores::CoreAssignment::new(
+        manager.taken.layout.topology().clone(),
+        vec![TaskSpec::critical(1), TaskSpec::best_effort()],
+    );
+    let (clock, mut signals) = (Monotonic::new(), Signals::of(&board.unwrap()));
+    let begin = clock.now();
+    let mut later = begin;
+    let mut sensed_until = |manager: &mut Affinity, is_active: bool| {
+        loop {
+            later += Span::from_millis(200);
+            manager.sense(later, &mut signals);
+            if (signals.tasks[1].runnable > 0) == is_active {
+                return true;
+            }
+            if clock.now() >= begin + Span::from_secs(30) {
+                return false;
+            }
+            std::thread::yield_now();
+        }
+    };
+    let idle: Vec<Action> = (0..cores.len()).map(|core| Action::Idle { core: CoreId(core as u16) }).collect();
+    assert!(sensed_until(&mut manager, false), "it sleeps");
+    manager.act(clock.now(), &idle);
+    assert!(!manager.is_parked(TaskId(1)), "it has nothing to run");
+    rustix::process::kill_process(pid(be.id()).unwrap(), rustix::process::Signal::USR1).unwrap();
+    assert!(sensed_until(&mut manager, true), "it computes");
+    manager.act(clock.now(), &idle);
+    assert_eq!(manager.is_parked(TaskId(1)), manager.can_park(TaskId(1)));
+    assert_eq!(manager.put_back().unwrap().failed, 0);
+}
+
 //~ sched: a cgroup frozen by an operator stays frozen
 #[test]
 fn a_group_that_an_operator_has_frozen_is_neither_thawed_nor_parked() {

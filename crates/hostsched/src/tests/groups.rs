@@ -228,6 +228,13 @@ fn a_group_with_a_stranger_inside_is_not_parked() {
         now += RESCAN;
         manager.sense(now, &mut signals);
         assert!(manager.can_park(TaskId(1)));
+        // A task that computes is parked, one that sleeps is not; the time above is not the kernel's.
+        let (clock, begin) = (Monotonic::new(), Monotonic::new().now());
+        while signals.tasks[1].runnable == 0 {
+            assert!(clock.now() < begin + Span::from_secs(30), "it never ran");
+            manager.sense(now, &mut signals);
+            std::thread::yield_now();
+        }
         manager.act(now, &idle(cores));
         assert!(group.is_frozen());
         group.take(joins.id()).unwrap();
