@@ -176,6 +176,17 @@ proptest! {
         prop_assert!(*worst < delay_max(4, server.per_s), "{worst}");
     }
 
+    //~ guard: slower requests than before, at light load, are not shed
+    /// Fast requests, such as health checks, teach a rate at which a few slow ones look late.
+    #[test]
+    fn slower_requests_are_no_overload(per_s in 1_000.0..50_000.0_f64, slower in 2.0..200.0_f64, load in 0.1..0.6_f64, seed in 0..1_000_u64) {
+        let mut server = Server::new("queue-delay", per_s, seed);
+        server.run(seconds(3), [0.9 * per_s, 1.0]);
+        server.per_s = per_s / slower;
+        let observed = server.run(seconds(20), [load * server.per_s, 0.01]);
+        prop_assert!(observed.shed == [0, 0], "{:?} of {}", observed.shed, observed.offered);
+    }
+
     //~ guard: the last class is shed first
     /// A first class that fits the service rate is admitted, whatever the load of the second.
     #[test]
@@ -186,6 +197,24 @@ proptest! {
         let share = observed.shed[0] as f64 / (4.0 * first * per_s);
         prop_assert!(share < 0.02, "{share} of the first class");
         prop_assert!(observed.shed[1] > 0);
+    }
+}
+
+proptest! {
+    #![proptest_config(proptest::test_runner::Config::with_cases(6))]
+
+    //~ guard: slight overload for minutes neither grows the queue nor costs throughput
+    /// Ten minutes; a limit that drifts with what it measures shows here.
+    #[test]
+    fn slight_overload_for_minutes_does_not_drift(per_s in 300.0..2_000.0_f64, times in 1.02..1.3_f64, seed in 0..1_000_u64) {
+        let mut server = Server::new("queue-delay", per_s, seed);
+        server.run(seconds(540), [times * per_s, 1.0]);
+        let observed = server.run(seconds(60), [times * per_s, 1.0]);
+        let share = observed.served as f64 / (60.0 * per_s);
+        prop_assert!(share > 0.95, "served {share} of capacity");
+        // A queue of 81 keeps a server busy for 99.5 % of the time at 1.02 of its capacity (M/M/1/K).
+        let worst = observed.delays.iter().max().expect("ticks");
+        prop_assert!(*worst < Span::from_secs_f64(256.0 / per_s), "{worst}");
     }
 }
 

@@ -93,7 +93,8 @@ impl QueueDelay {
     fn is_limited(&mut self, tick: &Tick, per_s: f64, is_stalled: bool) -> bool {
         let Some(last_shed) = self.last_shed else {
             let delay_s = tick.delay_s - self.service_rate.stalled_s(tick.now, tick.delay_s);
-            if is_stalled || delay_s <= self.bound.seconds() || !self.onset.is_overload(delay_s, per_s) {
+            let is_overload = self.onset.is_overload(delay_s, tick.waiting, per_s);
+            if is_stalled || delay_s <= self.bound.seconds() || !is_overload {
                 return false;
             }
             self.bound.begin(delay_s);

@@ -36,14 +36,18 @@ impl Onset {
         }
     }
 
-    /// True if a wait of `delay_s` seconds, at a server that serves `per_s`, is due to overload.
-    pub fn is_overload(&self, delay_s: f64, per_s: f64) -> bool {
-        self.evidence >= EVIDENCE || (self.is_growing && delay_s > REQUESTS / per_s)
+    /// True if a wait of `delay_s` seconds in a queue of `waiting` requests, at a server that serves
+    /// `per_s`, is due to overload. The length shows where `per_s` is of earlier, faster requests.
+    pub fn is_overload(&self, delay_s: f64, waiting: u64, per_s: f64) -> bool {
+        let is_long = delay_s > REQUESTS / per_s && waiting >= WAITING_MIN;
+        self.evidence >= EVIDENCE || (self.is_growing && is_long)
     }
 }
 
 /// Wait that is overload, in mean services.
 const REQUESTS: f64 = 64.0;
+/// Fewer requests than this wait at light load, too.
+const WAITING_MIN: u64 = 32;
 /// Evidence that is overload, and the length of a window: at least this long, and this many services.
 const EVIDENCE: u32 = 4;
 const WINDOW_S: f64 = 0.02;
