@@ -249,7 +249,7 @@ fn case(row: &Row, cause: Cause) -> Case {
             "drivers/tests/xdp_attachment.rs::a_program_that_is_taken_off_and_an_interface_that_is_removed_are_seen_without_a_new_socket",
         ),
         (ProgramRemoved, Daemon, "guard attach") => {
-            Tested("cli/src/guard/attach.rs::only_an_end_that_was_asked_for_is_a_success")
+            Tested("cli/src/guard/attach.rs::only_an_interrupt_or_a_detach_is_a_success")
         }
         (ProgramRemoved, Daemon, "sched") => {
             Tested("cli/tests/sched/scx.rs::a_stalled_manager_loses_its_scheduler_and_reports_it")
