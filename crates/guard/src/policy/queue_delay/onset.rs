@@ -16,8 +16,8 @@ pub(super) struct Onset {
     served: u64,
     /// Evidence of the windows in a row in which the queue grew: 1 each, 2 if it grew fast.
     evidence: u32,
-    /// True if as many requests came as were served in the last window.
-    is_growing: bool,
+    /// Arrivals and services of the window before.
+    before: (u64, u64),
 }
 
 impl Onset {
@@ -32,7 +32,7 @@ impl Onset {
                 Some(2..8) => self.evidence + 1,
                 Some(_) => self.evidence + 2,
             };
-            *self = Self { evidence, is_growing: self.offered >= self.served, ..Self::default() };
+            *self = Self { evidence, before: (self.offered, self.served), ..Self::default() };
         }
     }
 
@@ -40,7 +40,13 @@ impl Onset {
     /// `per_s`, is due to overload. The length shows where `per_s` is of earlier, faster requests.
     pub fn is_overload(&self, delay_s: f64, waiting: u64, per_s: f64) -> bool {
         let is_long = delay_s > REQUESTS / per_s && waiting >= WAITING_MIN;
-        self.evidence >= EVIDENCE || (self.is_growing && is_long)
+        self.evidence >= EVIDENCE || (is_long && !self.shrinks())
+    }
+
+    /// True if more requests were served than came, in this window and the one before.
+    fn shrinks(&self) -> bool {
+        let (offered, served) = self.before;
+        offered + self.offered < served + self.served
     }
 }
 
