@@ -14,13 +14,14 @@ use guard::{Limit, Policy, Signals};
 use queueing::{Span, Time};
 
 use super::GuardError;
-use super::queue_reports::QueueReports;
+use super::queue_reports::{QueueReports, ReportFiles};
 
 /// A policy whose signals include queue reports.
 pub struct AppQueuePolicy<Make> {
     /// Creates a policy without learned state.
     make: Make,
     policy: Box<dyn Policy>,
+    files: ReportFiles,
     reports: QueueReports,
     /// Target delay, if it was changed.
     target: Option<Span>,
@@ -46,14 +47,15 @@ impl<Make: Fn() -> Box<dyn Policy>> AppQueuePolicy<Make> {
     /// # Errors
     /// [`GuardError::TooMany`] files.
     pub fn new(make: Make, paths: &[PathBuf], counter: &ReportCounter) -> Result<Self, GuardError> {
-        let (policy, reports) = (make(), QueueReports::expected(paths)?);
-        Ok(Self { make, policy, reports, target: None, counter: counter.clone() })
+        let (policy, files) = (make(), ReportFiles::expected(paths)?);
+        let reports = files.signals_of_all();
+        Ok(Self { make, policy, files, reports, target: None, counter: counter.clone() })
     }
 }
 
 impl<Make: Fn() -> Box<dyn Policy> + Send> Policy for AppQueuePolicy<Make> {
     fn tick(&mut self, now: Time, signals: &Signals) -> Limit {
-        let signals = self.reports.join(now, *signals);
+        let signals = self.reports.join(now, &self.files.read(), *signals);
         self.counter.0.fetch_add(u64::from(self.reports.requests().reporting > 0), Ordering::Relaxed);
         if self.reports.is_silenced() {
             self.policy = (self.make)();

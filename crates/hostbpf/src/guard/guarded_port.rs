@@ -5,6 +5,7 @@
 
 use std::io;
 
+use guard::app_queue::QueueReport;
 use guard::{Limit, Signals};
 use queueing::{Span, Time};
 
@@ -48,6 +49,8 @@ pub(super) struct Observed<'a> {
     pub queues: &'a [(accept_queue::Queue, bool)],
     /// Connections without a response, by slot, if they are observed.
     pub unanswered: Option<&'a [PendingResponses]>,
+    /// Of all queue-report files.
+    pub reports: &'a [Option<QueueReport>],
     pub load: SystemLoad,
     /// True if no connection is shed.
     pub watching: bool,
@@ -119,7 +122,7 @@ impl GuardedPort {
             sockets: load.sockets,
             memory_share: load.memory_share,
         };
-        let signals = self.reports.join(now, signals);
+        let signals = self.reports.join(now, observed.reports, signals);
         self.last = Last { at: now, offered, shed, closed, answered, present };
         (seen.served, seen.requests) = (accepted, self.reports.requests());
         let unanswered = unanswered.unwrap_or_default();

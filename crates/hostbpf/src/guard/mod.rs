@@ -73,8 +73,8 @@ pub use model::{Listening, Model, Verdict};
 pub use prog_run_cost::costs;
 #[cfg(feature = "bpf")]
 use program::{Loaded, load};
-use queue_reports::QueueReports;
 pub use queue_reports::{QUEUE_REPORTS_MAX, ReportFile};
+use queue_reports::{QueueReports, ReportFiles};
 use settings::{Settings, Way};
 pub use status::{PortStatus, Status, detach, status};
 #[cfg(not(feature = "bpf"))]
@@ -159,11 +159,11 @@ impl Options {
     /// # Errors
     /// Contradicting rules, or a file without a report.
     pub fn check(&self) -> Result<(), GuardError> {
-        self.report_readers().map(drop)
+        self.report_files().map(drop)
     }
 
-    /// Readers of the reports: for the totals, and for each port.
-    fn report_readers(&self) -> Result<(QueueReports, Vec<QueueReports>), GuardError> {
+    /// The files of the reports, and the signals of each port's.
+    fn report_files(&self) -> Result<(ReportFiles, Vec<QueueReports>), GuardError> {
         self.classes.check(&self.ports)?;
         let mut ports = self.queue_reports.iter().filter_map(|file| file.port);
         if let Some(port) = ports.find(|port| !self.ports.contains(port)) {
@@ -173,8 +173,10 @@ impl Options {
         let mut paths: Vec<_> = self.queue_reports.iter().map(|file| file.path.clone()).collect();
         paths.sort_unstable();
         paths.dedup();
-        let of_port = |&port: &u16| QueueReports::expected(&ReportFile::of_port(&self.queue_reports, port));
-        Ok((QueueReports::new(&paths)?, self.ports.iter().map(of_port).collect::<Result<_, _>>()?))
+        let files = ReportFiles::new(&paths)?;
+        let of_port = |&port: &u16| files.signals_of_port(&self.queue_reports, port);
+        let of_ports = self.ports.iter().map(of_port).collect::<Result<_, _>>()?;
+        Ok((files, of_ports))
     }
 }
 
@@ -188,6 +190,7 @@ pub struct Guard {
     options: Options,
     /// In the order of `options.ports`.
     ports: Vec<GuardedPort>,
+    report_files: ReportFiles,
     /// For [`status`]: queues stuck among those of all ports, all queue reports, and totals over the
     /// ports.
     stuck: StuckQueues,
@@ -201,7 +204,7 @@ pub struct Guard {
 /// # Errors
 /// [`GuardError`]; nothing is left behind then.
 pub fn attach(device: &str, options: &Options) -> Result<Guard, GuardError> {
-    let (reports, port_reports) = options.report_readers()?;
+    let (report_files, port_reports) = options.report_files()?;
     let interface = Interface::find(device)?;
     if let Some(found) = attached(interface.index) {
         let what = GuardAttachment::attached(found)
@@ -256,8 +259,20 @@ pub fn attach(device: &str, options: &Options) -> Result<Guard, GuardError> {
     let attachment = xdp::Attachment::of(interface.index);
     let system_load = SystemLoadReader::new(options.needs_system_signals)
         .map_err(crate::guard::maps::refused("a read of /proc"))?;
-    let (options, stuck) = (options.clone(), StuckQueues::default());
-    Ok(Guard { attachment, link, loaded, queues, system_load, options, ports, stuck, reports, totals })
+    let (options, stuck, reports) = (options.clone(), StuckQueues::default(), report_files.signals_of_all());
+    Ok(Guard {
+        attachment,
+        link,
+        loaded,
+        queues,
+        system_load,
+        options,
+        ports,
+        report_files,
+        stuck,
+        reports,
+        totals,
+    })
 }
 
 /// Number of this thread's network namespace.
@@ -305,14 +320,16 @@ impl Guard {
         let waits = self.loaded.waits.as_ref();
         let unanswered = waits.map(|program| response_wait::look(program, now)).transpose()?;
         let load = self.system_load.sample(now)?;
+        let reports = self.report_files.read();
         let observed = Observed {
             now,
+            reports: &reports,
             queues: &queues,
             unanswered: unanswered.as_ref().map(<[_; PORTS_MAX]>::as_slice),
             load,
             watching: self.options.watching,
         };
-        let _ = self.reports.join(now, Signals::default());
+        let _ = self.reports.join(now, &reports, Signals::default());
         let (overflows, drops, requests) = (load.overflows, load.drops, self.reports.requests());
         let mut totals = ObservedSignals { overflows, drops, requests, ..ObservedSignals::default() };
         let mut signals = Vec::with_capacity(self.ports.len());

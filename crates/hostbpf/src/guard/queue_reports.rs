@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use guard::Signals;
-use guard::app_queue::{CombinedSignals, Requests};
+use guard::app_queue::{CombinedSignals, QueueReport, Requests};
 use queueing::Time;
 
 use super::error::GuardError;
@@ -49,15 +49,12 @@ impl FromStr for ReportFile {
     }
 }
 
-/// Reader of queue reports.
+/// Queue-report files, read once per control step, whatever the number of ports.
 #[derive(Debug)]
-pub(super) struct QueueReports {
-    paths: Vec<PathBuf>,
-    signals: CombinedSignals,
-}
+pub(super) struct ReportFiles(Vec<PathBuf>);
 
-impl QueueReports {
-    /// Reader of these files.
+impl ReportFiles {
+    /// Files that have a report each.
     ///
     /// # Errors
     /// A file has no report, or there are too many files.
@@ -68,22 +65,64 @@ impl QueueReports {
         Self::expected(paths)
     }
 
-    /// Reader of these files, which need not have a report yet.
+    /// Files that need not have a report yet.
     ///
     /// # Errors
     /// There are too many files.
     pub fn expected(paths: &[PathBuf]) -> Result<Self, GuardError> {
-        if paths.len() > QUEUE_REPORTS_MAX {
-            return Err(GuardError::TooMany { what: "services", given: paths.len(), max: QUEUE_REPORTS_MAX });
-        }
-        Ok(Self { paths: paths.to_vec(), signals: CombinedSignals::new(paths.len()) })
+        check_number(paths.len())?;
+        Ok(Self(paths.to_vec()))
     }
 
-    /// Adds the requests in the reports to the signals `seen` of connections.
-    pub fn join(&mut self, now: Time, seen: Signals) -> Signals {
-        for (at, path) in self.paths.iter().enumerate() {
-            if let Ok(report) = queue_report::read(path) {
-                self.signals.record(now, at, report);
+    /// The report of each file; `None` where it cannot be read.
+    pub fn read(&self) -> Vec<Option<QueueReport>> {
+        self.0.iter().map(|path| queue_report::read(path).ok()).collect()
+    }
+
+    /// Signals of all files.
+    pub fn signals_of_all(&self) -> QueueReports {
+        QueueReports::of((0..self.0.len()).collect())
+    }
+
+    /// Signals of those `files` that belong to `port`.
+    ///
+    /// # Errors
+    /// There are too many.
+    pub fn signals_of_port(&self, files: &[ReportFile], port: u16) -> Result<QueueReports, GuardError> {
+        let paths = ReportFile::of_port(files, port);
+        check_number(paths.len())?;
+        Ok(QueueReports::of(
+            paths.iter().filter_map(|path| self.0.iter().position(|own| own == path)).collect(),
+        ))
+    }
+}
+
+fn check_number(given: usize) -> Result<(), GuardError> {
+    match given {
+        0..=QUEUE_REPORTS_MAX => Ok(()),
+        _ => Err(GuardError::TooMany { what: "services", given, max: QUEUE_REPORTS_MAX }),
+    }
+}
+
+/// Signals of the services that report in some of the files.
+#[derive(Debug)]
+pub(super) struct QueueReports {
+    /// Places of the files in [`ReportFiles::read`].
+    files: Vec<usize>,
+    signals: CombinedSignals,
+}
+
+impl QueueReports {
+    fn of(files: Vec<usize>) -> Self {
+        let signals = CombinedSignals::new(files.len());
+        Self { files, signals }
+    }
+
+    /// Adds the requests in the reports `read` to the signals `seen` of connections.
+    pub fn join(&mut self, now: Time, read: &[Option<QueueReport>], seen: Signals) -> Signals {
+        for (service, &file) in self.files.iter().enumerate() {
+            if let Some(report) = read[file] {
+                self.signals.record(now, service, report);
             }
         }
         self.signals.combine(now, seen)
@@ -103,7 +142,6 @@ impl QueueReports {
 //~ xdp-guard: partial and foreign queue reports are rejected
 #[cfg(test)]
 mod tests {
-    use guard::app_queue::QueueReport;
     use queueing::Span;
 
     use super::*;
@@ -121,9 +159,11 @@ mod tests {
             std::fs::write(&path, report.line()).unwrap();
         };
         write(1);
-        let mut reports = QueueReports::new(std::slice::from_ref(&path)).unwrap();
-        let mut waiting =
-            |ms: u64| reports.join(Time::from_nanos(ms * 1_000_000), Signals::default()).waiting;
+        let files = ReportFiles::new(std::slice::from_ref(&path)).unwrap();
+        let mut reports = files.signals_of_all();
+        let mut waiting = |ms: u64| {
+            reports.join(Time::from_nanos(ms * 1_000_000), &files.read(), Signals::default()).waiting
+        };
         assert_eq!(waiting(10), 0, "an old report does not count");
         write(2);
         assert_eq!(waiting(20), 2);
@@ -146,7 +186,7 @@ mod tests {
 
     #[test]
     fn a_file_without_a_report_is_refused_with_its_path() {
-        let refused = |path: &str| QueueReports::new(&[path.into()]).map(drop).unwrap_err();
+        let refused = |path: &str| ReportFiles::new(&[path.into()]).map(drop).unwrap_err();
         for (path, why) in [
             ("/no/such/file", "No such file"),
             ("/dev/null", "no such line"),
@@ -158,7 +198,7 @@ mod tests {
             assert!(error.to_string().contains(path) && error.to_string().contains(why), "{error}");
             assert!(error.advice().is_some());
         }
-        let many = QueueReports::expected(&vec!["/dev/null".into(); 17]).map(drop).unwrap_err();
+        let many = ReportFiles::expected(&vec!["/dev/null".into(); 17]).map(drop).unwrap_err();
         assert_eq!(many.to_string(), "17 services exceed the maximum of 16");
     }
 }
