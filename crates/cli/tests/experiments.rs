@@ -182,7 +182,7 @@ fn nothing_that_runs_is_no_success() {
     let output = greenwave(&["exp", "run", "adps/e5", "--world", "sim"]);
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{stderr}");
-    assert!(stderr.contains("none of adps/e5 runs in world sim"), "{stderr}");
+    assert!(stderr.contains("no experiment of adps/e5 runs in world sim"), "{stderr}");
 }
 
 //~ results: `exp table` writes a folder of results as one table

@@ -128,11 +128,11 @@ enum State {
 const CLIENTS_MAX: usize = 16;
 /// Clients accepted per poll.
 const LOOK_MAX: usize = 64;
-/// Time for a client to send its request.
+/// Maximum time for a client to send its request.
 const ASK_MAX: Span = Span::from_secs(1);
-/// Time for a reload.
+/// Maximum wait for the outcome of a reload.
 const OUTCOME_MAX: Span = Span::from_secs(10);
-/// Time for a client to read the answer.
+/// Maximum time for a client to read the answer.
 const HEAR_MAX: Span = Span::from_secs(4);
 
 impl Control {

@@ -268,7 +268,7 @@ fn run_all(args: &RunArgs) -> Result<ExitCode, Error> {
         }
     }
     if let (true, Some(world)) = (sources.is_empty(), args.world) {
-        let message = format!("none of {} runs in world {}", args.names.join(", "), world.name());
+        let message = format!("no experiment of {} runs in world {}", args.names.join(", "), world.name());
         return Err(Error::new(message).advice("greenwave exp list, for the world of each experiment"));
     }
     if let Some(folder) = &args.out {

@@ -297,7 +297,7 @@ fn head(args: &Args) -> Head {
     let dry = if args.dry_run { ", dry run" } else { "" };
     Head {
         command: "guard",
-        about: format!("{} before port {ports} on {}{dry}", args.policy, args.device),
+        about: format!("policy {}, port {ports} on {}{dry}", args.policy, args.device),
         rate: "greenwave_guard_accepted_total",
     }
 }

@@ -34,7 +34,7 @@ enum Command {
 }
 
 impl Args {
-    /// True for the controller of a guard.
+    /// True if the subcommand keeps running as a daemon: `attach`.
     pub fn is_daemon(&self) -> bool {
         matches!(self.command, Command::Attach(_))
     }

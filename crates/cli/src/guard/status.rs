@@ -70,7 +70,7 @@ fn admission(status: &Status, held: LimitInForce) -> String {
         LimitInForce::Closed => "none".to_owned(),
         LimitInForce::Rate { cost_ns, .. } => format!("{:.0}/s", 1e9 / cost_ns.max(1) as f64),
         LimitInForce::Concurrency(present) => {
-            format!("new ones while fewer than {} are in the server", present[0])
+            format!("a new connection while fewer than {} are in the server", present[0])
         }
     }
 }

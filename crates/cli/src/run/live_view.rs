@@ -22,7 +22,7 @@ use crate::ui::{Figure, Head, Labels, MetricsSample, Ui};
 pub(super) struct LiveState {
     ui: Option<Ui>,
     traces: Option<Traces>,
-    /// Slow requests kept in full, of all stacks together.
+    /// Limits on the slow requests that are kept, for all stacks together.
     slow: SlowRequestLimits,
     /// Slow requests that were not kept because others were slower.
     left_out: u64,

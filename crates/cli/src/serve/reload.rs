@@ -89,7 +89,7 @@ impl<'a> Reload<'a> {
         let Reads { arguments, policy, read } = self.reads;
         if !policy && arguments.file().is_none() {
             let what = "reload reads --policy and --config, and neither was given";
-            return Err(Error::new(what).advice("restart with one of them"));
+            return Err(Error::new(what).advice("restart with --policy or --config"));
         }
         // All shards' classifiers are read before any is handed over.
         let PolicyFiles { policy, classifiers, observed } = read(arguments, self.exchanges.len())?;

@@ -145,7 +145,7 @@ pub struct SlowRequest {
     pub end: String,
     /// Sum of the stages.
     pub total_ns: u64,
-    /// Time in the receive buffer, in TCP, in the event queue, at a worker, on the way out.
+    /// Time in the receive buffer, in TCP, in the event queue, at a worker, waiting for space in the send buffer.
     pub stages_ns: [u64; 5],
 }
 

@@ -70,7 +70,7 @@ fn a_target_is_read_again_and_the_guard_stays() {
     assert_eq!(code, Some(0));
     // Column gaps depend on the width.
     let words = printed.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(words.contains(" command guard, queue-delay before port 80 on eth0 "), "{printed}");
+    assert!(words.contains(" command guard, policy queue-delay, port 80 on eth0 "), "{printed}");
     assert_eq!(control("end"), (Some(0), "stopping\n".to_owned(), String::new()));
     assert!(!std::fs::read_to_string(log.path()).unwrap().contains("sandbox"), "nothing was refused");
     assert!(ended(controller).contains("1 connections seen"));

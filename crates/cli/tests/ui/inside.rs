@@ -87,7 +87,7 @@ fn a_guard_is_shown_until_it_is_taken_off() {
     let waits = client.enter(|| TcpStream::connect("10.78.0.2:80").unwrap());
     counts(&shown, "greenwave_guard_offered_total{device=\"eth0\",class=\"0\"}", 1.0);
     counts(&shown, "greenwave_guard_accept_queue_length{device=\"eth0\"}", 1.0);
-    is_shown_everywhere(&shown, &server, "guard", "queue-delay before port 80 on eth0");
+    is_shown_everywhere(&shown, &server, "guard", "policy queue-delay, port 80 on eth0");
     drop((waits, listener));
     shown.end();
 }

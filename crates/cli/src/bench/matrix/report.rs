@@ -109,7 +109,11 @@ fn files(program: &str, results: &Results) -> String {
         let [ours, kernel] = [ours, kernel].map(|cell| cell.replace('<', "\\<"));
         table.row(vec![ours, kernel, files.len().to_string(), files.join(", ")]);
     }
-    format!("\n## {program}'s own tests\n\nOf {}, file by file.\n\n{}", results.source, table.markdown())
+    format!(
+        "\n## {program}'s own tests\n\nSource package: {}. One row for each result; its files are in the last column.\n\n{}",
+        results.source,
+        table.markdown()
+    )
 }
 
 /// Results as JSON.
@@ -180,7 +184,7 @@ mod tests {
             "1. no line",
             "2. it has none",
             "3. a \\| b",
-            "Of redis-7, file by file.",
+            "Source package: redis-7. One row for each result; its files are in the last column.",
             "| pass | pass | 2 | a, c |",
             "| fail: one | pass | 1 | b |",
         ] {

@@ -120,7 +120,7 @@ impl Results {
             false => format!("{source}: {}; on the kernel's TCP: {}", ours.sums(), kernel.sums()),
         };
         if !names.is_empty() {
-            summary = format!("{summary}; only on greenwave's stack: {names}");
+            summary = format!("{summary}; worse on greenwave's stack: {names}");
         }
         Self { source: source.to_owned(), verdict, summary, ours, kernel }
     }
@@ -175,19 +175,19 @@ mod tests {
             "a b!",
             "a b",
             SuiteVerdict::Fails,
-            &format!("{ours}, 1 fail, 0 are skipped; {kernel}; only on greenwave's stack: b (fail: 2)"),
+            &format!("{ours}, 1 fail, 0 are skipped; {kernel}; worse on greenwave's stack: b (fail: 2)"),
         );
         check(
             "a b?",
             "a b",
             SuiteVerdict::Fails,
-            &format!("{ours}, 0 fail, 1 are skipped; {kernel}; only on greenwave's stack: b (skipped: no)"),
+            &format!("{ours}, 0 fail, 1 are skipped; {kernel}; worse on greenwave's stack: b (skipped: no)"),
         );
         check(
             "a",
             "a b",
             SuiteVerdict::Fails,
-            &format!("{ours}, 0 fail, 0 are skipped; {kernel}; only on greenwave's stack: b (not run)"),
+            &format!("{ours}, 0 fail, 0 are skipped; {kernel}; worse on greenwave's stack: b (not run)"),
         );
     }
 

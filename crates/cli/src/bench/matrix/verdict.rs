@@ -10,7 +10,7 @@ pub enum TrialResult {
     Works,
     /// Works, with a note.
     Noted(String),
-    /// Works with this limit.
+    /// Works, with this limitation.
     Limited(String),
     Fails(String),
     /// Results of the program's own tests on both stacks.

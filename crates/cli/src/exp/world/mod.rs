@@ -238,12 +238,12 @@ fn points(cdf: impl IntoIterator<Item = (Span, f64)>) -> Vec<(f64, f64)> {
     cdf.into_iter().map(|(span, share)| (span.as_micros_f64(), share)).collect()
 }
 
-/// A figure with a column.
+/// Metric that is a column of the printed table.
 const fn column(name: &'static str, unit: &'static str, column: &'static str) -> MetricColumn {
     MetricColumn { name, unit, column }
 }
 
-/// A figure for claims and JSON only.
+/// Metric for claims and JSON only, not in the printed table.
 const fn metric(name: &'static str, unit: &'static str) -> MetricColumn {
     MetricColumn { name, unit, column: "" }
 }

@@ -73,8 +73,8 @@ impl ProgressLines {
 /// # Errors
 /// It does not exist.
 pub fn workload(name: &str) -> Result<PathBuf, Error> {
-    let this_program =
-        std::env::current_exe().map_err(|e| Error::new(format!("the path of this program: {e}")))?;
+    let this_program = std::env::current_exe()
+        .map_err(|e| Error::new(format!("the path of this program cannot be read: {e}")))?;
     let program = this_program.with_file_name(name);
     match program.exists() {
         true => Ok(program),

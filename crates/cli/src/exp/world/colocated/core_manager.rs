@@ -50,7 +50,7 @@ impl CoreManager {
         };
         let page = (config.sharing == Sharing::CaladanRuntime).then(|| SharedPage::of_process(setup.lc.id()));
         let page = page.transpose().map_err(|e| {
-            Error::new(format!("{}: its pulse: {e}", config.lc.program()))
+            Error::new(format!("{}: its signal page: {e}", config.lc.program()))
                 .advice("cargo build --release -p cli -p workloads, both of one version")
         })?;
         Ok(Self { parties, tail: Mutex::new(Span::ZERO), daemon, signal_page: page })

@@ -69,7 +69,7 @@ struct Host {
     /// True if users reach the front on greenwave's stack rather than the kernel's TCP.
     #[serde(default)]
     stack: bool,
-    /// True if that stack sheds new connections at the SYN, in modes with a guard.
+    /// True if greenwave's stack sheds new connections at the SYN, in modes with a guard.
     #[serde(alias = "door", default = "yes")]
     syn_shedding: bool,
     /// Number of classes, from the last, that open a connection for each request.
@@ -196,7 +196,8 @@ impl Plan {
         };
         if front.parts != 1 || workers.partial || workers.reserve > Span::ZERO {
             let message = format!("stages {} and {}", front.name, workers.name);
-            return Err(format!("{message} are not a front end of one part and workers that it waits for"));
+            let valid = "parts = 1 in the first; partial = false and reserve = 0 in the second";
+            return Err(format!("{message} are not a front end and workers that it waits for: {valid}"));
         }
         within(&format!("stage {}: parts", workers.name), workers.parts, 1..=PARTS_MAX)
     }
