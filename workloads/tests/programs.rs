@@ -195,7 +195,7 @@ fn served(name: &str, program: &str, plan: &Plan, protocol: &AppProtocol) -> Opt
 }
 
 fn plan(classes: &[(&str, f64, u8, usize)], requests: u64) -> Plan {
-    let service = "1ns".parse().expect("a law");
+    let service = "1ns".parse().expect("a distribution");
     let class = |&(name, share, kind, length): &(&str, f64, u8, usize)| RequestClass {
         name: name.to_owned(),
         share,

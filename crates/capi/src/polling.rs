@@ -12,7 +12,7 @@ use crate::real_fn::next;
 /// Adds errors of connections to the result `found` of a poll of `count` descriptors at `fds`.
 ///
 /// # Safety
-/// The program's arguments to poll(2), which has succeeded where `found` is not -1.
+/// `fds` and `count` are the program's arguments to poll(2), and `found` is its result.
 unsafe fn finish_poll(fds: *mut pollfd, count: nfds_t, found: c_int) -> c_int {
     if found <= 0 || !fds.is_aligned() {
         return found;

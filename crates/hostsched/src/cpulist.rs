@@ -40,7 +40,7 @@ pub fn text(cores: &[CoreId]) -> String {
     parts.join(",")
 }
 
-/// The set of these cores.
+/// CPU set of `cores`, for sched_setaffinity(2).
 #[must_use]
 pub fn set_of(cores: impl IntoIterator<Item = CoreId>) -> CpuSet {
     let mut set = CpuSet::new();
@@ -48,7 +48,7 @@ pub fn set_of(cores: impl IntoIterator<Item = CoreId>) -> CpuSet {
     set
 }
 
-/// The cores of a set, ascending.
+/// Cores of a CPU set, ascending.
 #[must_use]
 pub fn of_set(set: &CpuSet) -> Vec<CoreId> {
     (0..CpuSet::MAX_CPU).filter(|&core| set.is_set(core)).map(|core| CoreId(core as u16)).collect()

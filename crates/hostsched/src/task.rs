@@ -88,7 +88,7 @@ pub struct Managed {
 
 #[derive(Debug)]
 struct Thread {
-    /// `None` if it is not watched.
+    /// CPU account of the thread; `None` if it is not watched.
     ledger: Option<Ledger>,
     last: Account,
     /// When its account last changed.

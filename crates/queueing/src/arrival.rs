@@ -170,7 +170,7 @@ mod tests {
         arrivals.times(Time::from_nanos(500), Rng::seeded(11)).take(n).collect()
     }
 
-    //~ queueing: seeded Poisson, uniform and burst arrivals have the rate and variance of their law and replay
+    //~ queueing: seeded Poisson, uniform and burst arrivals have the rate and variance of their distribution and replay
     #[test]
     fn poisson_arrivals_have_their_rate_and_vary_as_much_as_their_mean() {
         let times = times("poisson 100000", 200_000);
@@ -181,14 +181,14 @@ mod tests {
         assert!((deviation / mean - 1.0).abs() < 0.02, "deviation {deviation}");
     }
 
-    //~ queueing: seeded Poisson, uniform and burst arrivals have the rate and variance of their law and replay
+    //~ queueing: seeded Poisson, uniform and burst arrivals have the rate and variance of their distribution and replay
     #[test]
     fn uniform_arrivals_do_not_drift() {
         let times = times("uniform 3", 3_000_001);
         assert_eq!(times[3_000_000], Time::from_nanos(500) + Span::from_secs(1_000_000));
     }
 
-    //~ queueing: seeded Poisson, uniform and burst arrivals have the rate and variance of their law and replay
+    //~ queueing: seeded Poisson, uniform and burst arrivals have the rate and variance of their distribution and replay
     #[test]
     fn a_burst_is_back_to_back_and_starts_on_its_period() {
         let at: Vec<_> = times("burst 3 1us 10ns", 7).into_iter().map(Time::as_nanos).collect();

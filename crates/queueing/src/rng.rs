@@ -81,7 +81,7 @@ mod tests {
         std::array::from_fn(|_| rng.next_u64())
     }
 
-    //~ queueing: seeded Poisson, uniform and burst arrivals have the rate and variance of their law and replay
+    //~ queueing: seeded Poisson, uniform and burst arrivals have the rate and variance of their distribution and replay
     #[test]
     fn a_seed_replays() {
         assert_eq!(first(Rng::seeded(1)), first(Rng::seeded(1)));

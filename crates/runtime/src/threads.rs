@@ -60,14 +60,14 @@ pub struct ThreadSettings {
 }
 
 impl ThreadSettings {
-    /// About twice the cost of a sleep and a wake-up.
+    /// Default of [`spin`](Self::spin): about twice the cost of a sleep and a wake-up.
     pub const SPIN: Span = Span::from_micros(20);
-    /// Practically never sleeps.
+    /// Maximum of [`spin`](Self::spin): a thread practically never sleeps.
     pub const SPIN_MAX: Span = Span::from_secs(1);
-    /// A few times the cost of a system call and an interrupt in a virtual machine; short compared
-    /// with a queued request's wait.
+    /// Default of [`hold`](Self::hold): a few times the cost of a system call and an interrupt in a
+    /// virtual machine; short compared with a queued request's wait.
     pub const HOLD: Span = Span::from_micros(30);
-    /// A longer hold gains nothing.
+    /// Maximum of [`hold`](Self::hold): a longer one gains nothing.
     pub const HOLD_MAX: Span = Span::from_millis(1);
 
     /// Threads without pinning.

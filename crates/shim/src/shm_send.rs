@@ -123,7 +123,7 @@ struct Outbox<'a> {
     nth: usize,
 }
 
-/// Sleep of a stack, by its number.
+/// Identifier of one sleep of a stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SleepFlag(u64);
 

@@ -193,7 +193,7 @@ fn alone(service: &str, rate_per_s: u64) -> Outcome {
 #[test]
 fn one_core_alone_is_an_m_g_1_queue() {
     for service in ["exp 10us", "10us", "bimodal 5us 50us 0.1"] {
-        let distribution: Distribution = service.parse().expect("a law");
+        let distribution: Distribution = service.parse().expect("a distribution");
         let rate_per_s = 0.7 / distribution.mean().as_secs_f64();
         let outcome = alone(service, rate_per_s as u64);
         let expected =

@@ -142,7 +142,8 @@ impl Socket {
         };
     }
 
-    /// Wakes the kernel for the transmit ring; true if more is left than it does in one call.
+    /// Wakes the kernel to send from the transmit ring; true if it must be called again, because the
+    /// link was busy or frames exceeded the limit of one call.
     pub(super) fn kick_send(&self) -> bool {
         // SAFETY: no buffer and no address; nothing is read.
         let sent = unsafe {

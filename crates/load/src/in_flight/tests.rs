@@ -6,7 +6,7 @@ use super::*;
 use crate::plan::RequestClass;
 
 fn plan(arrivals: &str, connections: u32, requests: u64) -> Plan {
-    let service = "1us".parse().expect("law");
+    let service = "1us".parse().expect("distribution");
     let class = RequestClass { name: "c".into(), share: 1.0, service, length: 64, kind: 0, priority: 0 };
     let mut plan = Plan::new(connections, arrivals.parse().expect(arrivals), vec![class]);
     plan.requests = Some(requests);

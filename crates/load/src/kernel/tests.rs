@@ -20,7 +20,7 @@ impl Clock for Wall {
 
 fn plan(connections: u32, requests: u64) -> Plan {
     let class = |name: &str, share, length| {
-        let service = "1us".parse().expect("law");
+        let service = "1us".parse().expect("distribution");
         RequestClass { name: name.into(), share, service, length, kind: 0, priority: 0 }
     };
     let classes = vec![class("small", 0.5, 32), class("large", 0.5, 5000)];

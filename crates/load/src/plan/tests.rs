@@ -25,7 +25,7 @@ fn a_seed_replays_its_requests() {
 #[test]
 fn another_distribution_leaves_arrivals_and_connections_unchanged() {
     let mut other = plan();
-    other.classes[1].service = "1ms".parse().expect("law");
+    other.classes[1].service = "1ms".parse().expect("distribution");
     let schedule = |plan: &Plan| -> Vec<_> {
         plan.sequence().take(1000).map(|r| (r.intended, r.class, r.conn)).collect()
     };

@@ -33,7 +33,7 @@ impl Aging {
         self.in_order >= PASSED_IN_A_ROW && now.since(pushed) >= self.age_max
     }
 
-    /// Records a pop: `for_age` of the oldest, or in order.
+    /// Records a pop. `for_age`: true if it served the oldest entry out of order.
     #[inline]
     pub fn on_pop(&mut self, for_age: bool) {
         self.in_order = if for_age { 0 } else { self.in_order.saturating_add(1) };

@@ -16,7 +16,7 @@ const TEXTS: [&str; 9] = [
     "pareto 10us 100us 2.0",
 ];
 
-//~ queueing: seeded service times have the moments and bounds of their law; impossible laws are refused
+//~ queueing: seeded service times have the moments and bounds of their distribution; impossible ones are refused
 #[test]
 fn samples_have_the_moments_of_the_distribution() {
     for text in TEXTS {
@@ -53,7 +53,7 @@ fn distributions_print_as_they_parse() {
     }
 }
 
-//~ queueing: seeded service times have the moments and bounds of their law; impossible laws are refused
+//~ queueing: seeded service times have the moments and bounds of their distribution; impossible ones are refused
 #[test]
 fn invalid_distributions_are_refused_with_the_valid_ones() {
     for text in [
@@ -117,7 +117,7 @@ proptest! {
         prop_assert_eq!(distribution.to_string().parse::<Distribution>(), Ok(distribution));
     }
 
-    //~ queueing: seeded service times have the moments and bounds of their law; impossible laws are refused
+    //~ queueing: seeded service times have the moments and bounds of their distribution; impossible ones are refused
     #[test]
     fn samples_stay_within_the_bounds_of_the_distribution(distribution in distributions(), seed: u64) {
         let span = distribution.sample(&mut Rng::seeded(seed));

@@ -1,5 +1,5 @@
 //! Receive and transmit pipeline shared by all servers: device, driver stage, receive buffer and
-//! TCP on the way in, TCP's output on the way out.
+//! TCP on receive, TCP's output on transmit.
 //!
 //! A [`Shard`](crate::Shard), a [`TaskShard`](crate::task::TaskShard) and a
 //! [`SocketProxy`](crate::socket_proxy::SocketProxy) each have a [`Pipeline`] and differ in their

@@ -26,7 +26,8 @@ use super::{Handle, Sleep, TcpListener, TcpStream, spawn};
 
 /// Serves `service` on `listener` by HTTP/1.1 or HTTP/2, whichever the client uses; an axum `Router` and
 /// tonic's `Routes` are services. A request's handler runs with the label of the request's bytes;
-/// with HTTP/2, of its stream's headers. A failed connection ends alone.
+/// with HTTP/2, with the label of its stream's headers. An error on one connection closes only that
+/// connection.
 ///
 /// # Panics
 /// If called outside a task.

@@ -1,4 +1,4 @@
-//! Long-poll detector: decides that a poll is long, and when to check again.
+//! Long-poll detector: decides that the poll of a task's future is long, and when to check again.
 //!
 //! The watching thread checks about once per quantum after recent long polls, and less often after
 //! a while without any, up to [`PERIOD_MAX`] quanta apart, because a check costs a wake-up. A poll

@@ -1,10 +1,10 @@
 //! One poll of one task, for any thread.
 //!
 //! The shard selects the task; the poll itself needs nothing of the shard. Meanwhile the shard can
-//! go on elsewhere: on a spare thread after a long poll, or on its own while another shard's idle
+//! go on elsewhere: on a spare thread after a long poll ([`Quantum`](super::Quantum)), or on its own while another shard's idle
 //! thread runs the poll. The result goes back as a [`PolledTask`].
 //!
-//! A task that panics ends alone and is counted.
+//! A panic ends only the task that panics, and is counted.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;

@@ -2,7 +2,7 @@
 //!
 //! Any thread may use them; a shard's own tasks never wait for its locks. A task that reads data
 //! runs with their label from then on, and its output has its label. An urgent request thus meets
-//! no queue that ignores its priority, on the way in or out.
+//! no queue that ignores its priority, on receive or transmit.
 
 use std::future::poll_fn;
 use std::io::{self, IoSlice};

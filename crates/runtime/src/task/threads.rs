@@ -2,7 +2,7 @@
 //!
 //! A shard and its device are in a [`ShardSlot`] behind a lock, which the owning thread releases only
 //! while it runs a task's poll. Meanwhile another thread may steal one of the shard's polls. If a
-//! poll is long, a spare thread becomes the owner and goes on. The previous owner, demoted, returns
+//! poll is long ([`Quantum`]), a spare thread becomes the owner and goes on. The previous owner, demoted, returns
 //! its result when the poll ends, and exits. At most [`LONG_MAX`] polls of a shard are long at a
 //! time; the next one waits.
 //!
@@ -112,7 +112,7 @@ struct Work<D: Device> {
     publisher: Option<SignalPublisher>,
 }
 
-/// Number of a slot's first thread; spare ones count up from it.
+/// Number of a slot's first owner thread; each spare thread gets the next number.
 const FIRST: u32 = 0;
 
 impl<D: Device> ShardSlot<D> {

@@ -24,11 +24,12 @@ pub struct WorkerOptions {
     pub current_core: Option<fn() -> Option<CoreId>>,
 }
 
-/// Definition and handling of a long poll. A spare thread takes over the shard on the same core,
-/// and the thread with the long poll exits afterwards.
+/// Definition and handling of a long poll: a poll of a task's future that takes at least `span`.
+/// A spare thread takes over the shard on the same core, and the thread with the long poll exits
+/// afterwards.
 #[derive(Clone, Copy, Debug)]
 pub struct Quantum {
-    /// Length of a long poll, at least 1 µs; detected within four times as much more.
+    /// Shortest long poll, at least 1 µs; a long poll is detected at most four times as much later.
     pub span: Span,
     /// Kernel thread id of the calling thread.
     pub thread: fn() -> u32,

@@ -191,7 +191,7 @@ impl<'a, P: Protocol> Partition<'a, P> {
         self.done.len() as u64 == u64::from(flows) && self.packets.len() == self.free.len()
     }
 
-    /// Counters, including the packets left.
+    /// Counters; `left` is the number of packets still in this partition.
     pub fn total_counters(&self) -> Counters {
         Counters { left: self.live(), ..self.counters }
     }

@@ -44,7 +44,7 @@ pub enum FaultAction {
 /// Counts of outcomes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Frames that entered the path.
+    /// Frames for which an outcome was drawn.
     pub frames: u64,
     /// Frames lost, in bursts or alone.
     pub lost: u64,

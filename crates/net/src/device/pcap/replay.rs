@@ -30,7 +30,7 @@ pub struct Replay<R> {
     reader: R,
     format: Format,
     pace: ReplayPace,
-    /// Time at which the first frame was replayed, and its stamp.
+    /// Time at which the first frame was replayed, and its timestamp in the capture.
     start: Option<(Time, Time)>,
     next: Option<Recorded>,
     error: Option<CaptureError>,
@@ -85,7 +85,7 @@ impl std::error::Error for CaptureError {}
 #[derive(Clone, Copy, Debug)]
 struct Format {
     swapped: bool,
-    /// Smaller unit of a stamp, in nanoseconds.
+    /// Unit of a timestamp's fraction of a second, in nanoseconds.
     unit: u64,
 }
 
@@ -259,7 +259,7 @@ mod tests {
     use crate::device::memory;
     use crate::device::pcap::PcapTap;
 
-    /// A capture with frames of one byte: stamps in seconds and the smaller unit.
+    /// A capture with frames of one byte; timestamps are seconds and a fraction in the smaller unit.
     fn capture(magic: [u8; 4], big: bool, frames: &[(u32, u32, u8)]) -> Vec<u8> {
         let word = |value: u32| if big { value.to_be_bytes() } else { value.to_le_bytes() };
         let mut file = [&magic[..], &[0; 16], &word(1)].concat();

@@ -45,9 +45,9 @@ pub fn faults(data: &[u8]) {
 pub fn distributions(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let _ = text.parse::<Span>();
-    if let Ok(law) = text.parse::<Distribution>() {
-        assert_eq!(law.to_string().parse(), Ok(law), "{text:?}");
-        let _ = (law.mean(), law.sample(&mut Rng::seeded(1)));
+    if let Ok(distribution) = text.parse::<Distribution>() {
+        assert_eq!(distribution.to_string().parse(), Ok(distribution), "{text:?}");
+        let _ = (distribution.mean(), distribution.sample(&mut Rng::seeded(1)));
     }
     if let Ok(arrivals) = text.parse::<Arrivals>() {
         assert_eq!(arrivals.to_string().parse(), Ok(arrivals), "{text:?}");

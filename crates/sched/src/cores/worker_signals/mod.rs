@@ -68,7 +68,7 @@ pub struct WorkerSignals {
     pub sleeping: bool,
     /// Linux's number of the core that runs the request, if known.
     pub core: Option<CoreId>,
-    /// Long polls that continue in threads of their own.
+    /// Task polls that took longer than the worker's quantum and continue in threads of their own.
     pub long: u32,
 }
 

@@ -1,9 +1,9 @@
 //! Park policy: which of a program's workers leave their cores.
 //!
 //! An idle worker is not parked: it sleeps, costs no core, and wakes up sooner than a
-//! parked one. As many workers with work run as there are cores; the latest are
-//! parked. **No starvation**: while a worker is parked, one that has run for [`SLICE`]
-//! swaps with it, one pair per round, longest parked first.
+//! parked one. At most as many workers with work run as there are cores; those that
+//! got work last are parked. **No starvation**: while a worker is parked, one that has
+//! run for [`SLICE`] swaps with it, one pair per round, longest parked first.
 
 use queueing::{Span, Time};
 
