@@ -54,7 +54,8 @@ pub struct Args {
     /// Scheduling mode: none, lns, darc, adps, learned or ideal.
     #[arg(long, default_value = "learned")]
     mode: Mode,
-    /// Override the mode's dispatch policy: fcfs, strict, edf, weighted or darc.
+    /// Override the mode's dispatch policy: fcfs, strict, edf, strict-edf, weighted or
+    /// darc.
     #[arg(long, value_name = "POLICY")]
     dispatch: Option<String>,
     /// Worker threads; 0: the stack's thread serves requests itself.

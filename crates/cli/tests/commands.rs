@@ -164,7 +164,10 @@ fn dispatch_and_steering_that_cannot_be_are_refused() {
     let serve = |more: &[&str], expected: &str| {
         refused(&[&["serve", "--device", "tap:gw0", "--addr", "10.77.0.2/24"], more].concat(), expected);
     };
-    serve(&["--dispatch", "lifo"], "policy \"lifo\" is not one of fcfs, strict, edf, weighted, darc");
+    serve(
+        &["--dispatch", "lifo"],
+        "policy \"lifo\" is not one of fcfs, strict, edf, strict-edf, weighted, darc",
+    );
     serve(&["--worker-affinity", "low=0"], "--worker-affinity needs workers");
     serve(&["--workers", "2", "--worker-affinity", "low"], "LEVELS=WORKERS");
     serve(&["--workers", "2", "--worker-affinity", "low="], "LEVELS=WORKERS");

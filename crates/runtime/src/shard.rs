@@ -89,6 +89,7 @@ pub struct Shard<D: Device, A: App> {
     front: Pipeline<D::Frame>,
     dispatch: Box<dyn Dispatch>,
     needs_kind: bool,
+    needs_deadline: bool,
     conns: Connections,
     datagrams: Datagrams,
     /// Connections waiting to enter the event queue, by priority.
@@ -154,6 +155,7 @@ impl<D: Device, A: App> Shard<D, A> {
                 budget: config.budget,
             }),
             needs_kind: config.dispatch.needs_kind(),
+            needs_deadline: config.dispatch.needs_deadline(),
             dispatch: config.dispatch,
             conns: Connections::default(),
             datagrams: Datagrams::default(),

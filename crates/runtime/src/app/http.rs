@@ -9,7 +9,8 @@
 
 use std::io::Write;
 
-use deadline::codec::field;
+use deadline::codec::{envoy, field, grpc};
+use deadline::{BudgetValidator, ReceivedBudget};
 use queueing::Span;
 use sched::dispatch::RequestType;
 
@@ -48,14 +49,22 @@ impl App for Http {
         Some(RequestType(found as u16))
     }
 
-    /// Remaining time of the budget field (`deadline`).
+    /// Remaining time by the fields of crate `deadline`, which validates them.
     fn budget(&self, request: &[u8]) -> Option<Span> {
         let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
         let mut head = httparse::Request::new(&mut headers);
         head.parse(request).ok()?;
-        let found = head.headers.iter().find(|header| header.name.eq_ignore_ascii_case(field::HEADER))?;
-        let budget = field::parse(std::str::from_utf8(found.value).ok()?).ok()?;
-        Some(budget.remaining().left())
+        let text = |name: &str| {
+            let found = head.headers.iter().find(|header| header.name.eq_ignore_ascii_case(name))?;
+            Some(std::str::from_utf8(found.value).unwrap_or_default())
+        };
+        let received = ReceivedBudget {
+            budget: text(field::HEADER),
+            grpc_timeout: text(grpc::HEADER),
+            envoy_expected: text(envoy::HEADER),
+        };
+        let budget = BudgetValidator::default().validate(received);
+        budget.is_limited().then(|| budget.remaining().left())
     }
 
     /// Method, path, and the parent from a single field `traceparent`.

@@ -82,7 +82,9 @@ pub trait App: Send + Sync + 'static {
         None
     }
 
-    /// Remaining budget that `request` carries, if any (called only for a guard that uses it).
+    /// Remaining budget that `request` carries, if any. `request` may be incomplete; it is never
+    /// empty on a connection. Called only for policies that order by deadline, a guard that uses
+    /// it, and statistics.
     fn budget(&self, request: &[u8]) -> Option<Span> {
         let _ = request;
         None

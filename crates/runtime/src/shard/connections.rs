@@ -57,6 +57,8 @@ pub(super) struct Conn {
     pub state: State,
     /// Sequence number of the current task; others of this slot are stale.
     pub seq: u32,
+    /// Deadline of the current task; [`Time::MAX`] for none.
+    pub due: Time,
     /// True if the peer has closed its half.
     pub peer_closed: bool,
     /// True if our half closes once the response is sent.
@@ -83,6 +85,7 @@ impl Conn {
             generation: 0,
             state: State::Free,
             seq: 0,
+            due: Time::MAX,
             peer_closed: false,
             close: false,
             read: 0,
@@ -105,9 +108,19 @@ impl Conn {
         }
     }
 
-    /// The most urgent segment not read to its end; the first of equals.
-    pub fn most_urgent(&self) -> Option<&SegmentMark> {
-        self.marks.iter().min_by_key(|mark| mark.label.priority)
+    /// Label of the segments not read to their ends at `now`, and the request type of the most
+    /// urgent, the first of equals; `None` if all are read.
+    pub fn next_request(&self, now: Time) -> Option<(Label, Option<RequestType>)> {
+        let label = self.marks.iter().map(|mark| aged(mark, now)).reduce(more_urgent)?;
+        let most_urgent = self.marks.iter().min_by_key(|mark| mark.label.priority)?;
+        Some((label, most_urgent.kind))
+    }
+
+    /// Label of the current task at `now`, which has `priority`, if `label` makes it more urgent.
+    pub fn raised(&self, now: Time, priority: Priority, label: Label) -> Option<Label> {
+        let is_earlier = label.deadline.is_some_and(|left| now + left < self.due);
+        let deadline = (self.due != Time::MAX).then(|| self.due.since(now));
+        (label.priority < priority || is_earlier).then(|| more_urgent(label, Label { priority, deadline }))
     }
 
     /// Reads `len` bytes; returns the segment that contains the last of them.
@@ -142,6 +155,11 @@ fn more_urgent(a: Label, b: Label) -> Label {
         (a, b) => a.or(b),
     };
     Label { priority: a.priority.min(b.priority), deadline }
+}
+
+/// Deadline of `label` at `now`; [`Time::MAX`] for none.
+pub(super) fn due(now: Time, label: Label) -> Time {
+    label.deadline.map_or(Time::MAX, |left| now + left)
 }
 
 /// Label of a segment that has waited since `mark.pushed`.
@@ -244,8 +262,16 @@ mod tests {
         for (end, level) in [(10, 5), (20, 1), (30, 3), (40, 1)] {
             let label = Label::new(Priority::new(level).expect("a level"));
             let at = Time::ZERO;
-            conn.mark(SegmentMark { end, label, kind: None, received: at, popped: at, pushed: at });
+            conn.mark(SegmentMark {
+                end,
+                label,
+                kind: Some(RequestType(end as u16)),
+                received: at,
+                popped: at,
+                pushed: at,
+            });
         }
-        assert_eq!(conn.most_urgent().map(|mark| mark.end), Some(20));
+        let first = conn.next_request(Time::ZERO).map(|(label, kind)| (label.priority.level(), kind));
+        assert_eq!(first, Some((1, Some(RequestType(20)))));
     }
 }

@@ -15,6 +15,7 @@ use sched::dispatch::{Task, WorkerId};
 
 use super::connections::{SegmentMark, aged};
 use super::job::{Job, Origin};
+use super::request_lifecycle::time_left;
 use super::slow_requests::RequestEnd;
 use super::{Shard, Step};
 use crate::app::{App, ConnectionFate, Stages};
@@ -116,6 +117,10 @@ impl<D: Device, A: App> Shard<D, A> {
         let UdpDatagram { remote, local, payload, label, received, .. } = datagram;
         self.stats.counters.datagrams += 1;
         let kind = self.needs_kind.then(|| self.kind_of(&payload)).flatten();
+        let deadline = self
+            .needs_deadline
+            .then(|| time_left(&*self.app, &payload, now.since(received), &mut self.stats.counters.panics));
+        let label = Label { deadline: deadline.flatten(), ..label };
         let mark = SegmentMark { end: 0, label, kind, received, popped: self.front.popped(), pushed: now };
         let slot = self.datagrams.put(Waiting { path: UdpPath { id, local, remote }, payload, mark });
         if !self.queue_datagram(now, slot) {
@@ -171,7 +176,7 @@ impl<D: Device, A: App> Shard<D, A> {
         Step::Assign(Job {
             worker,
             from: Origin::Datagram(slot),
-            label: task.label,
+            label: aged(&mark, now),
             kind: task.kind,
             stages,
             request: payload,

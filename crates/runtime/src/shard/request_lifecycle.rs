@@ -7,10 +7,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use net::Device;
 use net::buffer_pool::BufferPool;
 use net::stack::{ConnId, Event, EventKind};
-use queueing::{Label, Priority, Time};
+use queueing::{Label, Priority, Span, Time};
 use sched::dispatch::{RequestType, Task, WorkerId};
 
-use super::connections::{SegmentMark, State, aged, token};
+use super::connections::{SegmentMark, State, due, token};
 use super::job::Origin;
 use super::response::Response;
 use super::slow_requests::{RequestEnd, ServedRequest};
@@ -55,9 +55,13 @@ impl<D: Device, A: App> Shard<D, A> {
         let start = (conn.end - conn.read) as usize;
         conn.end += fresh;
         let kind = self.needs_kind.then(|| self.kind(id, start, fresh as usize)).flatten();
+        // Bytes of an incomplete request that was parsed before belong to the same request.
+        let start = if state == State::Quiet { 0 } else { start };
+        let deadline = self.needs_deadline.then(|| self.time_left(now, &event, start)).flatten();
+        let label = Label { deadline, ..event.label };
         let mark = |end| SegmentMark {
             end,
-            label: event.label,
+            label,
             kind,
             received: event.received,
             popped: self.front.popped(),
@@ -66,12 +70,20 @@ impl<D: Device, A: App> Shard<D, A> {
         let Some(conn) = self.conns.get(id) else { return };
         conn.mark(mark(conn.end));
         match state {
-            State::Quiet => self.enter(now, id, event.label, kind),
-            State::Queued(priority) | State::Stalled(priority) if event.label.priority < priority => {
-                self.enter(now, id, event.label, kind);
+            State::Quiet => self.enter(now, id, label, kind),
+            State::Queued(priority) | State::Stalled(priority) => {
+                if let Some(label) = conn.raised(now, priority, label) {
+                    self.enter(now, id, label, kind);
+                }
             }
             _ => {}
         }
+    }
+
+    /// Time left of the request whose unread bytes begin at `start`, if they show it.
+    fn time_left(&mut self, now: Time, event: &Event, start: usize) -> Option<Span> {
+        let request = self.stack.received(event.conn).get(start..).filter(|bytes| !bytes.is_empty())?;
+        time_left(&*self.app, request, now.since(event.received), &mut self.stats.counters.panics)
     }
 
     /// Request type of the segment at `start` of the unread bytes, if they show it.
@@ -98,11 +110,13 @@ impl<D: Device, A: App> Shard<D, A> {
         match self.dispatch.push(now, Task { token: token(id, seq), label, kind }) {
             Ok(()) => {
                 conn.seq = seq;
+                conn.due = due(now, label);
                 conn.state = State::Queued(label.priority);
             }
             Err(_) => {
                 self.stats.counters.queue_full += 1;
                 if !matches!(conn.state, State::Queued(_)) {
+                    conn.due = due(now, label);
                     conn.state = State::Stalled(label.priority);
                     self.stalled[label.priority.index()].push_back(id);
                     self.stalled_len += 1;
@@ -128,16 +142,17 @@ impl<D: Device, A: App> Shard<D, A> {
                 if conn.state != State::Stalled(priority) {
                     continue;
                 }
-                let Some(&mark) = conn.most_urgent() else { continue };
+                let Some((label, kind)) = conn.next_request(now) else { continue };
                 let seq = conn.seq.wrapping_add(1);
-                let task = Task { token: token(id, seq), label: aged(&mark, now), kind: mark.kind };
+                let task = Task { token: token(id, seq), label, kind };
                 if self.dispatch.push(now, task).is_err() {
                     self.stalled[priority.index()].push_front(id);
                     self.stalled_len += 1;
                     return;
                 }
                 conn.seq = seq;
-                conn.state = State::Queued(mark.label.priority);
+                conn.due = due(now, label);
+                conn.state = State::Queued(label.priority);
             }
         }
     }
@@ -182,10 +197,11 @@ impl<D: Device, A: App> Shard<D, A> {
         request.extend_from_slice(&self.stack.received(id)[..len]);
         self.stack.consume(now, id, len);
         let private = self.stack.private(id).copied().unwrap_or([0; 64]);
-        let mut first = false;
+        let (mut first, mut label) = (false, task.label);
         let mark = self.conns.get(id).and_then(|conn| {
             conn.state = State::Serving;
             first = conn.read == 0;
+            label.deadline = (conn.due != Time::MAX).then(|| conn.due.since(now));
             conn.consume(len as u64)
         });
         if let (Some(admission), true) = (&mut self.front.admission, first) {
@@ -207,7 +223,7 @@ impl<D: Device, A: App> Shard<D, A> {
         Job {
             worker,
             from: Origin::Connection(id),
-            label: task.label,
+            label,
             kind: task.kind,
             stages,
             request,
@@ -222,7 +238,7 @@ impl<D: Device, A: App> Shard<D, A> {
 
     /// Records the budget in `request`, for the guard and the statistics.
     fn on_budget(&mut self, priority: Priority, stages: &Stages, request: &[u8]) {
-        let budget = self.app.budget(request);
+        let budget = time_left(&*self.app, request, Span::ZERO, &mut self.stats.counters.panics);
         if let Some(admission) = &mut self.front.admission {
             admission.on_budget(budget);
         }
@@ -341,4 +357,11 @@ impl<D: Device, A: App> Shard<D, A> {
 fn ask_kind<A: App>(app: &A, bytes: &[u8]) -> (Option<RequestType>, bool) {
     let asked = catch_unwind(AssertUnwindSafe(|| app.kind(bytes)));
     (asked.as_ref().ok().copied().flatten(), asked.is_err())
+}
+
+/// Time left of `request` `since` its receipt, if `app` finds a budget; counts a panic of `app`.
+pub(super) fn time_left<A: App>(app: &A, request: &[u8], since: Span, panics: &mut u64) -> Option<Span> {
+    let found = catch_unwind(AssertUnwindSafe(|| app.budget(request)));
+    *panics += u64::from(found.is_err());
+    Some(found.ok()??.saturating_sub(since))
 }

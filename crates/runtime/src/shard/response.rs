@@ -13,7 +13,7 @@ use net::stack::{ConnId, NotOpen};
 use queueing::Time;
 
 use super::Shard;
-use super::connections::{State, aged};
+use super::connections::State;
 use super::slow_requests::{RequestEnd, ServedRequest};
 use crate::app::{App, RequestAttributes, Rest};
 
@@ -119,12 +119,12 @@ impl<D: Device, A: App> Shard<D, A> {
         let response = std::mem::take(&mut conn.response);
         conn.state = State::Quiet;
         let (close, peer_closed) = (conn.close, conn.peer_closed);
-        let next = conn.most_urgent().copied();
+        let next = conn.next_request(now);
         self.drop_response(id, response);
         self.stats.counters.responses += 1;
         match next {
             _ if close => self.close(now, id),
-            Some(mark) => self.enter(now, id, aged(&mark, now), mark.kind),
+            Some((label, kind)) => self.enter(now, id, label, kind),
             None if peer_closed => self.close(now, id),
             None => {}
         }

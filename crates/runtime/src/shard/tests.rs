@@ -15,6 +15,7 @@ use crate::app::{ConnectionFate, Context};
 use crate::mode::{Classifiers, Mode};
 
 mod datagrams;
+mod deadlines;
 mod endings;
 mod guarded;
 mod memory;
@@ -24,7 +25,8 @@ mod slow;
 mod urgency;
 
 /// Line protocol. `!` cannot be framed, `P` panics, `C` closes, `W` writes to the shared bytes and
-/// `R` reads them, `7` takes long, `D` has a budget of 50 µs, `M` makes the connection a member and
+/// `R` reads them, `7` takes long, `D` or ` D` begins a budget in µs (50 without a number), in which
+/// `X` panics, `M` makes the connection a member and
 /// `E` ends that, `B` gets a long response, `G` a generated one, which panics with `p` and is too
 /// short with `s`. The request type is the digit.
 struct Lines;
@@ -43,7 +45,15 @@ impl App for Lines {
     }
 
     fn budget(&self, request: &[u8]) -> Option<Span> {
-        (request[0] == b'D').then(|| Span::from_micros(50))
+        assert_ne!(request.first(), Some(&b'X'), "the application's own bug");
+        let budget = match request.iter().position(|&byte| byte == b'D')? {
+            0 => &request[1..],
+            at if request[at - 1] == b' ' => &request[at + 1..],
+            _ => return None,
+        };
+        let digits = budget.iter().take_while(|byte| byte.is_ascii_digit());
+        let us = digits.fold(0, |us, digit| us * 10 + u64::from(digit - b'0'));
+        Some(Span::from_micros(if us > 0 { us } else { 50 }))
     }
 
     fn serve(&self, request: &[u8], cx: &mut Context<'_>, response: &mut Vec<u8>) -> ConnectionFate {

@@ -28,7 +28,7 @@ mod profile;
 mod steering;
 
 pub use darc::{Darc, DarcSettings, Reservation};
-pub use from_discipline::{Ordered, edf, fcfs, strict, weighted};
+pub use from_discipline::{Ordered, edf, fcfs, strict, strict_edf, weighted};
 pub use policies::{POLICIES, Params, PolicyEntry, UnknownPolicy, by_name};
 pub use profile::{Profile, Share};
 pub use steering::{Steering, SteeringError};
@@ -162,6 +162,12 @@ impl IdleWorkers {
 pub trait Dispatch: Send {
     /// True if tasks need their [`RequestType`], found after the transport layer.
     fn needs_kind(&self) -> bool {
+        false
+    }
+
+    /// True if the order depends on the deadline in a task's label, found after the transport
+    /// layer.
+    fn needs_deadline(&self) -> bool {
         false
     }
 

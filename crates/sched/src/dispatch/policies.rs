@@ -4,7 +4,7 @@ use std::fmt;
 
 use queueing::{DrrConfig, Span};
 
-use super::{Darc, DarcSettings, Dispatch, edf, fcfs, strict, weighted};
+use super::{Darc, DarcSettings, Dispatch, edf, fcfs, strict, strict_edf, weighted};
 
 /// Parameters of all policies; each uses its own.
 #[derive(Clone, Debug, PartialEq)]
@@ -13,7 +13,7 @@ pub struct Params {
     pub workers: usize,
     /// Tasks that may be queued, at least 1.
     pub capacity: usize,
-    /// `edf`: deadline of tasks without one, and the longest that counts.
+    /// `edf`, `strict-edf`: deadline of tasks without one, and the longest that counts.
     pub deadline_default: Span,
     /// `weighted`: weights and aging.
     pub weighted: DrrConfig,
@@ -61,8 +61,13 @@ pub const POLICIES: &[PolicyEntry] = &[
     },
     PolicyEntry {
         name: "edf",
-        about: "the earliest deadline first",
+        about: "the earliest deadline first over all priorities",
         new: |p| Box::new(edf(p.capacity, p.deadline_default)),
+    },
+    PolicyEntry {
+        name: "strict-edf",
+        about: "the most urgent priority first, within it the earliest deadline; the others may starve",
+        new: |p| Box::new(strict_edf(p.capacity, p.deadline_default)),
     },
     PolicyEntry {
         name: "weighted",

@@ -59,6 +59,17 @@ fn edf_serves_the_earliest_deadline_and_applies_the_default_to_entries_without()
     check(&mut edf(9, Span::from_micros(100)), &tasks, &[3, 4, 5, 1, 2]);
 }
 
+//~ dispatch: strict-edf serves the most urgent level first, and the earliest deadline within it
+#[test]
+fn strict_edf_serves_by_level_and_then_by_deadline() {
+    let at_level = |token, level, us| {
+        let deadline = Some(Span::from_micros(us));
+        Task { label: Label { deadline, ..task(token, level).label }, ..task(token, level) }
+    };
+    let tasks = [task(1, 7), at_level(2, 7, 50), at_level(3, 3, 90), at_level(4, 3, 20), at_level(5, 0, 99)];
+    check(&mut strict_edf(9, Span::from_micros(100)), &tasks, &[5, 4, 3, 2, 1]);
+}
+
 #[test]
 fn weighted_shares_service_by_weight() {
     let shares = DrrConfig::by_count([2, 1, 1, 1, 1, 1, 1, 1], Span::MAX);
@@ -129,7 +140,10 @@ fn a_full_queue_returns_the_task() {
 #[test]
 fn an_unknown_policy_is_refused_with_the_valid_names() {
     let error = by_name("sjf", &Params::new(1, 1)).err().unwrap();
-    assert_eq!(error.to_string(), "policy \"sjf\" is not one of fcfs, strict, edf, weighted, darc");
+    assert_eq!(
+        error.to_string(),
+        "policy \"sjf\" is not one of fcfs, strict, edf, strict-edf, weighted, darc"
+    );
 }
 
 //~ dispatch: DARC bounds the number of request kinds, profiles exactly, and supports 256 workers

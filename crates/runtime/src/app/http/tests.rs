@@ -105,6 +105,10 @@ fn a_requests_budget_is_parsed_from_its_headers() {
     let spare = |field: &str| Http.budget(format!("GET / HTTP/1.1\r\n{field}Host: a\r\n\r\n").as_bytes());
     let written = deadline::codec::field::write(&deadline::Budget::new(Span::from_millis(70)));
     assert_eq!(spare(&format!("Greenwave-Budget: {written}\r\n")), Some(Span::from_millis(70)));
+    assert_eq!(spare("grpc-timeout: 20m\r\n"), Some(Span::from_millis(20)));
+    let both = format!("grpc-timeout: 20m\r\ngreenwave-budget: {written}\r\n");
+    assert_eq!(spare(&both), Some(Span::from_millis(20)), "the shortest applies");
+    assert_eq!(Http.budget(b"GET / HTTP/1.1\r\ngrpc-timeout: 20m\r\nHo"), Some(Span::from_millis(20)));
     assert_eq!((spare(""), spare("greenwave-budget: soon\r\n"), Http.budget(b"\xff")), (None, None, None));
 }
 
