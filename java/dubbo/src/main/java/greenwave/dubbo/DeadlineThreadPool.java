@@ -3,10 +3,14 @@ package greenwave.dubbo;
 import greenwave.deadline.Gate;
 import greenwave.deadline.thread.DeadlinePool;
 import java.util.concurrent.Executor;
+import java.util.concurrent.atomic.AtomicBoolean;
 import org.apache.dubbo.common.URL;
 import org.apache.dubbo.common.constants.CommonConstants;
+import org.apache.dubbo.common.logger.ErrorTypeAwareLogger;
+import org.apache.dubbo.common.logger.LoggerFactory;
 import org.apache.dubbo.common.threadlocal.NamedInternalThreadFactory;
 import org.apache.dubbo.common.threadpool.ThreadPool;
+import org.apache.dubbo.common.threadpool.serial.SerializingExecutor;
 
 /**
  * The pool {@code threadpool=deadline}: a fixed number of threads that serve by what is left.
@@ -15,13 +19,18 @@ import org.apache.dubbo.common.threadpool.ThreadPool;
  * queue's other parameters are {@link Servers}'.
  */
 public final class DeadlineThreadPool implements ThreadPool {
+    private static final ErrorTypeAwareLogger LOGGER =
+            LoggerFactory.getErrorTypeAwareLogger(DeadlineThreadPool.class);
+
     @Override
     public Executor getExecutor(URL url) {
         return new Pool(url, Servers.open(url));
     }
 
-    private static final class Pool extends DeadlinePool {
+    /** The pool of one port. */
+    static final class Pool extends DeadlinePool {
         private final Gate gate;
+        private final AtomicBoolean unordered = new AtomicBoolean();
 
         Pool(URL url, Gate gate) {
             super(
@@ -32,8 +41,19 @@ public final class DeadlineThreadPool implements ThreadPool {
             this.gate = gate;
         }
 
+        /** Admission of its port. */
+        Gate gate() {
+            return gate;
+        }
+
+        /** Dubbo's events; a request of Triple comes from a {@link TripleRequest}, else its headers are not known. */
         @Override
         public void execute(Runnable event) {
+            if (event instanceof SerializingExecutor && unordered.compareAndSet(false, true)) {
+                String why = "requests of Triple are served in order of arrival, before all others: set"
+                        + " dubbo.application.executor-management-mode=isolation";
+                LOGGER.warn("0-0", "", "", why);
+            }
             super.execute(DubboCall.of(event, gate));
         }
 

@@ -23,7 +23,8 @@ public final class ProviderFilter implements Filter, Filter.Listener {
     @Override
     public Result invoke(Invoker<?> invoker, Invocation invocation) {
         long now = Deadlines.now();
-        Gate.Arrival known = DubboCall.arrival(invocation);
+        Gate.Arrival received = DubboCall.arrival(invocation);
+        Gate.Arrival known = received != null ? received : TripleRequest.begin();
         Gate.Arrival arrival =
                 known != null ? known : Servers.arrive(Servers.at(invoker.getUrl()), now, invocation);
         arrival.timer().start(now);

@@ -28,6 +28,16 @@ import org.junit.jupiter.api.Test;
 
 /** Deadlines through Dubbo: counted, propagated, and used as the service order. */
 class DubboTest extends LoopbackCluster {
+    /** Key under which the service time of {@link Step#go} is learned. */
+    String method() {
+        return Step.class.getName() + ":0.0.0.go";
+    }
+
+    /** The exception that the server's answer stands for, in the one that a call threw. */
+    RpcException answered(RpcException thrown) {
+        return thrown;
+    }
+
     //~ java: Dubbo: a budget covers all queues and hops of three services; stock Dubbo's does not
     @Test
     void aBudgetIsCountedOverAllQueuesAndHops() throws Exception {
@@ -143,10 +153,10 @@ class DubboTest extends LoopbackCluster {
         for (int lesson = 0; lesson < 16; lesson++) {
             step.go("learn");
         }
-        await(() -> Servers.on(port).expectedNanos(Step.class.getName() + ":0.0.0.go") == 16_000 * MS);
+        await(() -> Servers.on(port).expectedNanos(method()) == 16_000 * MS);
         try (Deadlines.Scope scope = Deadlines.within(15_000 * MS)) {
             RpcException late = assertThrows(RpcException.class, () -> step.go("too late"));
-            assertTrue(late.isTimeout() && late.getMessage().contains("less than its expected service time"), late.getMessage());
+            assertTrue(answered(late).isTimeout() && late.getMessage().contains("less than its expected service time"), late.getMessage());
         }
         assertEquals(16, handled.get());
         assertEquals(1, Servers.on(port).sheds(Shedding.Reason.INFEASIBLE));
@@ -279,6 +289,6 @@ class DubboTest extends LoopbackCluster {
             context.write("written");
             assertEquals("written", get(answer));
         }
-        await(() -> Servers.on(port).expectedNanos(Step.class.getName() + ":0.0.0.go") == 70 * MS);
+        await(() -> Servers.on(port).expectedNanos(method()) == 70 * MS);
     }
 }

@@ -76,8 +76,13 @@ abstract class LoopbackCluster {
         }
     }
 
+    /** Dubbo protocol of all nodes. */
+    String protocol() {
+        return "dubbo";
+    }
+
     Node node() {
-        Node node = new Node("node" + nodes.size());
+        Node node = new Node("node" + nodes.size(), protocol());
         nodes.add(node);
         return node;
     }

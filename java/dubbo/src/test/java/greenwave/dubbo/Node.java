@@ -29,10 +29,17 @@ final class Node implements AutoCloseable {
 
     private final FrameworkModel framework = new FrameworkModel();
     private final ApplicationModel application = framework.newApplication();
+    private final String protocol;
     private URL exported;
     volatile Function<String, CompletableFuture<String>> handler = CompletableFuture::completedFuture;
 
     Node(String name) {
+        this(name, "dubbo");
+    }
+
+    /** A process whose service and calls speak {@code protocol}. */
+    Node(String name, String protocol) {
+        this.protocol = protocol;
         ApplicationConfig config = new ApplicationConfig(name);
         config.setQosEnable(false);
         application.getApplicationConfigManager().setApplication(config);
@@ -40,7 +47,7 @@ final class Node implements AutoCloseable {
 
     /** Serves {@link Step} with {@code threads} threads; returns the port. */
     int serve(String pool, int threads, String filter, Map<String, String> parameters) throws IOException {
-        ProtocolConfig protocol = new ProtocolConfig("dubbo", freePort());
+        ProtocolConfig protocol = new ProtocolConfig(this.protocol, freePort());
         protocol.setHost("127.0.0.1");
         protocol.setThreadpool(pool);
         protocol.setThreads(threads);
@@ -71,7 +78,7 @@ final class Node implements AutoCloseable {
     Step call(int port, int timeoutMs, String filter) {
         ReferenceConfig<Step> reference = new ReferenceConfig<>(application.newModule());
         reference.setInterface(Step.class);
-        reference.setUrl("dubbo://127.0.0.1:" + port);
+        reference.setUrl(protocol + "://127.0.0.1:" + port);
         reference.setScope("remote");
         reference.setTimeout(timeoutMs);
         reference.setRetries(0);
