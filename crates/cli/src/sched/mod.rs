@@ -165,7 +165,7 @@ fn share(config: &Config, args: &Args, reload: Reload<'_>, reads: Vec<PathBuf>) 
     let plan = Plan::new(config)?;
     let Plan { ours, cores, layout, choice, settings, board, policy, period, calm, sensor, sensor_why } =
         plan;
-    restore::unless_managed(&folder, &cores)?;
+    restore::unless_managed(&folder, &undo_log::folder(), &cores)?;
     for task in &config.tasks {
         let free = task.selector().map_or(Ok(()), |selector| selector.check_free());
         free.map_err(|e| Error::from(e.of_task(&task.name)))?;

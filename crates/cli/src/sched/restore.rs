@@ -91,12 +91,15 @@ pub fn leftovers(folder: &Path) -> Result<Vec<String>, Error> {
     Ok(lines)
 }
 
-/// Refuses `cores` that another daemon manages, by its undo log in `folder`.
+/// Refuses `cores` that another daemon manages, by its undo log in `folder` or in `default`, where a
+/// daemon without `--state-dir` has it. A `default` that cannot be read does not count, since others
+/// may have made it.
 ///
 /// # Errors
-/// The cores and their daemon.
-pub fn unless_managed(folder: &Path, cores: &[CoreId]) -> Result<(), Error> {
-    for (_, author) in journals(folder)? {
+/// The cores and their daemon; an undo log in `folder` that cannot be read.
+pub fn unless_managed(folder: &Path, default: &Path, cores: &[CoreId]) -> Result<(), Error> {
+    let elsewhere = journals(default).unwrap_or_default();
+    for (_, author) in journals(folder)?.into_iter().chain(elsewhere) {
         let both: Vec<CoreId> = cores.iter().copied().filter(|core| author.cores.contains(core)).collect();
         if author.is_alive() && !both.is_empty() {
             let what =
@@ -143,4 +146,35 @@ pub fn guardian(journal: &Path) -> Result<Child, Error> {
     let child =
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0).spawn();
     child.map_err(|e| Error::file(this, &e))
+}
+
+#[cfg(test)]
+mod tests {
+    use hostsched::undo_log::Journal;
+
+    use super::*;
+
+    //~ sched: a second scheduler on a core is refused, also with a `--state-dir` of its own
+    #[test]
+    fn cores_of_a_running_scheduler_are_refused() {
+        let folder = |name: &str| {
+            std::env::temp_dir().join(format!("greenwave-managed-{}-{name}", std::process::id()))
+        };
+        let (own, default, missing) = (folder("own"), folder("default"), folder("missing"));
+        let core = |n| [CoreId(n)];
+        let journal = Journal::begin(&default, &core(3)).expect("a journal");
+        let refused = |folder: &Path, default: &Path, n| {
+            unless_managed(folder, default, &core(n)).err().map(|e| e.to_string())
+        };
+        for refusal in [refused(&default, &missing, 3), refused(&own, &default, 3)] {
+            let process = std::process::id();
+            assert!(refusal.is_some_and(|text| {
+                text.contains(&format!("cores 3 are already managed by greenwave {process}"))
+            }));
+        }
+        assert_eq!([refused(&own, &default, 4), refused(&own, &missing, 3)], [None, None]);
+        drop(journal);
+        assert_eq!(refused(&own, &default, 3), None, "it has ended");
+        std::fs::remove_dir_all(default).expect("the test's folder");
+    }
 }
