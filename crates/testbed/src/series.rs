@@ -74,7 +74,7 @@ async fn start(setup: &SetupMessage, run: &Arc<Run>) -> Result<(Vec<DeadlineLaye
             queue,
             validation,
             methods_max: 1,
-            dry_run: false,
+            ..Settings::default()
         };
         let layer = DeadlineLayer::new(settings);
         let tracker = PartTracker { run: Arc::clone(run), stage: number, part: 0 };

@@ -150,7 +150,7 @@ async fn start(tier: &Tier, stats: &Arc<Mutex<Stats>>) -> Result<Serving, Error>
         queue,
         validation,
         methods_max: PATHS.len(),
-        dry_run: false,
+        ..Settings::default()
     };
     let layer = DeadlineLayer::new(settings);
     let inside = layer.clone();

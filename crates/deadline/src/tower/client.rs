@@ -148,9 +148,9 @@ where
         let headers = request.headers_mut();
         headers.insert(&BUDGET, header_value(field::write(&budget)));
         let left_on_arrival = budget.remaining().left();
-        if is_grpc(headers) && !advisory {
-            write_timeout(headers, &GRPC, left_on_arrival, grpc::parse, grpc::write);
-        }
+        let grpc_timeout = (is_grpc(headers) && !advisory)
+            .then(|| write_timeout(headers, &GRPC, left_on_arrival, grpc::parse, grpc::write))
+            .flatten();
         if envoy {
             write_timeout(headers, &ENVOY, left_on_arrival, envoy::parse, envoy::write);
         }
@@ -160,6 +160,13 @@ where
             let response = match advisory {
                 true => response.await?,
                 false => match tokio::time::timeout(left.into(), response).await {
+                    // A client that keeps `grpc-timeout` itself gives up before the time left on the
+                    // way back has passed (tonic's with CANCELLED).
+                    Ok(Err(_))
+                        if grpc_timeout.is_some_and(|limit| context.clock.now().since(now) >= limit) =>
+                    {
+                        return Err(error(OutOfTime { sent: true, left }));
+                    }
                     Ok(response) => response?,
                     Err(_) => return Err(error(OutOfTime { sent: true, left })),
                 },
@@ -174,18 +181,21 @@ where
     }
 }
 
-/// Writes `left` as header `name`, unless the caller has set a shorter value.
+/// Writes `left` as header `name`, unless the caller has set a shorter value; the value as written.
 fn write_timeout(
     headers: &mut HeaderMap,
     name: &'static HeaderName,
     left: Span,
     parse: fn(&str) -> Result<Span, ParseError>,
     write: fn(Span) -> String,
-) {
+) -> Option<Span> {
     let own = headers.get(name).and_then(|value| parse(value.to_str().ok()?).ok());
-    if own.is_none_or(|own| left < own) {
-        headers.insert(name, header_value(write(left)));
-    }
+    own.is_none_or(|own| left < own).then(|| {
+        let text = write(left);
+        let written = parse(&text).unwrap_or(left);
+        headers.insert(name, header_value(text));
+        written
+    })
 }
 
 fn header_value(text: String) -> HeaderValue {

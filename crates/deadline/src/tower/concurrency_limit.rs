@@ -41,13 +41,25 @@ pub struct Settings {
     /// the shedding of `queue` would have dropped ([`LimitCounts::would_drop`]). Calls that the
     /// handler sends are not affected: a client's layer refuses those without time left.
     pub dry_run: bool,
+    /// True: a handler that is still running at its request's deadline is dropped, and the request
+    /// answered as expired. Work that the handler has handed to other tasks or threads goes on. A dry
+    /// run drops none.
+    pub abort_late: bool,
 }
 
 /// Concurrency 64, 10,000 released permits, 64 methods, defaults for the rest.
 impl Default for Settings {
     fn default() -> Self {
         let (queue, validation) = (QueueSettings::default(), Limits::default());
-        Self { limit: 64, released_max: 10_000, queue, validation, methods_max: 64, dry_run: false }
+        Self {
+            limit: 64,
+            released_max: 10_000,
+            queue,
+            validation,
+            methods_max: 64,
+            dry_run: false,
+            abort_late: false,
+        }
     }
 }
 
@@ -62,6 +74,10 @@ pub struct LimitCounts {
     pub released: usize,
     /// Requests answered by the handler.
     pub served: u64,
+    /// Those of them that were answered after their deadline.
+    pub served_late: u64,
+    /// Requests whose handler was [dropped](Settings::abort_late) at their deadline.
+    pub aborted: u64,
     /// Requests rejected with no time left.
     pub expired: u64,
     /// Requests rejected with too little time left.
@@ -89,6 +105,7 @@ pub(super) struct ConcurrencyLimit {
     order: Order,
     /// Rule of which a dry run counts the drops.
     dry_run: Option<Shedding>,
+    abort_late: bool,
     state: Mutex<State>,
     clock: super::Clock,
 }
@@ -167,8 +184,10 @@ impl ConcurrencyLimit {
             held_share: HELD_ALL,
         };
         let Settings { limit, released_max, .. } = settings;
+        let abort_late = settings.abort_late && dry_run.is_none();
         let QueueSettings { shedding, order, .. } = queue;
-        Arc::new(Self { limit, released_max, shedding, order, dry_run, state: Mutex::new(state), clock })
+        let state = Mutex::new(state);
+        Arc::new(Self { limit, released_max, shedding, order, dry_run, abort_late, state, clock })
     }
 
     pub(super) fn clock(&self) -> &super::Clock {
@@ -184,6 +203,11 @@ impl ConcurrencyLimit {
             shortened: state.validator.shortened(),
             ..state.counts
         }
+    }
+
+    /// True if a handler is dropped at its request's deadline.
+    pub(super) fn aborts_late(&self) -> bool {
+        self.abort_late
     }
 
     pub(super) fn oldest_wait(&self) -> Span {
@@ -304,7 +328,7 @@ impl ConcurrencyLimit {
                         was_late,
                         released_at: OnceLock::new(),
                     });
-                    let permit = Permit { slot, would_drop, completed: false };
+                    let permit = Permit { slot, would_drop, end: RequestEnd::Cancelled };
                     let _ = waiter.result_tx.send(Ok(permit));
                 }
                 DequeueResult::Shed(waiter, reason) => {
@@ -426,7 +450,21 @@ pub(super) struct Permit {
     slot: Arc<PermitSlot>,
     /// True if the request is served by a dry run only.
     would_drop: bool,
-    completed: bool,
+    end: RequestEnd,
+}
+
+/// End of a request that was served.
+#[derive(Clone, Copy)]
+pub(super) enum RequestEnd {
+    /// The client has gone.
+    Cancelled,
+    /// The handler answered, or failed.
+    Served {
+        /// True if it was before the deadline.
+        in_time: bool,
+    },
+    /// The handler was dropped at the deadline.
+    Aborted,
 }
 
 impl Permit {
@@ -435,12 +473,9 @@ impl Permit {
         Arc::clone(&self.slot)
     }
 
-    /// Marks the request as answered, before its deadline or after.
-    pub(super) fn complete(mut self, in_time: bool) {
-        self.completed = true;
-        if self.would_drop && in_time {
-            self.slot.limiter.state().counts.would_drop_in_time += 1;
-        }
+    /// Ends the request.
+    pub(super) fn complete(mut self, end: RequestEnd) {
+        self.end = end;
     }
 }
 
@@ -453,7 +488,15 @@ impl Drop for Permit {
             _ => state.counts.released -= 1,
         }
         let counts = &mut state.counts;
-        *if self.completed { &mut counts.served } else { &mut counts.cancelled } += 1;
+        match self.end {
+            RequestEnd::Cancelled => counts.cancelled += 1,
+            RequestEnd::Aborted => counts.aborted += 1,
+            RequestEnd::Served { in_time } => {
+                counts.served += 1;
+                counts.served_late += u64::from(!in_time);
+                counts.would_drop_in_time += u64::from(self.would_drop && in_time);
+            }
+        }
         drop(state);
         limiter.serve_next(limiter.clock.now());
     }

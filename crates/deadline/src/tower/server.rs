@@ -16,12 +16,14 @@ use queueing::{Span, Time};
 use tower_layer::Layer;
 use tower_service::Service;
 
-use super::concurrency_limit::{Admission, ConcurrencyLimit, LimitCounts, Settings};
+use super::concurrency_limit::{Admission, ConcurrencyLimit, LimitCounts, RequestEnd, Settings};
 use super::task_local::{RequestContext, run_with_context};
-use super::{BUDGET, BoxFuture, Clock, ENVOY, GRPC, RejectResponse, Rejection, Text, route_template};
+use super::{
+    BUDGET, BoxFuture, Clock, ENVOY, GRPC, RejectResponse, Rejection, Text, is_grpc, route_template,
+};
 
 use crate::codec::field;
-use crate::{ReceivedBudget, StageTimer};
+use crate::{Reason, ReceivedBudget, StageTimer};
 
 /// Layer that puts a deadline queue in front of a server's services.
 ///
@@ -149,11 +151,10 @@ where
                 Ok(permit) => permit,
                 Err(reason) => {
                     let rejection = Rejection::new(reason, request.headers());
-                    let mut response = reject_response.respond(rejection);
-                    write_budget(response.headers_mut(), &timer, limiter.clock().now());
-                    return Ok(response);
+                    return Ok(reject(&reject_response, rejection, &timer, limiter.clock().now()));
                 }
             };
+            let grpc = is_grpc(request.headers());
             let started = limiter.clock().now();
             timer.start(started);
             let served = async {
@@ -164,8 +165,19 @@ where
             let (clock, slot) = (limiter.clock().clone(), permit.slot());
             let permit_slot = Some(Arc::clone(&slot));
             let context = RequestContext { timer, clock, permit_slot, expected_end };
-            let served = run_with_context(context, served).await;
+            let left = timer.remaining(started).left();
+            let aborts_at = Some(left).filter(|_| limiter.aborts_late() && timer.budget().is_limited());
+            let served = run_with_context(context, served);
+            let served = match aborts_at {
+                Some(left) => tokio::time::timeout(left.into(), served).await,
+                None => Ok(served.await),
+            };
             let now = limiter.clock().now();
+            let Ok(served) = served else {
+                permit.complete(RequestEnd::Aborted);
+                let rejection = Rejection { reason: Reason::Expired, grpc };
+                return Ok(reject(&reject_response, rejection, &timer, now));
+            };
             let served = served.map(|mut response| {
                 if is_sample(&response) {
                     let disproved = is_probe && !timer.remaining(now).is_missed();
@@ -175,10 +187,22 @@ where
                 write_budget(response.headers_mut(), &timer, now);
                 response
             });
-            permit.complete(!timer.remaining(now).is_missed());
+            permit.complete(RequestEnd::Served { in_time: !timer.remaining(now).is_missed() });
             served
         })
     }
+}
+
+/// Response to a request that is rejected at `now`.
+fn reject<B>(
+    reject_response: &impl RejectResponse<B>,
+    rejection: Rejection,
+    timer: &StageTimer,
+    now: Time,
+) -> Response<B> {
+    let mut response = reject_response.respond(rejection);
+    write_budget(response.headers_mut(), timer, now);
+    response
 }
 
 /// Budget fields in `headers`; a value that is not text counts as garbled.

@@ -4,19 +4,22 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Body;
-use axum::http::StatusCode;
+use axum::http::{Request, Response, StatusCode};
 use axum::routing::get as route;
-use deadline::Shedding;
-use deadline::tower::{DeadlineLayer, PropagateLayer, remaining};
+use deadline::codec::field;
+use deadline::tower::{DeadlineLayer, PropagateLayer, remaining, scope};
+use deadline::{Budget, Shedding};
 use hyper_util::client::legacy::Client as Hyper;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use tokio::sync::{Mutex, Notify};
 use tonic::Code;
-use tower::{Layer, Service, ServiceExt};
+use tower::{Layer, Service, ServiceExt, service_fn};
 
 use crate::grpc::{self, Client};
-use crate::support::{ManualClock, get, listen, returned_budget, secs, settings, soon, until, within};
+use crate::support::{
+    ManualClock, get, listen, ms, pass, returned_budget, secs, settings, soon, until, within,
+};
 
 /// hyper's client.
 pub fn hyper() -> Hyper<HttpConnector, Body> {
@@ -149,13 +152,13 @@ async fn a_call_can_opt_out_and_peers_without_headers_have_no_deadline() {
     let layer = DeadlineLayer::new(settings(8));
     let handler = grpc::handler_of(|| remaining().is_some().to_string());
     let mut client = Client::new(grpc::listen(&layer, handler), &PropagateLayer::new());
-    let budget = deadline::Budget::new(secs(900));
+    let budget = Budget::new(secs(900));
     let mut ask = async |opt_out: bool| {
         let mut request = tonic::Request::new(String::new());
         if opt_out {
             request.extensions_mut().insert(deadline::tower::WithoutBudget);
         }
-        deadline::tower::scope(budget, client.ask(request)).await.unwrap().into_inner()
+        scope(budget, client.ask(request)).await.unwrap().into_inner()
     };
     assert_eq!((ask(false).await, layer.counts().faults[0]), ("true".to_owned(), 0));
     assert_eq!((ask(true).await, layer.counts().faults[0]), ("false".to_owned(), 1));
@@ -164,4 +167,29 @@ async fn a_call_can_opt_out_and_peers_without_headers_have_no_deadline() {
     let uri = format!("http://{}", listen(app).await);
     assert_eq!(plain.ready().await.unwrap().call(get(&uri)).await.unwrap().status(), StatusCode::OK);
     assert_eq!(layer.counts().faults[0], 2);
+}
+
+/// tonic keeps the timeout that the layer writes, and would answer with CANCELLED.
+//~ deadlines: tower: a tonic call that runs out of time fails with DEADLINE_EXCEEDED
+#[tokio::test(start_paused = true)]
+async fn a_tonic_call_without_an_answer_in_time_has_exceeded_its_deadline() {
+    let layer = PropagateLayer::new();
+    let ten_ms_each_way = service_fn(async |request: Request<Body>| {
+        pass(ms(20)).await;
+        let mut response = Response::new(());
+        let budget = request.headers()[field::HEADER].clone();
+        response.headers_mut().insert(field::HEADER, budget);
+        Ok::<_, std::io::Error>(response)
+    });
+    for _ in 0..2 {
+        scope(Budget::new(secs(1)), layer.layer(ten_ms_each_way).oneshot(get("/"))).await.unwrap();
+    }
+    assert_eq!(layer.one_way(""), ms(10));
+    tokio::time::resume();
+    let never: grpc::Handler = Arc::new(|_| Box::pin(std::future::pending()));
+    let server = grpc::listen(&DeadlineLayer::new(settings(1)), never);
+    let mut client = Client::new(server, &layer);
+    let ask = client.ask(tonic::Request::new(String::new()));
+    let status = scope(Budget::new(ms(30)), ask).await.unwrap_err();
+    assert_eq!(status.code(), Code::DeadlineExceeded, "{status}");
 }

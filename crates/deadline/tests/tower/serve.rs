@@ -139,6 +139,39 @@ async fn a_free_place_serves_what_is_not_expired() {
     assert_eq!((ran.load(Ordering::Relaxed), layer.counts().expired), (33, 1));
 }
 
+//~ deadlines: tower: a handler past its deadline goes on and is counted, or is dropped on request
+#[tokio::test(start_paused = true)]
+async fn a_late_handler_goes_on_or_is_dropped() {
+    for (abort_late, dry_run) in [(false, false), (true, false), (true, true)] {
+        let layer = DeadlineLayer::new(Settings { abort_late, dry_run, ..settings(1) });
+        let done = Arc::new(AtomicUsize::new(0));
+        let handler = {
+            let done = Arc::clone(&done);
+            move || async move {
+                pass(ms(500)).await;
+                done.fetch_add(1, Ordering::Relaxed);
+            }
+        };
+        let app = Router::new().route("/", route(handler)).layer(layer.clone());
+        let start = tokio::time::Instant::now();
+        let answer = app.clone().oneshot(within(ms(100), "/")).await.unwrap();
+        let (elapsed, counts) = (Span::from_nanos(start.elapsed().as_nanos() as u64), layer.counts());
+        if abort_late && !dry_run {
+            assert_eq!((answer.status(), elapsed), (StatusCode::GATEWAY_TIMEOUT, ms(100)));
+            assert_eq!(text(answer).await, "its deadline has passed\n");
+            assert_eq!(counts, LimitCounts { aborted: 1, ..LimitCounts::default() });
+        } else {
+            assert_eq!((answer.status(), elapsed), (StatusCode::OK, ms(500)));
+            assert_eq!(counts, LimitCounts { served: 1, served_late: 1, ..LimitCounts::default() });
+        }
+        // Without a deadline nothing is dropped.
+        assert_eq!(app.oneshot(get("/")).await.unwrap().status(), StatusCode::OK);
+        pass(secs(1)).await;
+        let all = 2 - layer.counts().aborted as usize;
+        assert_eq!(done.load(Ordering::Relaxed), all, "a dropped handler does not go on");
+    }
+}
+
 //~ deadlines: tower: a dry run drops nothing, keeps the order of arrival, and counts what would be dropped
 #[tokio::test(start_paused = true)]
 async fn a_dry_run_serves_all_in_order_of_arrival_and_counts_what_it_would_drop() {
@@ -152,7 +185,13 @@ async fn a_dry_run_serves_all_in_order_of_arrival_and_counts_what_it_would_drop(
         assert_eq!(answer.await.unwrap().unwrap().status(), StatusCode::OK);
         assert!(ran.load(Ordering::Relaxed) <= answers + 1, "in order of arrival");
     }
-    let expected = LimitCounts { served: 4, would_drop: 1, faults: [1, 0, 0, 0], ..LimitCounts::default() };
+    let expected = LimitCounts {
+        served: 4,
+        served_late: 2,
+        would_drop: 1,
+        faults: [1, 0, 0, 0],
+        ..LimitCounts::default()
+    };
     assert_eq!((layer.counts(), layer.reorders()), (expected, false));
 
     // By the expected time a rule drops requests that may be in time all the same.
@@ -174,7 +213,13 @@ async fn a_dry_run_serves_all_in_order_of_arrival_and_counts_what_it_would_drop(
         *takes.lock().unwrap() = takes_now;
         assert_eq!(app.clone().oneshot(within(ms(90), "/")).await.unwrap().status(), StatusCode::OK);
     }
-    let expected = LimitCounts { served: 18, would_drop: 2, would_drop_in_time: 1, ..LimitCounts::default() };
+    let expected = LimitCounts {
+        served: 18,
+        served_late: 1,
+        would_drop: 2,
+        would_drop_in_time: 1,
+        ..LimitCounts::default()
+    };
     assert_eq!(layer.counts(), expected);
 }
 

@@ -102,7 +102,7 @@ impl Aggregator {
                 queue,
                 validation,
                 methods_max: 1,
-                dry_run: false,
+                ..Settings::default()
             };
             let layer = DeadlineLayer::new(settings);
             let tracker = PartTracker { run: Arc::clone(run), stage: 0, part };
