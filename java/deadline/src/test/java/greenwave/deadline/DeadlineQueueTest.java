@@ -25,7 +25,7 @@ class DeadlineQueueTest {
         }
     }
 
-    /** One of a request's parts, the slowest of which takes {@code slowestNanos}. */
+    /** A sub-request; the slowest sub-request of the same request takes {@code slowestNanos}. */
     private record OfMany(String name, long left, long serviceNanos, long slowestNanos)
             implements DeadlineQueue.Entry {
         @Override
@@ -110,7 +110,7 @@ class DeadlineQueueTest {
         assertEquals(dropReason(shedding, now, known), turn.reason());
     }
 
-    /** Why a request may be dropped, by the rule written out once more. */
+    /** Expected reason for dropping a request: an independent statement of the rule. */
     private static Reason dropReason(Shedding shedding, long now, Waiting waiting) {
         if (waiting.request.leftNanos.isEmpty() || shedding == Shedding.NONE) {
             return null;
@@ -159,7 +159,7 @@ class DeadlineQueueTest {
         return served;
     }
 
-    /** Jackson 1955: if any order has everybody on time, earliest deadline first has. */
+    /** Jackson 1955: if any order meets all deadlines, earliest deadline first does. */
     @Test
     void edfIsOnTimeWheneverAnyOrderIs() {
         Random random = new Random(13);

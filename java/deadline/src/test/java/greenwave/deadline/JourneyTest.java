@@ -13,12 +13,14 @@ import java.util.stream.LongStream;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
 
-/** A request's journey over machines whose clocks agree on nothing: its budget equals the algebra on true delays. */
+/**
+ * A request passes machines whose clocks disagree: its budget equals the one computed from the true delays.
+ */
 //~ java: budgets, deadlines and queue follow the rules of the Rust side
 class JourneyTest {
     private static final long US = 1_000;
 
-    /** Network into the stage, queue, service: the truth, in microseconds. */
+    /** True times at a stage in microseconds: network before it, queue, service. */
     private record Hop(long network, long queue, long service) {
         long total() {
             return (network + queue + service) * US;
@@ -116,7 +118,7 @@ class JourneyTest {
         return new Hop(random.nextLong(5_000), random.nextLong(50_000), random.nextLong(50_000));
     }
 
-    /** Sends {@code budget} through {@code hops}, each with a clock of its own. */
+    /** Sends {@code budget} through {@code hops}, each with its own clock. */
     private static Budget travel(Budget budget, List<Hop> hops, Random clocks) throws BadBudget {
         Budget travelling = budget;
         for (Hop hop : hops) {

@@ -13,7 +13,7 @@ import java.util.OptionalLong;
 import java.util.stream.StreamSupport;
 import org.junit.jupiter.api.Test;
 
-/** The rule for overload decides as in Rust: the vectors that the Rust side is held to as well. */
+/** The rule for overload decides as in Rust, by the same test vectors. */
 //~ java: the rule for overload decides alike in Rust and Java, by one file of vectors
 class SheddingTest {
     private record Request(String name, OptionalLong leftNanos, Forecast forecast) implements DeadlineQueue.Entry {

@@ -137,7 +137,7 @@ class VectorsTest {
         }
     }
 
-    /** Every vector of {@code format}: what is read, and what is written. */
+    /** Checks every vector of {@code format}: the parsed and the written value. */
     private static <T> void check(
             String format, Function<JsonNode, T> value, Parser<T> read, Function<T, String> write)
             throws IOException {

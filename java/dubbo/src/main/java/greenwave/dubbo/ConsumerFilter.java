@@ -21,11 +21,12 @@ import org.apache.dubbo.rpc.support.RpcUtils;
 /**
  * Sends the deadline of the request that makes a call along with the call.
  *
- * <p>On by default, off with {@code filter=-deadline-consumer}. A call outside any request is born here, with
- * Dubbo's timeout as its deadline; one inside has what is left, or that timeout if it is shorter, and waits no
- * longer. What the network takes to the peer (C), as its answers have shown, is taken off; with nothing left
- * then it is not sent. A reference with the parameter {@code deadline.shedding} {@code none} sends and waits all
- * the same, and only tells. What is chained to a call's future has the caller's deadline.
+ * <p>On by default, off with {@code filter=-deadline-consumer}. A call outside any request gets a new budget
+ * with Dubbo's timeout as its deadline. A call inside a request gets the remaining budget, or Dubbo's timeout
+ * if that is shorter, and is waited for no longer. The budget that is sent is less by the estimated network
+ * delay C to the peer; without remaining budget the call is not sent. For a reference with the parameter
+ * {@code deadline.shedding} set to {@code none}, calls are always sent and waited for up to Dubbo's timeout;
+ * they only carry the budget. Callbacks chained to a call's future have the caller's deadline.
  */
 @Activate(group = CommonConstants.CONSUMER, order = Integer.MIN_VALUE)
 public final class ConsumerFilter implements Filter, Filter.Listener {
@@ -60,7 +61,10 @@ public final class ConsumerFilter implements Filter, Filter.Listener {
 
     private record Sent(long nowNanos, Budget budget) {}
 
-    /** Learns C from an answer that says how long the peer had the request; others teach nothing. */
+    /**
+     * Updates the estimate of C from an answer that carries a budget, which says how long the peer had the
+     * request. Other answers are ignored.
+     */
     @Override
     public void onResponse(Result response, Invoker<?> invoker, Invocation invocation) {
         if (invocation.get(KEY) instanceof Sent sent
@@ -70,12 +74,12 @@ public final class ConsumerFilter implements Filter, Filter.Listener {
                 String peer = invoker.getUrl().getAddress();
                 peers.record(now, peer, now - sent.nowNanos, sent.budget, BudgetField.parse(text));
             } catch (BadBudget unreadable) {
-                // As if it had sent none.
+                // Treated like an answer without a budget.
             }
         }
     }
 
-    /** Nothing came back that could be learned from. */
+    /** An error carries no budget, so it changes no estimate. */
     @Override
     public void onError(Throwable failure, Invoker<?> invoker, Invocation invocation) {}
 

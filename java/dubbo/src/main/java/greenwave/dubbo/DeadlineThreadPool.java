@@ -13,10 +13,10 @@ import org.apache.dubbo.common.threadpool.ThreadPool;
 import org.apache.dubbo.common.threadpool.serial.SerializingExecutor;
 
 /**
- * The pool {@code threadpool=deadline}: a fixed number of threads that serve by what is left.
+ * The pool {@code threadpool=deadline}: a fixed number of threads that serve requests by remaining budget.
  *
- * <p>{@code threads} and {@code queues} as for Dubbo's fixed pool (without {@code queues}: 10,000); the
- * queue's other parameters are {@link Servers}'.
+ * <p>The parameters {@code threads} and {@code queues} are those of Dubbo's fixed pool (without {@code
+ * queues}: 10,000); for the queue's other parameters see {@link Servers}.
  */
 public final class DeadlineThreadPool implements ThreadPool {
     private static final ErrorTypeAwareLogger LOGGER =

@@ -16,12 +16,12 @@ import org.apache.dubbo.remoting.transport.dispatcher.ChannelEventRunnable;
 import org.apache.dubbo.rpc.Invocation;
 
 /**
- * A request on its way through the pool: its receipt is its arrival, so the wait counts.
+ * A request in the pool. It arrives when it is received, so its wait in the queue counts.
  *
- * <p>Dubbo hands a pool runnables that keep their request to themselves, so two of their fields are read by
- * reflection; where a later Dubbo names them otherwise, requests are ordered as if they had no deadline,
- * and a warning says so once. The request is decoded here, on the I/O thread (as {@code decode.in.io} has it):
- * its budget lies behind its arguments.
+ * <p>Dubbo hands a pool runnables that do not expose their requests, so two of their fields are read by
+ * reflection. If a later version of Dubbo names them differently, requests are ordered as if they had no
+ * deadline, and one warning is logged. The request is decoded here, on the I/O thread (as with {@code
+ * decode.in.io}), since its budget comes after its arguments.
  */
 final class DubboCall extends Call {
     private static final ErrorTypeAwareLogger LOGGER = LoggerFactory.getErrorTypeAwareLogger(DubboCall.class);
@@ -43,7 +43,7 @@ final class DubboCall extends Call {
         this.request = request;
     }
 
-    /** {@code event} as the request it holds; as it is when it holds none. */
+    /** The request in {@code event}, as a call; {@code event} itself if it holds no request. */
     static Runnable of(Runnable event, Gate gate) {
         try {
             if (event instanceof ChannelEventRunnable
@@ -77,7 +77,10 @@ final class DubboCall extends Call {
         event.run();
     }
 
-    /** As Dubbo itself does: with a timeout, or, when too many wait, with an exhausted pool; and the reason. */
+    /**
+     * Answers with the statuses that Dubbo itself uses: pool exhausted if the queue is full, else timeout.
+     * The message gives the reason.
+     */
     @Override
     protected void answer(Shedding.Reason reason) {
         if (!request.isTwoWay()) {

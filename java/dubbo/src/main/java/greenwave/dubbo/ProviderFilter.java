@@ -11,10 +11,11 @@ import org.apache.dubbo.rpc.Invoker;
 import org.apache.dubbo.rpc.Result;
 
 /**
- * Gives a handler its request's deadline, and learns how long it took.
+ * Sets a handler's deadline and records service times.
  *
- * <p>On by default, off with {@code filter=-deadline-provider}. Behind the pool {@code deadline} the request
- * arrived when it was received; behind another one it arrives here, and its wait is not counted.
+ * <p>On by default, off with {@code filter=-deadline-provider}. With the pool {@code deadline} the arrival of
+ * a request is its receipt; with another pool it is the call of this filter, so the wait in that pool is not
+ * counted.
  */
 @Activate(group = CommonConstants.PROVIDER, order = Integer.MIN_VALUE)
 public final class ProviderFilter implements Filter, Filter.Listener {
@@ -35,8 +36,9 @@ public final class ProviderFilter implements Filter, Filter.Listener {
     }
 
     /**
-     * The answer is there, on whichever thread: what was not waiting was service. It says where the time went,
-     * so that the caller learns what the network took. A failure says nothing of how long the work takes.
+     * Called when there is an answer, on any thread. All time outside the queue counts as service. The answer
+     * carries the times of all stages, from which the caller computes the network delay. The time of a
+     * failure is not recorded.
      */
     @Override
     public void onResponse(Result response, Invoker<?> invoker, Invocation invocation) {
@@ -51,7 +53,7 @@ public final class ProviderFilter implements Filter, Filter.Listener {
         }
     }
 
-    /** Nothing was done that could be learned from. */
+    /** An error is not recorded. */
     @Override
     public void onError(Throwable failure, Invoker<?> invoker, Invocation invocation) {}
 }

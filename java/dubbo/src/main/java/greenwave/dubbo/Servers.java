@@ -15,12 +15,12 @@ import org.apache.dubbo.common.constants.CommonConstants;
 import org.apache.dubbo.rpc.Invocation;
 
 /**
- * The listening ports of this process, each with its {@link Gate}: what it grants, expects, and counted.
+ * The listening ports of this process, each with its {@link Gate} (granted budgets, estimates and counters).
  *
- * <p>Made from the protocol's parameters: {@code deadline.default} and {@code deadline.longest} (ms) and
- * {@code deadline.trusted} for {@link Limits}; {@code queues}, {@code deadline.order}, {@code
- * deadline.shedding} and {@code deadline.timeout} (ms; its old name {@code deadline.patience} works for one release)
- * for the queue. One that is not given has the default of {@link Limits} and {@link Settings}. Threads share one.
+ * <p>The protocol's parameters: {@code deadline.default} and {@code deadline.longest} (ms) and {@code
+ * deadline.trusted} for {@link Limits}; {@code queues}, {@code deadline.order}, {@code deadline.shedding} and
+ * {@code deadline.timeout} (ms; its old name {@code deadline.patience} works for one release) for the queue.
+ * One that is not given has the default of {@link Limits} or {@link Settings}. Thread-safe.
  */
 public final class Servers {
     private static final Map<Integer, Gate> GATES = new ConcurrentHashMap<>();
@@ -32,12 +32,12 @@ public final class Servers {
         return GATES.get(port);
     }
 
-    /** The server that {@code url} describes, as it was opened, or opened now. */
+    /** The server that {@code url} describes; created if it does not exist. */
     static Gate at(URL url) {
         return GATES.computeIfAbsent(url.getPort(), port -> gate(url));
     }
 
-    /** The server that {@code url} describes, anew. */
+    /** A new server as {@code url} describes it, which replaces an existing one. */
     static Gate open(URL url) {
         Gate gate = gate(url);
         GATES.put(url.getPort(), gate);
@@ -45,9 +45,9 @@ public final class Servers {
     }
 
     /**
-     * {@code invocation} arrived at {@code gate} at {@code nowNanos}. Its budget is what it carries; a peer
-     * that knows nothing of budgets still says after how many milliseconds it gives up ({@code timeout}),
-     * which is one too.
+     * Registers the arrival of {@code invocation} at {@code gate} at {@code nowNanos}. Its budget is the one
+     * it carries, or the caller's timeout in milliseconds ({@code timeout}), which peers send that do not
+     * know budgets.
      */
     static Gate.Arrival arrive(Gate gate, long nowNanos, Invocation invocation) {
         String budget = text(invocation, BudgetField.HEADER);
@@ -55,14 +55,12 @@ public final class Servers {
         return gate.arrive(nowNanos, new BudgetValidator.Received(budget, null, timeout), method(invocation));
     }
 
-    /**
-     * Key of learned service times: {@code [group/]interface:version.method}, version 0.0.0 by default.
-     */
+    /** Key of service time estimates: {@code [group/]interface:version.method}, version 0.0.0 by default. */
     static String method(Invocation invocation) {
         return invocation.getTargetServiceUniqueName() + '.' + invocation.getMethodName();
     }
 
-    /** An attachment as text; one of another type is as garbled as an empty text. */
+    /** An attachment as text. One of another type becomes an empty text, which cannot be parsed. */
     private static String text(Invocation invocation, String key) {
         Object value = invocation.getObjectAttachmentWithoutConvert(key);
         return value == null || value instanceof String ? (String) value : "";
@@ -84,7 +82,7 @@ public final class Servers {
                         millis(url, "deadline.timeout", millis(url, "deadline.patience", standard.ageMaxNanos()))));
     }
 
-    /** Requests dropped, by the server or by the caller. */
+    /** The rule for dropping requests, of a server or of a caller. */
     static Shedding shedding(URL url) {
         return named(url, "deadline.shedding", Settings.DEFAULT.shedding());
     }

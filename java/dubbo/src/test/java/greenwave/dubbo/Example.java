@@ -7,7 +7,7 @@ import java.util.Map;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.locks.LockSupport;
 
-/** Two services in series: what is left of 200 ms at the second one, and where the rest went. */
+/** Two services in series. The second one prints how much of 200 ms remains, and the times spent before. */
 public final class Example {
     private Example() {}
 

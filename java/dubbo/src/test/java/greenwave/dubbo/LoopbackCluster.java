@@ -20,8 +20,8 @@ import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 
 /**
- * Real Dubbo on loopback; the clock of deadlines is the tests', so what is waited for takes as long as they
- * say and no test sleeps. Dubbo's own timeouts run by the real clock and are far away.
+ * Real Dubbo on loopback. Deadlines use the tests' clock, so waits take as long as the tests say and no test
+ * sleeps. Dubbo's own timeouts use the real clock and are too long to matter.
  */
 abstract class LoopbackCluster {
     static final long MS = 1_000_000;
@@ -47,7 +47,10 @@ abstract class LoopbackCluster {
         return Deadlines.remaining().map(left -> left.leftNanos() / MS + " ms").orElse("none");
     }
 
-    /** {@code node}'s only thread is kept by a call through {@code step}, until freed; others go to {@code handler}. */
+    /**
+     * Occupies {@code node}'s only thread with a call through {@code step}, until that is released; other
+     * calls go to {@code handler}.
+     */
     static Kept keep(Node node, Step step, Function<String, CompletableFuture<String>> handler) throws Exception {
         CountDownLatch kept = new CountDownLatch(1);
         CountDownLatch freed = new CountDownLatch(1);
@@ -68,7 +71,7 @@ abstract class LoopbackCluster {
         return new Kept(freed, answer);
     }
 
-    /** A call that keeps a thread. */
+    /** A call that occupies a thread. */
     record Kept(CountDownLatch freed, CompletableFuture<String> answer) {
         void free() throws Exception {
             freed.countDown();
@@ -91,7 +94,7 @@ abstract class LoopbackCluster {
         return future.get(LIMIT_S, TimeUnit.SECONDS);
     }
 
-    /** Until {@code condition} holds; fails when it does not within the limit. */
+    /** Waits until {@code condition} holds; fails if it does not within the limit. */
     static void await(BooleanSupplier condition) throws IOException {
         long limit = System.nanoTime() + TimeUnit.SECONDS.toNanos(LIMIT_S);
         while (!condition.getAsBoolean()) {

@@ -17,14 +17,16 @@ import org.apache.dubbo.config.ServiceConfig;
 import org.apache.dubbo.rpc.model.ApplicationModel;
 import org.apache.dubbo.rpc.model.FrameworkModel;
 
-/** A Dubbo process within this one: a framework of its own, real sockets on loopback, no registry. */
+/**
+ * A Dubbo instance in this process, with its own framework model, real sockets on loopback, and no registry.
+ */
 final class Node implements AutoCloseable {
     static {
         // A regular stop would wait ten seconds for outstanding answers.
         System.setProperty("dubbo.service.shutdown.wait", "1");
     }
 
-    /** Requests that wait at a service. */
+    /** Number of requests that wait at a service. */
     static final int QUEUES = 100;
 
     private final FrameworkModel framework = new FrameworkModel();
@@ -86,7 +88,7 @@ final class Node implements AutoCloseable {
         return reference.get();
     }
 
-    /** Requests that wait in the service's pool. */
+    /** Number of requests that wait in the service's pool. */
     int waiting() {
         ThreadPoolExecutor pool =
                 (ThreadPoolExecutor) ExecutorRepository.getInstance(application).getExecutor(exported);

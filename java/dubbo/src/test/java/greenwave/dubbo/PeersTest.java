@@ -19,7 +19,9 @@ import org.apache.dubbo.rpc.RpcContext;
 import org.apache.dubbo.rpc.RpcException;
 import org.junit.jupiter.api.Test;
 
-/** Peers that know nothing of deadlines, send nonsense, cancel, or die: a stated outcome for each. */
+/**
+ * Peers that do not know deadlines, send invalid budgets, cancel, or die: each case has a defined outcome.
+ */
 class PeersTest extends LoopbackCluster {
     //~ java: Dubbo: old peers, cancelled calls, dying workers and invalid budgets are handled
     @Test

@@ -2,7 +2,7 @@ package greenwave.dubbo;
 
 import java.util.concurrent.CompletableFuture;
 
-/** The service of the tests: what it does, each test decides. */
+/** The service of the tests; each test sets its behaviour. */
 public interface Step {
     /** Answers at the end of the method. */
     String go(String text);

@@ -6,7 +6,7 @@ import org.apache.dubbo.rpc.Invocation;
 import org.apache.dubbo.rpc.Invoker;
 import org.apache.dubbo.rpc.Result;
 
-/** 15 ms each way by the tests' clock, between our filter and the real wire. */
+/** Adds 15 ms in each direction by the tests' clock, between our filter and the real network. */
 public final class Wire implements Filter, Filter.Listener {
     static volatile AtomicLong clock;
 

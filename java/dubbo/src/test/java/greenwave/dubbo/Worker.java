@@ -5,7 +5,7 @@ import java.util.Map;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;
 
-/** A process of its own that says where it listens and that it was called, and never answers. */
+/** A separate process that prints its address and each call, and never answers. */
 final class Worker {
     private Worker() {}
 

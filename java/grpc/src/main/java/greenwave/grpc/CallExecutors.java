@@ -19,14 +19,16 @@ import java.util.concurrent.Executor;
 import java.util.concurrent.atomic.AtomicLong;
 
 /**
- * An executor for each call, by its deadline: gRPC asks when the headers are there, and that is its arrival.
+ * An executor for each call, which runs it in deadline order. gRPC asks for the executor when it has received
+ * the headers; that is the arrival of the call.
  *
- * <p>gRPC gives an executor the events of a call as they come. A call with one request is started where that
- * is asked for, since only then does gRPC deliver it, and {@link ServerSide} does no more there; what waits for
- * its turn in the pool is the request, or the start of a call whose requests are a stream. A turn that comes
- * before the request is complete passes, and there will be another. Once the handler is called its events go
- * first: what has begun holds memory. A call that is shed still has its events run, so that gRPC's own state
- * ends as ever; {@link ServerSide} sees to it that no handler does.
+ * <p>gRPC hands an executor the events of a call as they occur. The first event of a call with one request
+ * runs at once, on the thread that delivers it: gRPC delivers the request only after that, and {@link
+ * ServerSide} does nothing else in it. What waits in the pool is the request, or the start of a call with a
+ * stream of requests. If the pool runs an event before the request is complete, the handler is not called
+ * yet; a later event calls it. Once the handler is called, the further events of the call go before all
+ * waiting calls, since a call that has begun holds memory. The events of a shed call are run too, so that
+ * gRPC can end the call; {@link ServerSide} does not call its handler.
  */
 final class CallExecutors implements ServerCallExecutorSupplier {
     private final Gate gate;
@@ -43,7 +45,7 @@ final class CallExecutors implements ServerCallExecutorSupplier {
         return new Events(this, arrive(gate, call, headers), Context.current(), once(call));
     }
 
-    /** Calls that their clients cancelled in the queue. */
+    /** Number of calls that their clients cancelled while they were queued. */
     long cancelled() {
         return cancelled.get();
     }
@@ -53,7 +55,7 @@ final class CallExecutors implements ServerCallExecutorSupplier {
         return call.getMethodDescriptor().getType().clientSendsOneMessage();
     }
 
-    /** {@code call} has arrived with {@code headers}, now. */
+    /** Registers the arrival of {@code call} with {@code headers}, now. */
     static Gate.Arrival arrive(Gate gate, ServerCall<?, ?> call, Metadata headers) {
         BudgetValidator.Received received =
                 new BudgetValidator.Received(headers.get(BUDGET), headers.get(GRPC), headers.get(ENVOY));
@@ -78,7 +80,7 @@ final class CallExecutors implements ServerCallExecutorSupplier {
             this.startsHere = startsHere;
         }
 
-        /** Those that the present thread runs; null on a thread of another executor. */
+        /** The call whose events the present thread runs; null on a thread of another executor. */
         static Events current() {
             return CURRENT.get();
         }
@@ -92,7 +94,7 @@ final class CallExecutors implements ServerCallExecutorSupplier {
             return refused;
         }
 
-        /** The handler is called: nothing is shed from now on. */
+        /** Marks the call as begun: from now on it cannot be shed. */
         void begin() {
             begun = true;
         }
@@ -131,7 +133,7 @@ final class CallExecutors implements ServerCallExecutorSupplier {
                 this.events = events;
             }
 
-            /** Starts the service, unless the client has disconnected. */
+            /** Runs the events; if the client has disconnected, the handler is refused. */
             @Override
             public void run() {
                 if (context.isCancelled()) {

@@ -20,25 +20,26 @@ import io.grpc.Status;
 import java.util.concurrent.TimeUnit;
 
 /**
- * Sends what is left of a request's deadline along with the calls that it makes.
+ * Sends the remaining budget of a request along with the calls that it makes.
  *
- * <p>Inside a request, by the thread's deadline or the one in gRPC's context, a call has what is left, less
- * what the network takes to the peer (C), as its answers have shown; or the deadline of its own options, if
- * that is sooner. That becomes gRPC's deadline too, so it is cancelled by it. With nothing left it is not
- * sent. Outside of any request a call with a deadline is born here, and one without goes as it is. What gRPC
- * tells of the call, chained futures included, has the caller's deadline. Calls and channels may share one.
+ * <p>Inside a request (one of the thread or of gRPC's context), a call gets the request's remaining budget
+ * less the estimated network delay C to the peer, or the deadline of its own call options if that is sooner.
+ * It is also set as gRPC's deadline, so gRPC cancels the call when it passes. A call without remaining budget
+ * is not sent. Outside a request, a call with a deadline gets a new budget, and one without a deadline is
+ * sent unchanged. Callbacks of the call, those chained to its future included, have the caller's deadline.
+ * One instance may serve several calls and channels.
  */
 public final class DeadlineClient implements ClientInterceptor {
     /**
-     * A call with this option neither carries a budget nor is held to one, gRPC's context's included; it is
-     * not cancelled with its caller then.
+     * A call with this option neither carries a budget nor is limited by one, and gRPC's context does not
+     * limit it either; it is not cancelled when its caller is.
      */
     public static final CallOptions.Key<Boolean> WITHOUT_BUDGET =
             CallOptions.Key.createWithDefault("greenwave-without-budget", false);
 
     private final Peers peers = new Peers();
 
-    /** C to {@code authority}, as learned so far, in nanoseconds. */
+    /** Estimated network delay C to {@code authority}, in nanoseconds. */
     public long oneWayNanos(String authority) {
         return peers.oneWayNanos(authority);
     }
@@ -106,7 +107,7 @@ public final class DeadlineClient implements ClientInterceptor {
                     long now = Deadlines.now();
                     peers.record(now, authority, now - sentNanos, budget, BudgetField.parse(answered));
                 } catch (BadBudget unreadable) {
-                    // As if the peer had sent none.
+                    // Treated like an answer without a budget.
                 }
             }
         }

@@ -8,7 +8,7 @@ import io.grpc.ServerBuilder;
 import java.util.concurrent.atomic.AtomicInteger;
 
 /**
- * The threads that serve a server's calls by what is left of their deadlines.
+ * Thread pool that serves a server's calls by remaining budget.
  *
  * <pre>{@code
  * DeadlineServer deadlines = new DeadlineServer(Limits.DEFAULT, DeadlineQueue.Settings.DEFAULT, 8);
@@ -17,18 +17,21 @@ import java.util.concurrent.atomic.AtomicInteger;
  * Server server = builder.build().start();
  * }</pre>
  *
- * <p>Servers may share one. To be closed after them.
+ * <p>Several servers may share one instance. Close it after them.
  */
 public final class DeadlineServer implements AutoCloseable {
     private final Gate gate;
     private final DeadlinePool pool;
     private final CallExecutors executors;
 
-    /** {@code threads} (1 and more) behind a queue with {@code queue}, for calls that get what {@code limits} say. */
+    /**
+     * A pool of {@code threads} (1 or more) behind a queue with the settings {@code queue}; budgets are
+     * granted within {@code limits}.
+     */
     public DeadlineServer(Limits limits, DeadlineQueue.Settings queue, int threads) {
         gate = new Gate(limits, queue);
         AtomicInteger made = new AtomicInteger();
-        // No bound is needed for what is no turn: calls that have begun, each with one task at most.
+        // Other tasks need no bound: they belong to calls that have begun, at most one each.
         pool = new DeadlinePool(gate, threads, Integer.MAX_VALUE, task -> {
             Thread thread = new Thread(task, "grpc-deadline-" + made.incrementAndGet());
             thread.setDaemon(true);
@@ -38,9 +41,9 @@ public final class DeadlineServer implements AutoCloseable {
     }
 
     /**
-     * Has {@code builder}'s server serve by deadline. Sets its executor: the lookup of methods and the
-     * listeners of a context that is cancelled run on the transport's threads, all else on the pool's; other
-     * interceptors in a call's turn.
+     * Makes the server of {@code builder} serve by deadline. Sets its executor: the lookup of methods and the
+     * listeners of a cancelled context run on the transport's threads, everything else on the pool's.
+     * Interceptors added before this call run when the pool serves the call.
      */
     public void on(ServerBuilder<?> builder) {
         builder.directExecutor();
@@ -53,17 +56,17 @@ public final class DeadlineServer implements AutoCloseable {
         return gate;
     }
 
-    /** Calls that wait for a thread. */
+    /** Number of calls that wait for a thread. */
     public int waiting() {
         return pool.getQueue().size();
     }
 
-    /** Calls that their clients cancelled in the queue; not served. */
+    /** Number of calls that their clients cancelled while they were queued; they were not served. */
     public long cancelled() {
         return executors.cancelled();
     }
 
-    /** Ends the threads; calls that wait are not answered. */
+    /** Ends the threads. Waiting calls are not answered. */
     @Override
     public void close() {
         pool.shutdownNow();

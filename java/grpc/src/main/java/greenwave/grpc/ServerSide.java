@@ -18,10 +18,11 @@ import java.util.List;
 import java.util.function.Supplier;
 
 /**
- * Gives a handler its call's deadline, learns how long it took, and answers for those that were shed.
+ * Sets a handler's deadline, records service times, and answers shed calls.
  *
- * <p>The handler's turn is when it is called: for one request at the request's end, for a stream at once. The
- * deadline is the thread's while gRPC calls the handler, and in gRPC's context, for where that is carried.
+ * <p>The handler of a call with one request is called when the request is complete, that of a stream at once.
+ * While gRPC calls the handler, the deadline is that of the thread; it is also in gRPC's context, for
+ * applications that pass that on.
  */
 final class ServerSide implements ServerInterceptor {
     /** The timer, in gRPC's context. */
@@ -51,7 +52,7 @@ final class ServerSide implements ServerInterceptor {
         return start(arrival, counted, headers, next);
     }
 
-    /** Calls the handler, and the interceptors before it, in the call's turn. */
+    /** Calls the handler, and the interceptors before it, when the pool serves the call. */
     private static <Q, R> ServerCall.Listener<Q> start(
             Gate.Arrival arrival, ServerCall<Q, R> call, Metadata headers, ServerCallHandler<Q, R> next) {
         Context context = Context.current().withValue(TIMER, arrival.timer());
@@ -67,7 +68,7 @@ final class ServerSide implements ServerInterceptor {
         arrival.timer().start(Deadlines.now());
     }
 
-    /** A call that is learned from when it is answered. */
+    /** A call whose service time is recorded when it is answered. */
     private final class Counted<Q, R> extends SimpleForwardingServerCall<Q, R> {
         private final Gate.Arrival arrival;
 
@@ -76,7 +77,7 @@ final class ServerSide implements ServerInterceptor {
             this.arrival = arrival;
         }
 
-        /** With where the call's time went, so that the client learns what the network took. */
+        /** Adds the times of all stages to the trailers, from which the client computes the network delay. */
         @Override
         public void close(Status status, Metadata trailers) {
             long now = Deadlines.now();
@@ -90,7 +91,7 @@ final class ServerSide implements ServerInterceptor {
             super.close(status, trailers);
         }
 
-        /** The request of a call that has but one was asked for when it was started. */
+        /** Ignored for a call with one request, which was requested when the call was started. */
         @Override
         public void request(int messages) {
             if (!CallExecutors.once(this)) {
@@ -99,7 +100,10 @@ final class ServerSide implements ServerInterceptor {
         }
     }
 
-    /** A call with one request, whose handler is started when that is complete and its turn has come. */
+    /**
+     * A call with one request; its handler is called once the request is complete and the pool serves the
+     * call.
+     */
     private static final class Once<Q> extends ServerCall.Listener<Q> {
         private final Supplier<ServerCall.Listener<Q>> start;
         private final Counted<Q, ?> call;

@@ -87,7 +87,7 @@ class GrpcTest extends LoopbackCluster {
             return say(text);
         });
         List<CompletableFuture<String>> answers = new ArrayList<>();
-        // When the start of the last has come, the requests of those before are complete.
+        // Once the last call has started, the requests of the calls before it are complete.
         for (int leftS : new int[] {50, 30, 40, 55}) {
             try (Deadlines.Scope scope = Deadlines.within(leftS * 1_000 * MS)) {
                 answers.add(Node.go(channel, leftS + " s"));
@@ -199,7 +199,7 @@ class GrpcTest extends LoopbackCluster {
         ExecutorService other = Executors.newSingleThreadExecutor();
         front.handler = text -> Node.go(toBack, "first").thenCompose(first -> {
             String chained = spent();
-            // A thread that has gRPC's context and not ours.
+            // A thread with gRPC's context but without a deadline of its own.
             return CompletableFuture.supplyAsync(() -> spent(), Context.currentContextExecutor(other))
                     .thenComposeAsync(
                             none -> Node.go(toBack, "second").thenApply(there -> chained + ", " + none + ", " + there),
@@ -275,7 +275,7 @@ class GrpcTest extends LoopbackCluster {
         }
     }
 
-    /** 15 ms each way by the tests' clock, between ours and the real wire. */
+    /** Adds 15 ms in each direction by the tests' clock, between our interceptor and the real network. */
     private ClientInterceptor wire() {
         return new ClientInterceptor() {
             @Override

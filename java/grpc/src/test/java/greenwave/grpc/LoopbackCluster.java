@@ -22,7 +22,7 @@ import java.util.function.Function;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 
-/** Real gRPC on loopback; the clock of deadlines is the tests', and gRPC's own deadlines are far away. */
+/** Real gRPC on loopback. Deadlines use the tests' clock; gRPC's own deadlines are too long to matter. */
 abstract class LoopbackCluster {
     static final long MS = 1_000_000;
     static final Limits TRUSTED = new Limits(500 * MS, 3_600_000 * MS, true);
@@ -68,7 +68,10 @@ abstract class LoopbackCluster {
         return CompletableFuture.completedFuture(text);
     }
 
-    /** {@code node}'s only thread is kept by a call through {@code channel}, until freed; others go to {@code handler}. */
+    /**
+     * Occupies {@code node}'s only thread with a call through {@code channel}, until that is released; other
+     * calls go to {@code handler}.
+     */
     static Kept keep(Node node, Channel channel, Function<String, CompletableFuture<String>> handler) throws Exception {
         CountDownLatch kept = new CountDownLatch(1);
         CountDownLatch freed = new CountDownLatch(1);
@@ -89,7 +92,7 @@ abstract class LoopbackCluster {
         return new Kept(freed, answer);
     }
 
-    /** A call that keeps a thread. */
+    /** A call that occupies a thread. */
     record Kept(CountDownLatch freed, CompletableFuture<String> answer) {
         void free() throws Exception {
             freed.countDown();
@@ -106,7 +109,7 @@ abstract class LoopbackCluster {
         return Status.fromThrowable(assertThrows(ExecutionException.class, () -> get(answer)));
     }
 
-    /** Until {@code condition} holds; fails when it does not within the limit. */
+    /** Waits until {@code condition} holds; fails if it does not within the limit. */
     static void await(BooleanSupplier condition) {
         long limit = System.nanoTime() + TimeUnit.SECONDS.toNanos(LIMIT_S);
         while (!condition.getAsBoolean()) {

@@ -29,7 +29,7 @@ import java.util.List;
 import java.util.concurrent.CompletableFuture;
 import java.util.function.Function;
 
-/** A server and its clients, over real sockets on loopback; its method says texts. */
+/** A server and its clients, over real sockets on loopback; its method receives and returns texts. */
 final class Node implements AutoCloseable {
     private static final MethodDescriptor.Marshaller<String> TEXT = new MethodDescriptor.Marshaller<>() {
         @Override
@@ -47,9 +47,9 @@ final class Node implements AutoCloseable {
         }
     };
 
-    /** The method: a text in, a text out. The wire is bytes of UTF-8, which needs no generated code. */
+    /** The method: one text in, one text out. Messages are bytes of UTF-8, so no generated code is needed. */
     static final MethodDescriptor<String, String> GO = method("Step/Go", MethodDescriptor.MethodType.UNARY);
-    /** Texts in, texts out. */
+    /** The streaming method: texts in, texts out. */
     static final MethodDescriptor<String, String> CHAT = method("Step/Chat", MethodDescriptor.MethodType.BIDI_STREAMING);
 
     final DeadlineServer deadlines;
@@ -113,7 +113,7 @@ final class Node implements AutoCloseable {
         };
     }
 
-    /** A channel to {@code port} through {@code interceptors}, the first first. */
+    /** A channel to {@code port} through {@code interceptors}, the first of which is called first. */
     Channel channel(int port, ClientInterceptor... interceptors) {
         ManagedChannel channel = NettyChannelBuilder.forAddress(
                         new InetSocketAddress(InetAddress.getLoopbackAddress(), port))

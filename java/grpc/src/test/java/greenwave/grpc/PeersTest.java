@@ -28,7 +28,7 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import org.junit.jupiter.api.Test;
 
-/** Peers that know nothing of deadlines, send nonsense, or cancel: a stated outcome for each. */
+/** Peers that do not know deadlines, send invalid budgets, or cancel: each case has a defined outcome. */
 //~ java: grpc-java: old peers, cancelled calls, dying handlers and invalid budgets are handled
 class PeersTest extends LoopbackCluster {
     private static final Limits UNTRUSTED = new Limits(500 * MS, 3_600_000 * MS, false);

@@ -19,9 +19,10 @@ import org.apache.storm.utils.Utils;
 /**
  * The requests of an aggregator's task, and the thread that answers them.
  *
- * <p>Storm's executor adds parts; the thread takes out whole requests and those whose time is up, the most
- * urgent first. A part is either in an answer or late, and acked once in either case. Bounded: so many
- * requests wait, each with as many parts as it has, and so many are remembered.
+ * <p>Storm's executor adds parts; the thread takes out complete requests and those whose deadline has come,
+ * the most urgent first. Each part is either used in an answer or late, and is acked once in either case.
+ * Bounded: at most {@code capacity} requests wait, each with its number of parts, and as many answered
+ * requests are remembered.
  */
 final class AggregatorThread extends TaskThread {
     private final Arrivals arrivals;
@@ -35,7 +36,7 @@ final class AggregatorThread extends TaskThread {
     private final AtomicLong refused = new AtomicLong();
     private final AtomicLong late = new AtomicLong();
 
-    // Under the lock.
+    // Protected by the lock.
     private final Map<Key, Request> open = new HashMap<>();
     private final TreeSet<Request> openByDue = new TreeSet<>(URGENT_FIRST);
     private final TreeSet<Request> ready = new TreeSet<>(URGENT_FIRST);
@@ -66,32 +67,38 @@ final class AggregatorThread extends TaskThread {
         };
     }
 
-    /** Requests answered with all their parts. */
+    /** Number of requests answered with all their parts. */
     long whole() {
         return whole.get();
     }
 
-    /** Requests answered with some of their parts. */
+    /** Number of requests answered with some of their parts. */
     long partial() {
         return partial.get();
     }
 
-    /** Those of them that were answered before their deadline because too many were open. */
+    /**
+     * Number of requests answered with some of their parts before their deadline, because too many requests
+     * were open.
+     */
     long early() {
         return early.get();
     }
 
-    /** Requests that need all their parts and were failed because too many were open. */
+    /** Number of requests that need all their parts and were failed because too many requests were open. */
     long refused() {
         return refused.get();
     }
 
-    /** Parts that arrived after the answer, or twice. */
+    /** Number of parts that arrived after the answer, or twice. */
     long late() {
         return late.get();
     }
 
-    /** Adds {@code tuple} to request {@code id}, as {@code part} of it or, without being one, as its opening. */
+    /**
+     * Adds {@code tuple} to request {@code id}: as its part {@code part} or, if {@code isPart} is false, as
+     * the tuple that opens it.
+     */
     void take(Tuple tuple, Object id, Object part, boolean isPart) {
         StageTimer timer = arrivals.arrive(TupleBudget.now(), tuple).timer();
         Key key = new Key(id, tuple.getMessageId().getAnchors());
@@ -130,7 +137,7 @@ final class AggregatorThread extends TaskThread {
         return !mayBePartial || openByDue.isEmpty() ? Long.MAX_VALUE : Math.max(0, openByDue.first().dueNanos - nowNanos);
     }
 
-    /** False when the request has that part already. */
+    /** False if the request has that part already. */
     private boolean add(Key key, Tuple tuple, StageTimer timer, Object part, boolean isPart) {
         Request request = open.get(key);
         if (request == null) {
@@ -164,7 +171,7 @@ final class AggregatorThread extends TaskThread {
         }
     }
 
-    /** No more parts are added to {@code request}; it is answered, or failed, when its turn comes. */
+    /** Closes {@code request} to further parts and queues it to be answered or failed. */
     private void finish(Request request, AtomicLong counted) {
         counted.incrementAndGet();
         open.remove(request.key);
@@ -189,7 +196,7 @@ final class AggregatorThread extends TaskThread {
         request.tuples.forEach(collector::ack);
     }
 
-    /** A request of the application's, as one try of the spout: a replay has other roots. */
+    /** Identity of a request, as one attempt of the spout: a replayed tuple has other roots. */
     private record Key(Object id, Set<Long> roots) {}
 
     private static final class Request {
@@ -197,7 +204,7 @@ final class AggregatorThread extends TaskThread {
         final long number;
         final Set<Object> partsSeen = new HashSet<>();
         final List<Tuple> parts = new ArrayList<>();
-        /** The parts, and the opening. */
+        /** The parts and the opening tuple. */
         final List<Tuple> tuples = new ArrayList<>();
         final List<StageTimer> timers = new ArrayList<>();
         boolean isOpened;

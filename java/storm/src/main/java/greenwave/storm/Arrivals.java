@@ -11,15 +11,17 @@ import org.apache.storm.tuple.Tuple;
 /**
  * Budgets of a task's input tuples.
  *
- * <p>A tuple without the field, or with something else in it, gets the default and is counted, as {@link
- * BudgetValidator} has it; the counts are Storm's metrics {@code greenwave-missing}, {@code -garbled}, {@code
- * -negative}, {@code -absurd} and {@code -shortened}. The time in Storm's queues is the hop's (C).
+ * <p>A tuple without a valid budget field gets the default and is counted by {@link BudgetValidator}; the
+ * counts are Storm's metrics {@code greenwave-missing}, {@code -garbled}, {@code -negative}, {@code -absurd}
+ * and {@code -shortened}. The time in Storm's queues counts as the hop's network delay (C).
  */
 final class Arrivals {
     private final Gate gate;
     private final long restNanos;
 
-    /** Arrivals at {@code gate}, in the task of {@code context}; work after it takes {@code restNanos}. */
+    /**
+     * Arrivals at {@code gate}, in the task of {@code context}; work after this task takes {@code restNanos}.
+     */
     Arrivals(Gate gate, long restNanos, TopologyContext context) {
         this.gate = gate;
         this.restNanos = restNanos;
@@ -29,7 +31,7 @@ final class Arrivals {
         gauge(context, "shortened", gate::shortened);
     }
 
-    /** {@code tuple} was taken out of Storm's queue at {@code nowNanos}. */
+    /** Registers {@code tuple}, taken out of Storm's queue at {@code nowNanos}. */
     Gate.Arrival arrive(long nowNanos, Tuple tuple) {
         Object value = tuple.contains(TupleBudget.FIELD) ? tuple.getValueByField(TupleBudget.FIELD) : null;
         String text = value == null || value instanceof String ? (String) value : "";

@@ -16,10 +16,10 @@ import org.apache.storm.utils.TupleUtils;
 /**
  * Queue in front of a bolt, and the thread that serves it.
  *
- * <p>Storm's executor enqueues tuples, one at a time, and waits while the queue is full; the thread dequeues them
- * by deadline and calls the bolt, so that the bolt runs on one thread, as in Storm. A tuple is either shed, by
- * the first of the two that finds it infeasible, or given to the bolt, never both. Bounded: as many tuples as the
- * settings say, and as many ticks.
+ * <p>Storm's executor enqueues tuples, one at a time, and waits while the queue is full; the thread dequeues
+ * them in deadline order and calls the bolt, so that the bolt runs on one thread, as in Storm. A tuple is
+ * either shed, by whichever of the two first finds that it must be, or given to the bolt, never both.
+ * Bounded: the capacity in the settings for tuples, and the same number of ticks.
  */
 final class BoltThread extends TaskThread {
     private final IBolt bolt;
@@ -28,7 +28,7 @@ final class BoltThread extends TaskThread {
     private final OutputCollector shedder;
     private final OnShed onShed;
 
-    // Under the lock.
+    // Protected by the lock.
     private final DeadlineQueue<Waiting> queue;
     private final ArrayDeque<Runnable> first = new ArrayDeque<>();
 
@@ -43,7 +43,7 @@ final class BoltThread extends TaskThread {
         this.queue = new DeadlineQueue<>(gate.queue());
     }
 
-    /** Waiting tuples. */
+    /** Number of waiting tuples. */
     long waiting() {
         lock.lock();
         try {

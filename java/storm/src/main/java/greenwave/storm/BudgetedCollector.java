@@ -16,19 +16,23 @@ import org.apache.storm.task.IOutputCollector;
 import org.apache.storm.tuple.Tuple;
 
 /**
- * The collector that a bolt inside is given: every tuple it emits gets the budget of what it is anchored to.
+ * The collector that a wrapped bolt gets: every tuple it emits carries the budget of the tuples it is
+ * anchored to.
  *
- * <p>Of several anchors the one that has taken longest counts (D2P (4)); a tuple without anchors has the budget
- * of the request that the thread works on, if any. One call at a time reaches Storm's collector: that may be
- * called from any thread, but a grouping of the application's own need not be made for it.
+ * <p>Of several anchors, the one with the longest elapsed time counts (D2P (4)); a tuple without anchors gets
+ * the budget of the request that the thread works on, if any. Calls to Storm's collector are serialized: it
+ * may be called from any thread, but a custom grouping of the application may not be thread-safe.
  */
 final class BudgetedCollector implements IOutputCollector {
     private final IOutputCollector collector;
     private final UnaryOperator<Budget> onward;
-    /** Timers by tuple, acked or not; tuples are compared by identity. */
+    /** Timers by tuple, whether acked or not; tuples are compared by identity. */
     private final Map<Tuple, Held> held = Collections.synchronizedMap(new WeakHashMap<>());
 
-    /** Emits through {@code collector}; {@code onward} makes of a budget that leaves the one that is sent. */
+    /**
+     * Emits through {@code collector}; {@code onward} computes the budget to send from the budget that leaves
+     * this bolt.
+     */
     BudgetedCollector(IOutputCollector collector, UnaryOperator<Budget> onward) {
         this.collector = collector;
         this.onward = onward;
@@ -43,7 +47,7 @@ final class BudgetedCollector implements IOutputCollector {
             this.timer = timer;
         }
 
-        /** True if it was failed. */
+        /** True if the tuple was failed. */
         boolean isFailed() {
             return failed;
         }

@@ -6,7 +6,7 @@ import org.apache.storm.topology.OutputFieldsDeclarer;
 import org.apache.storm.tuple.Fields;
 import org.apache.storm.utils.Utils;
 
-/** Declares what a component declares, and the budget as the last field of every stream. */
+/** Declares the fields of a component, and the budget as the last field of every stream. */
 final class BudgetedFields implements OutputFieldsDeclarer {
     private final OutputFieldsDeclarer declarer;
 
@@ -36,7 +36,7 @@ final class BudgetedFields implements OutputFieldsDeclarer {
         declarer.declareStream(stream, direct, new Fields(names));
     }
 
-    /** {@code values} and behind them {@code budget}, which is null for a tuple that belongs to no request. */
+    /** {@code values} followed by {@code budget}, which is null for a tuple that belongs to no request. */
     static List<Object> append(List<Object> values, String budget) {
         List<Object> all = new ArrayList<>(values.size() + 1);
         all.addAll(values);

@@ -15,19 +15,19 @@ import org.apache.storm.tuple.Fields;
 import org.apache.storm.tuple.Tuple;
 
 /**
- * A bolt that joins the parts of each request, and answers with those that came when its time runs out.
+ * A bolt that joins the parts of each request, and answers at the deadline with the parts that have arrived.
  *
  * <pre>{@code
  * builder.setBolt("answer", new DeadlineAggregator("query", "partition", 18, new BestHits()))
  *         .fieldsGrouping("search", new Fields("query"));
  * }</pre>
  *
- * <p>An answer is given once all parts are there, or at the instant at which the most urgent of them has
- * nothing left: that is before the user gives up by what {@link DeadlineBolt#withSplit} reserved, which the
- * answer may take. It is anchored to its parts, which are acked after it. A part that comes after the answer
- * is acked and counted. Parts belong together when they have the same id and come from the same tuple of a
- * spout, so a request that a spout replays is answered anew. A worker that dies is a part that does not come:
- * the answer is given without it, and the spout hears of the loss when Storm's timeout has passed.
+ * <p>The answer is given once all parts are there, or when the first of them has no remaining budget: that is
+ * earlier than the user's deadline by the reserve of {@link DeadlineBolt#withSplit}, which is for the
+ * answer's own work. It is anchored to its parts, which are acked after it. A part that arrives after the
+ * answer is acked and counted. Parts belong together if they have the same id and come from the same tuple of
+ * a spout, so a request that a spout replays is answered again. If a worker dies, its part does not arrive:
+ * the answer is given without it, and the spout learns of the loss after Storm's timeout.
  */
 public final class DeadlineAggregator implements IRichBolt {
     private static final long serialVersionUID = 1L;
@@ -43,8 +43,8 @@ public final class DeadlineAggregator implements IRichBolt {
     private transient AggregatorThread joining;
 
     /**
-     * Joins requests of {@code parts} (1 and more) parts: tuples with the same value in the field {@code
-     * idField} and different ones in {@code partField}.
+     * Joins requests of {@code parts} (1 or more) parts: tuples with the same value in the field {@code
+     * idField} and different values in {@code partField}.
      */
     public DeadlineAggregator(String idField, String partField, int parts, Answer answer) {
         if (parts < 1) {
@@ -62,15 +62,16 @@ public final class DeadlineAggregator implements IRichBolt {
         Fields fields();
 
         /**
-         * The answer to request {@code id} from the parts that came, in the order in which they came, out of
-         * {@code expected}; null for none. {@link greenwave.deadline.thread.Deadlines} says what is left.
+         * The answer to request {@code id} from the parts that arrived, in order of arrival, out of {@code
+         * expected}; null for no answer. {@link greenwave.deadline.thread.Deadlines} gives the remaining
+         * budget.
          */
         List<Object> of(Object id, List<Tuple> parts, int expected);
     }
 
     /**
-     * At most {@code capacity} (1 and more) requests are open; one too many has the most urgent one answered
-     * early. As many that were answered are remembered. By default 10,000.
+     * Maximum number of open requests, at least 1; beyond it the most urgent one is answered early. Also the
+     * number of answered requests that are remembered. By default 10,000.
      */
     public DeadlineAggregator withCapacity(int capacity) {
         if (capacity < 1) {
@@ -81,9 +82,9 @@ public final class DeadlineAggregator implements IRichBolt {
     }
 
     /**
-     * Waits for all parts, however long: for answers that are of no use without one. Bolts before this one then
-     * have to say what they shed ({@link OnShed#answer}). A request that must make room for others is failed,
-     * and counted by the metric {@code greenwave-refused}.
+     * Waits for all parts without a time limit, for answers that need every part. Bolts before this one must
+     * then report what they shed ({@link OnShed#answer}). A request that is closed early to make space for
+     * others is failed, and counted by the metric {@code greenwave-refused}.
      */
     public DeadlineAggregator withAllParts() {
         this.partial = false;
@@ -97,8 +98,8 @@ public final class DeadlineAggregator implements IRichBolt {
     }
 
     /**
-     * Tuples of {@code stream} are no parts but open a request, with its id and budget: it is then answered in
-     * time even if no part comes at all.
+     * Tuples of {@code stream} are not parts: each opens a request, with its id and budget, which is then
+     * answered in time even if no part arrives.
      */
     public DeadlineAggregator withOpening(String stream) {
         this.opening = stream;
@@ -126,7 +127,7 @@ public final class DeadlineAggregator implements IRichBolt {
         joining.take(tuple, tuple.getValueByField(idField), isPart ? tuple.getValueByField(partField) : null, isPart);
     }
 
-    /** Requests that are open are not answered; Storm's timeout brings them back. */
+    /** Open requests are not answered; Storm replays them after its timeout. */
     @Override
     public void cleanup() {
         joining.close();

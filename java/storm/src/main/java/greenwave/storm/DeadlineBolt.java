@@ -16,18 +16,19 @@ import org.apache.storm.topology.OutputFieldsDeclarer;
 import org.apache.storm.tuple.Tuple;
 
 /**
- * A bolt around another one, which serves what waits for it by deadline.
+ * Wraps a bolt and serves its waiting tuples in deadline order.
  *
  * <pre>{@code
  * builder.setBolt("search", new DeadlineBolt(new SearchBolt()), 18).directGrouping("partition");
  * }</pre>
  *
- * <p>Storm's queue in front of a bolt is first in, first out. So this takes tuples out of it as they come, into
- * a {@link DeadlineQueue}, and a thread of its own, one for each task, calls the bolt inside with the one whose
- * turn it is. While the queue is full of tuples that can still make it, no more are taken, so Storm's own
- * back-pressure works. Of what is shed becomes what {@link OnShed} says; the bolt inside acks and fails the
- * others as it always did, and when it throws, the worker dies as it always did. It finds what is left through
- * {@link greenwave.deadline.thread.Deadlines}, and what it emits carries that on. Ticks go before everything.
+ * <p>Storm's queue in front of a bolt is first in, first out. This bolt therefore moves tuples from it into a
+ * {@link DeadlineQueue} as they arrive, and a thread of its own, one for each task, calls the wrapped bolt
+ * with the next tuple. While the queue is full of tuples that can meet their deadlines, no more are taken, so
+ * Storm's own back-pressure works. Shed tuples are handled by {@link OnShed}; the wrapped bolt acks and fails
+ * the others as without this class, and if it throws, the worker dies as without it. The wrapped bolt reads
+ * its remaining budget through {@link greenwave.deadline.thread.Deadlines}, and the tuples that it emits
+ * carry the budget on. Ticks are served before all tuples.
  */
 public final class DeadlineBolt implements IRichBolt, ICredentialsListener {
     private static final long serialVersionUID = 1L;
@@ -41,12 +42,15 @@ public final class DeadlineBolt implements IRichBolt, ICredentialsListener {
     private long reserveNanos;
     private transient BoltThread serving;
 
-    /** Around {@code bolt}, which must not depend on the order of its tuples. */
+    /** Wraps {@code bolt}, which must not depend on the order of its tuples. */
     public DeadlineBolt(IRichBolt bolt) {
         this.bolt = bolt;
     }
 
-    /** Around {@code bolt}, which acks, and fails by {@code FailedException}, as in Storm. */
+    /**
+     * Wraps the basic bolt {@code bolt}: its tuples are acked when it returns, and failed by {@code
+     * FailedException}, as in Storm.
+     */
     public DeadlineBolt(IBasicBolt bolt) {
         this(new BasicBoltExecutor(bolt));
     }
@@ -57,7 +61,10 @@ public final class DeadlineBolt implements IRichBolt, ICredentialsListener {
         return this;
     }
 
-    /** Grants within {@code limits}; by default none without a budget, an hour at most, and components are trusted. */
+    /**
+     * Limits on budgets. By default a tuple without a budget has no deadline, the longest budget is an hour,
+     * and estimates of other components are trusted.
+     */
     public DeadlineBolt withLimits(Limits limits) {
         this.limits = limits;
         return this;
@@ -70,9 +77,8 @@ public final class DeadlineBolt implements IRichBolt, ICredentialsListener {
     }
 
     /**
-     * The bolts after this one are expected to take {@code restNanos}, which is added to what this one is expected
-     * to take by what it took ({@link Gate}): a request that they would shed is shed here, before the work. By
-     * default 0.
+     * Sets the expected time of the bolts after this one, {@code restNanos}. It is added to the expected time
+     * of this one ({@link Gate}): a request that they would shed is shed here, before the work. By default 0.
      */
     public DeadlineBolt withRest(long restNanos) {
         this.restNanos = restNanos;
@@ -80,8 +86,8 @@ public final class DeadlineBolt implements IRichBolt, ICredentialsListener {
     }
 
     /**
-     * Makes this bolt's output sub-requests: they must be back {@code reserveNanos} early, which is kept for
-     * the aggregate phase, and carry the flag {@code split}.
+     * Makes this bolt's output sub-requests: they must be answered {@code reserveNanos} before the deadline,
+     * which is reserved for the aggregate phase, and carry the flag {@code split}.
      */
     public DeadlineBolt withSplit(long reserveNanos) {
         this.splits = true;
@@ -136,6 +142,9 @@ public final class DeadlineBolt implements IRichBolt, ICredentialsListener {
         return bolt.getComponentConfiguration();
     }
 
-    /** A topology's components are of one house: what comes from outside is the spout's to judge. */
+    /**
+     * Limits that trust peers: the components of a topology belong to one owner, and its spout validates
+     * requests from outside.
+     */
     static final Limits TRUSTED = new Limits(Limits.DEFAULT.defaultNanos(), Limits.DEFAULT.longestNanos(), true);
 }

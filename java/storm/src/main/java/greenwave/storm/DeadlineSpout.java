@@ -12,15 +12,15 @@ import org.apache.storm.topology.IRichSpout;
 import org.apache.storm.topology.OutputFieldsDeclarer;
 
 /**
- * A spout around another one, which gives each request its budget.
+ * Wraps a spout and gives each request its budget.
  *
  * <pre>{@code
  * builder.setSpout("users", new DeadlineSpout(new UserSpout(), 200_000_000));
  * }</pre>
  *
- * <p>A request is born when the spout inside emits it. Time it spent before, in a broker or until the spout's
- * turn came, only the application knows: {@link Birth} is where it says so. A tuple that is replayed is a new
- * try, with a budget of its own.
+ * <p>A request is created when the wrapped spout emits it. Only the application knows the time that the
+ * request spent before, in a broker or until the spout was called: {@link Birth} reports it. A replayed tuple
+ * is a new attempt with a new budget.
  */
 public final class DeadlineSpout implements IRichSpout, ICredentialsListener {
     private static final long serialVersionUID = 1L;
@@ -28,12 +28,12 @@ public final class DeadlineSpout implements IRichSpout, ICredentialsListener {
     private final IRichSpout spout;
     private final Birth birth;
 
-    /** Around {@code spout}, whose users wait for {@code expectedNanos}. */
+    /** Wraps {@code spout}; its requests have a deadline of {@code expectedNanos}. */
     public DeadlineSpout(IRichSpout spout, long expectedNanos) {
         this(spout, (stream, values) -> Budget.of(expectedNanos));
     }
 
-    /** Around {@code spout}; each tuple has the budget that {@code birth} says. */
+    /** Wraps {@code spout}; {@code birth} gives the budget of each tuple. */
     public DeadlineSpout(IRichSpout spout, Birth birth) {
         this.spout = spout;
         this.birth = birth;

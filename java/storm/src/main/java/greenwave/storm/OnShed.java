@@ -10,9 +10,9 @@ import org.apache.storm.utils.Utils;
 /**
  * Handling of a shed tuple: it is failed or acked, exactly once.
  *
- * <p>{@link #FAIL} tells the spout, as Storm's own timeout would, but at once; a spout that replays what failed
- * gives it a new budget and makes more work of it, just when there is too much. {@link #ACK} ends it here.
- * {@link #answer} ends it with a tuple that says so, which an aggregator does not have to wait for.
+ * <p>{@link #FAIL} fails the tuple at the spout, as Storm's own timeout would, but at once; a spout that
+ * replays failed tuples gives them a new budget, which adds work during overload. {@link #ACK} ends the tuple
+ * here. {@link #answer} ends it with an empty answer, so that an aggregator does not wait for it.
  */
 public interface OnShed extends Serializable {
     /** Fails the tuple. */
@@ -24,12 +24,12 @@ public interface OnShed extends Serializable {
     /** Acks or fails {@code tuple} with {@code collector}, exactly once. */
     void shed(Tuple tuple, Shedding.Reason reason, OutputCollector collector);
 
-    /** Emits what {@code answer} makes of the tuple, anchored to it, and acks it. */
+    /** Emits the answer that {@code answer} makes for the tuple, anchored to it, and acks the tuple. */
     static OnShed answer(Answer answer) {
         return answer(Utils.DEFAULT_STREAM_ID, answer);
     }
 
-    /** Emits it on {@code stream}. */
+    /** As {@link #answer(Answer)}, but emits on {@code stream}. */
     static OnShed answer(String stream, Answer answer) {
         return (tuple, reason, collector) -> {
             collector.emit(stream, tuple, answer.of(tuple, reason));
@@ -40,7 +40,7 @@ public interface OnShed extends Serializable {
     /** The values of an empty answer, without the budget. */
     @FunctionalInterface
     interface Answer extends Serializable {
-        /** To {@code tuple}, which is not served for {@code reason}. */
+        /** The answer to {@code tuple}, which is not served for {@code reason}. */
         List<Object> of(Tuple tuple, Shedding.Reason reason);
     }
 }

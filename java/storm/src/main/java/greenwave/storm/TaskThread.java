@@ -8,9 +8,9 @@ import org.apache.storm.Config;
 /**
  * Working thread of a bolt's task: Storm's executor enqueues, this thread works.
  *
- * <p>What both share is under one lock. When work throws, the thread ends, and the executor throws the same at
- * the next tuple: Storm then ends the worker, as it does when a bolt throws in the executor itself; in a
- * worker's process the thread's own end does so at once.
+ * <p>State shared by the two threads is protected by one lock. If the work throws, the thread ends, and the
+ * executor throws the same exception at the next tuple: Storm then ends the worker, as it does when a bolt
+ * throws in the executor itself. In a worker process, the report of the exception ends the worker at once.
  */
 abstract class TaskThread {
     final ReentrantLock lock = new ReentrantLock();
@@ -30,8 +30,8 @@ abstract class TaskThread {
     }
 
     /**
-     * Refuses {@code conf} when tuples are gathered for bolts of the same worker: Storm keeps one list of where
-     * to flush for all threads of an executor, so what this thread gathered could be left lying.
+     * Rejects {@code conf} if tuples are batched for bolts of the same worker: Storm keeps one list of flush
+     * targets for all threads of an executor, so tuples batched by this thread might never be flushed.
      */
     static void check(Map<String, Object> conf) {
         long gathered = conf.get(Config.TOPOLOGY_PRODUCER_BATCH_SIZE) instanceof Number size ? size.longValue() : 1;
@@ -51,7 +51,7 @@ abstract class TaskThread {
         thread.start();
     }
 
-    /** Ends the thread; waits for it no longer than Storm waits for its own. */
+    /** Ends the thread; waits for it at most as long as Storm waits for its own threads. */
     final void close() {
         closed = true;
         thread.interrupt();
@@ -119,8 +119,8 @@ abstract class TaskThread {
     }
 
     /**
-     * Storm gathers what a thread sends to other workers where its settings say so (topology.transfer.batch.size),
-     * and flushes only what its own threads gathered.
+     * Storm batches the tuples that a thread sends to other workers if so configured
+     * (topology.transfer.batch.size), and flushes only the batches of its own threads.
      */
     private void flush() {
         long now = TupleBudget.now();
@@ -151,6 +151,6 @@ abstract class TaskThread {
     }
 
     private static final long CLOSE_MS = 100;
-    /** As often as Storm flushes its own (topology.batch.flush.interval.millis). */
+    /** Flush interval, the same as Storm's (topology.batch.flush.interval.millis). */
     private static final long FLUSH_NANOS = 1_000_000;
 }

@@ -6,12 +6,13 @@ import greenwave.deadline.thread.Deadlines;
 import java.security.SecureRandom;
 
 /**
- * A budget as the value of a tuple's field: the text of {@link BudgetField}, and when it was sent.
+ * A budget as the value of a tuple's field: the text of {@link BudgetField}, and the time at which it was
+ * sent.
  *
- * <p>Text, since every Storm can send it: between workers Kryo needs no registration for it, and bolts in other
- * languages get it as JSON. Behind the budget stands {@code sent="PROCESS INSTANT"}, a key that others pass
- * over. Within the process that wrote it, it tells how long the tuple lay in Storm's queues; to any other
- * process it says nothing, since their clocks need not agree.
+ * <p>Text, since every Storm can send it: between workers Kryo needs no registration for it, and bolts in
+ * other languages get it as JSON. The budget is followed by {@code sent="PROCESS INSTANT"}, a key that other
+ * readers ignore. The process that wrote it computes from it how long the tuple waited in Storm's queues;
+ * other processes ignore it, since their clocks may differ.
  */
 final class TupleBudget {
     /** The field's name. */
@@ -24,14 +25,14 @@ final class TupleBudget {
 
     private TupleBudget() {}
 
-    /** {@code budget} as it is sent at {@code nowNanos}. */
+    /** {@code budget} as text, with the time of sending {@code nowNanos}. */
     static String write(Budget budget, long nowNanos) {
         return BudgetField.write(budget) + SENT + nowNanos + '"';
     }
 
     /**
-     * Age of {@code value} since it was sent, in nanoseconds at {@code nowNanos}; zero when this process did not
-     * send it, or so it says.
+     * Time from the sending of {@code value} to {@code nowNanos}, in nanoseconds; zero if another process
+     * sent it.
      */
     static long underwayNanos(Object value, long nowNanos) {
         if (!(value instanceof String text) || text.length() > BudgetField.LEN_MAX) {
@@ -49,7 +50,7 @@ final class TupleBudget {
         }
     }
 
-    /** The present instant, by the clock that all of a process shares. */
+    /** The current time by the process-wide clock. */
     static long now() {
         return Deadlines.now();
     }

@@ -17,7 +17,7 @@ import org.apache.storm.tuple.Values;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 
-/** Requests that are split over workers and joined again, with 50 ms kept for the answer. */
+/** Requests that are split over workers and joined again, with 50 ms reserved for the answer. */
 //~ java: Storm: the aggregator answers in part at the deadline and counts late parts
 class AggregatorTest extends StormCluster {
     @BeforeEach
@@ -124,7 +124,7 @@ class AggregatorTest extends StormCluster {
         assertEquals("ack", acks(id));
     }
 
-    /** The clock stands still, so the answer is due to the parts alone. */
+    /** The clock stands still, so only the arrival of all parts can trigger the answer. */
     @Test
     void aShedPartIsNotAwaited() {
         Step.WORKS.put("split", (tuple, collector, context) -> split(tuple, collector, context, "hasty", PARTS));

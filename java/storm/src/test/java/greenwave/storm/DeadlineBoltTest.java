@@ -75,7 +75,7 @@ class DeadlineBoltTest extends StormCluster {
         assertEquals("ack", acks(id));
     }
 
-    /** The queue holds one and the executor the next, so the third is left in Storm's own queue. */
+    /** The queue holds one tuple and the executor the next, so the third stays in Storm's own queue. */
     //~ java: Storm: a budget covers bolts and their queues within a worker process
     @Test
     void timeInStormsQueueCountsAsNetworkDelay() {

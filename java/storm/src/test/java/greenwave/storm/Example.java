@@ -19,7 +19,7 @@ import org.apache.storm.tuple.Fields;
 import org.apache.storm.tuple.Tuple;
 import org.apache.storm.tuple.Values;
 
-/** Search over four partitions within 200 ms; every third query meets a partition that is too slow. */
+/** Search over four partitions within 200 ms; every third query has a partition that is too slow. */
 public final class Example {
     private static final int PARTITIONS = 4;
     private static final int QUERIES = 6;

@@ -5,7 +5,7 @@ import java.util.List;
 import org.apache.storm.tuple.Fields;
 import org.apache.storm.tuple.Tuple;
 
-/** The answer of the tests: which parts came, and what is left of the deadline. */
+/** The answer of the tests: the parts that arrived, and the remaining budget. */
 final class PartsAnswer implements DeadlineAggregator.Answer {
     private static final long serialVersionUID = 1L;
 

@@ -10,16 +10,16 @@ import org.apache.storm.topology.base.BaseRichBolt;
 import org.apache.storm.tuple.Fields;
 import org.apache.storm.tuple.Tuple;
 
-/** A bolt that does with its tuples what the test says; it declares (id, text). */
+/** A bolt whose behaviour the test sets; it declares (id, text). */
 final class Step extends BaseRichBolt {
     private static final long serialVersionUID = 1L;
 
-    /** Work of bolt {@code name}. */
+    /** Sets the work of bolt {@code name}. */
     interface Work {
         void on(Tuple tuple, OutputCollector collector, TopologyContext context) throws Exception;
     }
 
-    /** By component; one that is not here acks. */
+    /** Work by component; a component without work acks. */
     static final Map<String, Work> WORKS = new ConcurrentHashMap<>();
 
     private final List<String> direct;
@@ -27,7 +27,7 @@ final class Step extends BaseRichBolt {
     private transient OutputCollector collector;
     private transient TopologyContext context;
 
-    /** With the default stream and {@code direct} ones. */
+    /** Declares the default stream and direct ones, {@code direct}. */
     Step(String... direct) {
         this(null, direct);
     }

@@ -56,7 +56,7 @@ abstract class StormCluster {
             conf.put(Config.TOPOLOGY_TRANSFER_BATCH_SIZE, 10);
             conf.put(Config.TOPOLOGY_AUTO_TASK_HOOKS, List.of(StormEvents.Hook.class.getName()));
             conf.put(Config.TOPOLOGY_METRICS_REPORTERS, List.of(Map.of("class", StormEvents.Reporter.class.getName())));
-            // Where Storm leaves what it writes.
+            // Directory of the files that Storm writes.
             Path folder = Files.createDirectories(Path.of("target", "storm").toAbsolutePath());
             System.setProperty("java.io.tmpdir", folder.toString());
             new LocalCluster().submitTopology("deadlines", conf, topology().createTopology());
@@ -65,7 +65,7 @@ abstract class StormCluster {
         }
     }
 
-    /** Executors that find nothing to do let others use the cores. */
+    /** Idle executors park, so that others can use the cores. */
     static Config modest() {
         Config conf = new Config();
         conf.put(Config.TOPOLOGY_SPOUT_WAIT_STRATEGY, WaitStrategyPark.class.getName());
@@ -134,12 +134,12 @@ abstract class StormCluster {
         return new DeadlineQueue.Settings(1, Order.EDF, Shedding.INFEASIBLE, 1_000 * MS);
     }
 
-    /** Sheds whatever its estimate rules out, overloaded or not. */
+    /** Sheds every tuple that its estimate excludes, overloaded or not. */
     private static DeadlineQueue.Settings infeasible() {
         return new DeadlineQueue.Settings(100, Order.EDF, Shedding.INFEASIBLE, 1_000 * MS);
     }
 
-    /** Sheds by nothing that it learned, since tests share the workers. */
+    /** Sheds only expired tuples, not by estimates, since tests share the workers. */
     private static DeadlineQueue.Settings patient() {
         return new DeadlineQueue.Settings(100, Order.EDF, Shedding.EXPIRED, 1_000 * MS);
     }
@@ -150,19 +150,19 @@ abstract class StormCluster {
         Step.WORKS.clear();
     }
 
-    /** An id that no other test has. */
+    /** An id unique among all tests. */
     static String id(String name) {
         return name + IDS.incrementAndGet();
     }
 
-    /** A request with {@code leftMs} for the bolt {@code name}; returns its id. */
+    /** Emits a request with {@code leftMs} remaining for the bolt {@code name}; returns its id. */
     static String send(String name, long leftMs) {
         String id = id(name);
         TestSpout.emit("users", name, id, leftMs * MS);
         return id;
     }
 
-    /** The spout's acks and failures of {@code id}, once there is one. */
+    /** The spout's acks and failures of {@code id}; waits for the first. */
     static String acks(Object id) {
         await(() -> TestSpout.ACKS.containsKey(id));
         return TestSpout.ACKS.get(id);
@@ -177,18 +177,20 @@ abstract class StormCluster {
         return StormEvents.acks(bolt, id);
     }
 
-    /** Final tuple of {@code id}, once there is one. */
+    /** Final tuple of {@code id}; waits for it. */
     static Tuple seen(Object id) {
         await(() -> SEEN.containsKey(id));
         return SEEN.get(id);
     }
 
-    /** Until {@code count} tuples wait in {@code bolt}'s queue. */
+    /** Waits until {@code count} tuples wait in {@code bolt}'s queue. */
     static void awaitWaiting(String bolt, long count) {
         await(() -> StormEvents.metric(bolt, "waiting") == count);
     }
 
-    /** {@code bolt} keeps a tuple of its own until it is released, and gives others to {@code work}. */
+    /**
+     * Occupies {@code bolt} with one tuple until that is released, and gives other tuples to {@code work}.
+     */
     static Block block(String bolt, Step.Work work) {
         Block block = new Block();
         Step.WORKS.put(bolt, (tuple, collector, context) -> {
@@ -205,7 +207,7 @@ abstract class StormCluster {
         return block;
     }
 
-    /** A tuple that a bolt is kept busy with. */
+    /** A tuple that occupies a bolt. */
     static final class Block {
         final String id = id("block");
         private final CountDownLatch entered = new CountDownLatch(1);
@@ -216,7 +218,7 @@ abstract class StormCluster {
         }
     }
 
-    /** Until {@code condition} holds; fails when it does not within the limit. */
+    /** Waits until {@code condition} holds; fails if it does not within the limit. */
     static void await(BooleanSupplier condition) {
         long limit = System.nanoTime() + TimeUnit.SECONDS.toNanos(LIMIT_S);
         while (!condition.getAsBoolean()) {
@@ -225,7 +227,7 @@ abstract class StormCluster {
         }
     }
 
-    /** Fails what has "no" in it, as basic bolts do. */
+    /** A basic bolt that fails tuples whose text contains "no". */
     private static final class Refusing extends BaseBasicBolt {
         private static final long serialVersionUID = 1L;
 
@@ -240,7 +242,7 @@ abstract class StormCluster {
         public void declareOutputFields(OutputFieldsDeclarer declarer) {}
     }
 
-    /** A bolt at an end, without a deadline. */
+    /** A last bolt, without a deadline. */
     private static final class Sink extends BaseBasicBolt {
         private static final long serialVersionUID = 1L;
 

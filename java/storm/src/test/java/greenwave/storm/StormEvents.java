@@ -14,7 +14,7 @@ import org.apache.storm.tuple.Tuple;
 
 /** Storm's own events of a topology: acks and failures by bolt, and metrics. */
 final class StormEvents {
-    /** By bolt and the tuple's first value: "ack" or "fail" for each time. */
+    /** By bolt and the tuple's first value: one "ack" or "fail" for each event. */
     static final Map<String, String> ACKS = new ConcurrentHashMap<>();
 
     /** Events of each worker. */

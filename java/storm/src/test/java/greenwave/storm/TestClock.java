@@ -3,7 +3,10 @@ package greenwave.storm;
 import greenwave.deadline.thread.Deadlines;
 import java.util.concurrent.atomic.AtomicLong;
 
-/** The clock of deadlines in tests: stands still and goes on when told to, or runs; never backwards. */
+/**
+ * The clock of deadlines in tests: it is advanced by the test or runs with real time; it never goes
+ * backwards.
+ */
 final class TestClock {
     private static final long BORN = System.nanoTime();
     private static final long RUNNING = -1;

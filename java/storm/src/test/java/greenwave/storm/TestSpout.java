@@ -31,7 +31,9 @@ final class TestSpout extends BaseRichSpout {
         this.fields = fields;
     }
 
-    /** Has spout {@code name} emit {@code values} on {@code stream}, the first of them being its message's id. */
+    /**
+     * Makes spout {@code name} emit {@code values} on {@code stream}; the first value is the message's id.
+     */
     static void emit(String name, String stream, Object... values) {
         WAITING.computeIfAbsent(name, each -> new ConcurrentLinkedQueue<>())
                 .add(new Emission(stream, List.of(values), values[0]));
@@ -47,7 +49,7 @@ final class TestSpout extends BaseRichSpout {
         this.collector = collector;
     }
 
-    /** The emission is taken away after it was made, so that an empty queue says that all were. */
+    /** An emission is removed after it was made, so an empty queue means that all were made. */
     @Override
     public void nextTuple() {
         Queue<Emission> waiting = WAITING.computeIfAbsent(name, each -> new ConcurrentLinkedQueue<>());

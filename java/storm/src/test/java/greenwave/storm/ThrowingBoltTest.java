@@ -9,7 +9,7 @@ import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
-/** A bolt that throws is Storm's to deal with: in a process of its own, since Storm ends that. */
+/** A bolt that throws is handled by Storm. Runs in a process of its own, since Storm ends that. */
 //~ java: Storm: a throwing bolt ends its worker; gathering for the same worker is refused
 class ThrowingBoltTest {
     @TempDir

@@ -6,7 +6,10 @@ import org.apache.storm.tuple.Fields;
 import org.apache.storm.tuple.Tuple;
 import org.apache.storm.tuple.Values;
 
-/** The answer of a unit: how many of its parts are of use; none when it is to be whole and is not. */
+/**
+ * The answer of a unit: the number of its used parts; zero if parts are missing and the unit may not answer
+ * in part.
+ */
 final class Answer implements DeadlineAggregator.Answer {
     private static final long serialVersionUID = 1L;
 
@@ -24,7 +27,10 @@ final class Answer implements DeadlineAggregator.Answer {
         return Storm.FIELDS;
     }
 
-    /** Warming requests end here, since services after this one tell them by nothing. */
+    /**
+     * Warm-up requests end here unless this is the last stage, since services after this one cannot recognize
+     * them.
+     */
     @Override
     public List<Object> of(Object request, List<Tuple> parts, int expected) {
         int used = parts.stream().mapToInt(part -> part.getInteger(2)).sum();

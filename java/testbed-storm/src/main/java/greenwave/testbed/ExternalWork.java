@@ -12,10 +12,11 @@ import java.nio.charset.StandardCharsets;
 import java.util.List;
 
 /**
- * Real work within a topology's waits: a search by each worker, a write to Redis by the last stage.
+ * Real work during a topology's service times: a search by each worker, and a write to Redis by the last
+ * stage.
  *
- * <p>Where the query takes longer than the plan says, so does the work; how much longer is seen in the service
- * times that are said.
+ * <p>If the query takes longer than the planned service time, so does the service; the reported service times
+ * show by how much.
  */
 final class ExternalWork {
     private final HttpClient client = HttpClient.newHttpClient();
@@ -28,10 +29,10 @@ final class ExternalWork {
     }
 
     /**
-     * Of the arguments {@code search=URL}, a server of {@code GET URL?partition=P&query=N}, and {@code
-     * redis=HOST:PORT}; both may be left out.
+     * Parses the arguments {@code search=URL}, a server of {@code GET URL?partition=P&query=N}, and {@code
+     * redis=HOST:PORT}; both are optional.
      *
-     * @throws RunnerException for any other argument, or when Redis cannot be reached
+     * @throws RunnerException for any other argument, or if Redis cannot be reached
      */
     static ExternalWork of(List<String> arguments) throws RunnerException {
         String search = null;
@@ -72,14 +73,14 @@ final class ExternalWork {
         }
     }
 
-    /** Writes to Redis that {@code request} was answered; does nothing without Redis. */
+    /** Records in Redis that {@code request} was answered; does nothing without Redis. */
     void write(int request) {
         if (redis != null) {
             redis.set("request:" + request, "answered");
         }
     }
 
-    /** One connection; the protocol is RESP: an array of strings there, a line back. */
+    /** One connection. Protocol: RESP; a request is an array of strings, a response one line. */
     private static final class Redis {
         private final Socket socket;
         private final BufferedReader answers;

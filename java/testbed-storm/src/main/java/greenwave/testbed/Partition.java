@@ -9,11 +9,11 @@ import org.apache.storm.topology.base.BaseRichBolt;
 import org.apache.storm.tuple.Tuple;
 import org.apache.storm.tuple.Values;
 
-/** Splits a request over the workers of a unit, and opens it at the aggregator. */
+/** Splits each request over the workers of a unit, and opens it at the aggregator. */
 final class Partition extends BaseRichBolt {
     private static final long serialVersionUID = 1L;
 
-    /** Requests as they are split. */
+    /** Stream of the tuples that open requests at the aggregator. */
     static final String OPEN = "open";
 
     private final String workers;
@@ -23,7 +23,10 @@ final class Partition extends BaseRichBolt {
     private transient List<Integer> tasks;
     private int requests;
 
-    /** Over the tasks of bolt {@code workers}: so many for each part as {@code unit} has threads. */
+    /**
+     * Sends the parts to the tasks of bolt {@code workers}: each part has as many tasks as {@code unit} has
+     * threads.
+     */
     Partition(String workers, Plan.Stage unit) {
         this.workers = workers;
         this.parts = unit.parts();

@@ -11,9 +11,9 @@ import org.apache.storm.tuple.Values;
 final class RequestSpout extends BaseRichSpout {
     private static final long serialVersionUID = 1L;
 
-    /** Requests of the plan; service times are learned by stream. */
+    /** Stream of the plan's requests. Service time estimates are kept by stream. */
     static final String WORK = "work";
-    /** Requests that warm up. */
+    /** Stream of warm-up requests. */
     static final String WARM = "warm";
 
     private transient SpoutOutputCollector collector;

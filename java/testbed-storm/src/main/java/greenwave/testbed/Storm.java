@@ -18,13 +18,14 @@ import org.apache.storm.topology.TopologyBuilder;
 import org.apache.storm.tuple.Fields;
 
 /**
- * A topology on a real Storm LocalCluster: services in series, and among them perhaps a unit of workers.
+ * A topology on a real Storm LocalCluster: services in series, of which at most one is a unit of workers.
  *
- * <p>A spout; for each service a bolt of as many executors as it has threads; for the unit a bolt that splits,
- * one of as many executors as it has parts times threads, and an aggregator; a bolt that hears the end. Storm
- * gives each executor a queue of its own, so two threads do not share one. A bolt expects what it took itself: in Storm no
- * answer comes back by which later bolts could be learned. An executor that finds its queue empty looks again
- * after half a millisecond, which each hop may take: Storm's own strategy would keep a core busy with looking.
+ * <p>Components: a spout; for each service a bolt with as many executors as it has threads; for the unit a
+ * bolt that splits requests, a bolt with parts × threads executors, and an aggregator; a bolt that receives
+ * the ends of requests. Storm gives each executor its own queue, so two threads never share one. The expected
+ * time of a bolt is its own service time only: in Storm no answer comes back from which the times of later
+ * bolts could be learned. An executor that finds its queue empty looks again after half a millisecond, which
+ * each hop may add: Storm's own strategy would keep a core busy with polling.
  */
 public final class Storm implements Runner {
     private final ExternalWork reality;
@@ -33,7 +34,7 @@ public final class Storm implements Runner {
         this.reality = reality;
     }
 
-    /** The runner; see spec/testbed.md. Its arguments are {@link ExternalWork#of}'s. */
+    /** The main program; see spec/testbed.md. For its arguments see {@link ExternalWork#of}. */
     public static void main(String[] arguments) {
         Runner.main(() -> new Storm(ExternalWork.of(List.of(arguments))));
     }
@@ -58,7 +59,7 @@ public final class Storm implements Runner {
         Path scratch = Files.createTempDirectory("greenwave-storm");
         System.setProperty("java.io.tmpdir", scratch.toString());
         Runnable cleanup = () -> FileUtils.deleteQuietly(scratch.toFile());
-        // Ctrl-C and SIGTERM do not come to the end below.
+        // After Ctrl-C or SIGTERM the finally block does not run.
         Runtime.getRuntime().addShutdownHook(new Thread(cleanup));
         try {
             TopologyState here = new TopologyState(plan, new Run(plan, lines), reality);
@@ -68,7 +69,7 @@ public final class Storm implements Runner {
             here.run().begin();
             here.run().all(here::send);
         } finally {
-            // The cluster ends with the process: an orderly end would take it five seconds.
+            // The cluster ends with the process: an orderly shutdown takes five seconds.
             cleanup.run();
         }
     }
@@ -139,7 +140,7 @@ public final class Storm implements Runner {
         return new DeadlineQueue.Settings(settings.capacity(), Order.FIFO, Shedding.NONE, settings.patienceNs());
     }
 
-    /** The fields of all tuples: of {@code parts} answers so many were {@code used}. */
+    /** The fields of all tuples; of {@code parts} answers, {@code used} were used. */
     static final Fields FIELDS = new Fields("request", "part", "used", "parts");
 
     private static final String JOIN = "join";

@@ -55,7 +55,10 @@ final class TopologyState {
         return due.poll();
     }
 
-    /** Budget since its planned birth, less the time until the spout emits it. */
+    /**
+     * Budget of the request, created at its planned time of birth and reduced by the time until the spout
+     * emits it.
+     */
     Budget budget(List<Object> values) {
         int request = (Integer) values.get(0);
         if (request < 0) {
@@ -65,7 +68,10 @@ final class TopologyState {
         return Budget.restored(plan.requests().get(request).slo().sloNs(), Math.max(0, late), List.of());
     }
 
-    /** Does the work of {@code request} at {@code stage}, of a unit that of worker {@code part}, and says so. */
+    /**
+     * Does the work of {@code request} at {@code stage}, in a unit that of worker {@code part}, and reports
+     * it.
+     */
     void work(int request, int stage, int part) {
         List<Plan.Stage> stages = plan.settings().stages();
         run.work(request, stage, part, () -> {
@@ -79,7 +85,7 @@ final class TopologyState {
         run.served(request, stage, part);
     }
 
-    /** Ends {@code request} with {@code used} of {@code parts} answers; none if it failed. */
+    /** Ends {@code request} with {@code used} of {@code parts} answers; {@code used} is zero if it failed. */
     void end(int request, int used, int parts) {
         if (request < 0) {
             warm.countDown();

@@ -10,22 +10,24 @@ import org.apache.storm.topology.base.BaseRichBolt;
 import org.apache.storm.tuple.Tuple;
 import org.apache.storm.tuple.Values;
 
-/** A service of the plan, or a worker of its unit: works as long as the plan says, and passes on. */
+/**
+ * A service of the plan, or a worker of its unit: works for the planned service time and emits the result.
+ */
 final class Work extends BaseRichBolt {
     private static final long serialVersionUID = 1L;
 
-    /** Requests that no thread works on any more. */
+    /** Stream of failed requests. */
     static final String FAILED = "failed";
 
     private final int stage;
     private transient OutputCollector collector;
 
-    /** At {@code stage} of the plan. */
+    /** The service at {@code stage} of the plan. */
     Work(int stage) {
         this.stage = stage;
     }
 
-    /** A service ends what it sheds; a worker tells the aggregator, with a part of no use. */
+    /** Handling of shed requests: a service ends them; a worker sends the aggregator an unused part. */
     static OnShed shed(int stage, boolean isWorker) {
         return (tuple, reason, collector) -> {
             int request = tuple.getInteger(0);
@@ -51,7 +53,7 @@ final class Work extends BaseRichBolt {
         collector.ack(tuple);
     }
 
-    /** The fields of {@code tuple}, without the budget, with {@code used}. */
+    /** The fields of {@code tuple}, without the budget, with {@code used} replaced. */
     private static List<Object> values(Tuple tuple, int used) {
         return new Values(tuple.getValue(0), tuple.getValue(1), used, tuple.getValue(3));
     }

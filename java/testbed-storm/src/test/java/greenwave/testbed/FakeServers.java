@@ -61,7 +61,7 @@ final class FakeServers implements AutoCloseable {
                 }
             }
         } catch (IOException closed) {
-            // With the test.
+            // Ends with the test.
         }
     }
 

@@ -11,7 +11,7 @@ import java.nio.charset.StandardCharsets;
 import java.util.List;
 import org.junit.jupiter.api.Test;
 
-/** The runner speaks as spec/testbed.md says, and real Storm is what it speaks of. */
+/** The runner on real Storm follows the protocol of spec/testbed.md. */
 class StormTest {
     private static final int REQUESTS = 30;
     private static final int PARTS = 3;
@@ -23,7 +23,9 @@ class StormTest {
             + "\"slos\":[{\"name\":\"patient\",\"slo_ns\":60000000000},{\"name\":\"hopeless\",\"slo_ns\":1},"
             + "{\"name\":\"urgent\",\"slo_ns\":3000000000}]}\n";
 
-    /** In each ten requests the fourth is infeasible, and the last has a worker that is too slow for it. */
+    /**
+     * Of ten requests in a row the fourth is infeasible, and the last has a worker that is too slow for it.
+     */
     @Test
     void eachRequestIsAnsweredWithItsPartsInTimeOrFails() throws Exception {
         StringBuilder plan = new StringBuilder(SETTINGS);

@@ -7,9 +7,9 @@ import java.util.concurrent.CompletableFuture;
 /**
  * Services in series on real Dubbo over loopback: direct URLs, no registry, the pool {@code deadline}.
  *
- * <p>A handler holds its thread for its work, then calls the next service and returns the future, so the
- * thread is free while later services work. Each service has a port and a pool of its own, each hop a
- * connection, and all of it ends with the process: an orderly end would take Dubbo half a minute.
+ * <p>A handler occupies its thread during its work, then calls the next service and returns the future, so
+ * the thread is free while later services work. Each service has its own port and pool, each hop its own
+ * connection. All of them end with the process, since an orderly shutdown of Dubbo takes half a minute.
  */
 public final class Dubbo {
     private Dubbo() {}
@@ -46,7 +46,7 @@ public final class Dubbo {
         run.all(first::work);
     }
 
-    /** The service at {@code stage}, before {@code next}; null: the last. */
+    /** The service at {@code stage}, which calls {@code next}; null for the last one. */
     private static Service service(Run run, int stage, Service next) {
         return new Service() {
             @Override
@@ -71,15 +71,18 @@ public final class Dubbo {
                 "deadline.trusted", "true");
     }
 
-    /** Work of each service; its arguments are numbers, since all services have the plan. */
+    /** The interface of each service; its arguments are numbers, since all services have the plan. */
     public interface Service {
         /** Works on request {@code request}, then has the later services work on it. */
         CompletableFuture<Integer> work(int request);
 
-        /** Passes on, so that everything is connected and compiled before it counts. */
+        /**
+         * Calls the next service without work, so that all services are connected and compiled before the
+         * first request.
+         */
         CompletableFuture<Integer> warm(int call);
     }
 
-    /** Calls through all services before the first request. */
+    /** Number of warm-up calls through all services before the first request. */
     private static final int WARM_UPS = 300;
 }

@@ -12,7 +12,7 @@ import org.apache.dubbo.config.ServiceConfig;
 import org.apache.dubbo.rpc.model.ApplicationModel;
 import org.apache.dubbo.rpc.model.FrameworkModel;
 
-/** Dubbo for services on ports of their own: each a protocol with a pool, each reference a connection. */
+/** Dubbo with services on their own ports: each has a protocol with a pool, each reference a connection. */
 final class DubboNode {
     private final ApplicationModel application = new FrameworkModel().newApplication();
 
@@ -22,7 +22,10 @@ final class DubboNode {
         application.getApplicationConfigManager().setApplication(config);
     }
 
-    /** Serves {@code service} with {@code threads} threads, before which {@code capacity} wait; returns the port. */
+    /**
+     * Serves {@code service} with {@code threads} threads and a queue of {@code capacity} requests; returns
+     * the port.
+     */
     <T> int serve(Class<T> type, T service, int threads, int capacity, Map<String, String> parameters)
             throws IOException {
         ProtocolConfig protocol = new ProtocolConfig("dubbo", freePort());
@@ -58,6 +61,8 @@ final class DubboNode {
         }
     }
 
-    /** Dubbo's own timeout, which no budget should meet: half of what a server takes for absurd. */
+    /**
+     * Dubbo's own timeout, longer than any budget: half of the elapsed time that a server takes for absurd.
+     */
     private static final int TIMEOUT_MS = 1_800_000;
 }

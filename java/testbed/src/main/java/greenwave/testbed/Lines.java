@@ -9,9 +9,10 @@ import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.LinkedBlockingQueue;
 
 /**
- * Output of a runner, written by a thread of its own, so that no service waits for the reader.
+ * Output of a runner, written by a separate thread, so that no service waits for the reader.
  *
- * <p>Holds what has not been written, at most a plan's lines. The process ends once the reader has closed the pipe.
+ * <p>Holds the lines that are not written yet, at most all lines of a plan. The process ends once the reader
+ * has closed the pipe.
  */
 final class Lines implements AutoCloseable {
     private final BlockingQueue<String> reported = new LinkedBlockingQueue<>();
@@ -19,7 +20,7 @@ final class Lines implements AutoCloseable {
     private final Runnable onClosed;
     private final Thread thread = new Thread(this::write, "lines");
 
-    /** Lines to {@code out}; {@code onClosed} runs when it cannot be written to. */
+    /** Writes to {@code out}; {@code onClosed} runs if that fails. */
     Lines(OutputStream out, Runnable onClosed) {
         this.writer = new BufferedWriter(new OutputStreamWriter(out, StandardCharsets.US_ASCII));
         this.onClosed = onClosed;
@@ -27,12 +28,12 @@ final class Lines implements AutoCloseable {
         thread.start();
     }
 
-    /** Says {@code line}, after those said before. */
+    /** Queues {@code line} for writing, after the previous ones. */
     void print(String line) {
         reported.add(line);
     }
 
-    /** Returns when all has been written. */
+    /** Returns when all lines have been written. */
     @Override
     public void close() {
         print(END);

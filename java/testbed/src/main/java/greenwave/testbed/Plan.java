@@ -17,19 +17,19 @@ import java.util.Locale;
 import java.util.TreeSet;
 
 /**
- * Input of a runner: the services, and each request with its birth, class and work.
+ * Input of a runner: the services, and each request with its time of birth, user class and service times.
  *
  * @param settings the first line
  * @param requests the others, in the order of birth
  */
 record Plan(Settings settings, List<Request> requests) {
     /**
-     * The services and what their queues are made of.
+     * The services and the settings of their queues.
      *
      * @param order name of an {@link Order}
      * @param shedding name of a {@link Shedding}
-     * @param patienceNs for {@link DeadlineQueue.Settings#patienceNanos}
-     * @param capacity requests that wait at one server
+     * @param patienceNs for {@link DeadlineQueue.Settings#ageMaxNanos}
+     * @param capacity maximum number of requests that wait at one server
      * @param stages the services, in the order of calls
      * @param slos classes of users
      */
@@ -47,33 +47,33 @@ record Plan(Settings settings, List<Request> requests) {
     /**
      * A service, or a unit of {@code parts} workers.
      *
-     * @param name for people
-     * @param threads what it works on at once; of a unit, each of its workers
-     * @param parts workers among whom a request is split; 1 is a service
-     * @param reserveNs of a unit: kept for the aggregate phase
-     * @param partial of a unit: whether it answers with the parts it has
+     * @param name name in messages
+     * @param threads number of requests it works on at once; of a unit, that of each worker
+     * @param parts number of workers among whom a request is split; 1 for a service
+     * @param reserveNs of a unit: time reserved for the aggregate phase
+     * @param partial of a unit: true if it may answer with some of the parts
      */
     record Stage(String name, int threads, int parts, long reserveNs, boolean partial) {}
 
-    /** A class of users, and the response time in nanoseconds they expect. */
+    /** A class of users, and the response time in nanoseconds that they expect. */
     record Slo(String name, long sloNs) {}
 
     /**
      * One request.
      *
-     * @param birthNanos since the runner was ready
-     * @param slo its class
-     * @param serviceNanos its work: one for each part over the stages in order
-     * @param query the number of what it searches for; {@link #NONE} without one
+     * @param birthNanos time of birth since the runner was ready
+     * @param slo its class of users
+     * @param serviceNanos its service times: one for each part, over the stages in order
+     * @param query number of its search query; {@link #NONE} without one
      */
     record Request(long birthNanos, Slo slo, long[] serviceNanos, int query) {
         static final int NONE = -1;
     }
 
     /**
-     * The plan on {@code lines}, in which requests may have queries if the runner {@code searches}.
+     * Reads a plan from {@code lines}; requests may have queries if the runner {@code searches}.
      *
-     * @throws RunnerException when it is none
+     * @throws RunnerException if the input is not a valid plan
      */
     static Plan read(BufferedReader lines, boolean searches) throws IOException, RunnerException {
         Settings settings = settings(lines.readLine());

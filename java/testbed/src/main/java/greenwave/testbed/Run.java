@@ -13,13 +13,15 @@ import java.util.concurrent.locks.LockSupport;
 /**
  * One run of a plan: sends each request at its birth (open loop) and reports its outcome.
  *
- * <p>Births count from {@link #begin}. Nothing is reported of a request after its failure: a service that
- * finishes what its caller gave up is ignored. Thread-safe.
+ * <p>Times of birth count from {@link #begin}. Nothing is reported of a request after its failure: a service
+ * that finishes a request after its caller gave up is ignored. Thread-safe.
  */
 final class Run {
     private final Plan plan;
     private final Lines lines;
-    /** Among all parts of a request, the first one of each stage, and how many there are. */
+    /**
+     * Index of the first part of each stage among all parts of a request; the last element is their number.
+     */
     private final int[] firsts;
     /** Parts reported so far: index is the request's number times the number of all parts, plus the part's. */
     private final BitSet reported = new BitSet();
@@ -45,13 +47,13 @@ final class Run {
     @FunctionalInterface
     interface Client {
         /**
-         * Answered when the future completes, of a unit with {@link Used}, failed when it does so exceptionally
-         * or nothing is sent.
+         * The request is answered when the future completes (of a unit with {@link Used}), and failed if it
+         * completes exceptionally or this method throws.
          */
         CompletableFuture<?> send(int request);
     }
 
-    /** Number of {@code parts} that answered, and of these answers that were {@code used}. */
+    /** Number of parts in an answer, {@code parts}, and number of them that were {@code used}. */
     record Used(int used, int parts) {}
 
     private enum State {
@@ -60,7 +62,7 @@ final class Run {
         FAILED
     }
 
-    /** Prints {@code ready}; births count from now. */
+    /** Prints {@code ready}; times of birth count from now. */
     void begin() {
         lines.print("ready");
         beganNanos = Deadlines.now();
@@ -70,7 +72,7 @@ final class Run {
     /**
      * Sends all requests through {@code client} and returns when all have ended.
      *
-     * @throws RunnerException when none has ended for a minute
+     * @throws RunnerException if none has ended for a minute
      */
     void all(Client client) throws RunnerException {
         long late = 0;
@@ -97,12 +99,15 @@ final class Run {
         }
     }
 
-    /** The service at {@code stage} has done its work on {@code request}, which is the present thread's. */
+    /**
+     * Reports that the service at {@code stage} has finished {@code request}, the request of the present
+     * thread.
+     */
     void served(int request, int stage) {
         served(request, stage, 0);
     }
 
-    /** Worker {@code part} of the unit at {@code stage}. */
+    /** The same for worker {@code part} of the unit at {@code stage}. */
     void served(int request, int stage, int part) {
         long now = Deadlines.now();
         Stage times = Deadlines.current().orElseThrow().stage(now);
@@ -177,7 +182,10 @@ final class Run {
         return beganNanos + plan.requests().get(request).birthNanos();
     }
 
-    /** Does the work of {@code request} at {@code stage}: holds the present thread for exactly that long. */
+    /**
+     * Does the work of {@code request} at {@code stage}: occupies the present thread for exactly its service
+     * time.
+     */
     void work(int request, int stage) {
         work(request, stage, 0, () -> {});
     }

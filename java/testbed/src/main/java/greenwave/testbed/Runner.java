@@ -10,13 +10,13 @@ import java.io.OutputStream;
 import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
 
-/** Common interface of runners: a plan in, lines out, an exit status. */
+/** Common interface of runners, and their main program: a plan on stdin, lines on stdout, an exit status. */
 @FunctionalInterface
 interface Runner {
     /**
-     * Starts the services of {@code plan}, says {@code ready} and runs it.
+     * Starts the services of {@code plan}, prints {@code ready} and runs the plan.
      *
-     * @throws Exception when it cannot; an {@link RunnerException} says why
+     * @throws Exception if it cannot; an {@link RunnerException} gives the reason
      */
     void run(Plan plan, Lines lines) throws Exception;
 
@@ -25,18 +25,18 @@ interface Runner {
         return false;
     }
 
-    /** The process: runs on stdin and stdout, and ends with the status. */
+    /** The main program: runs on stdin and stdout, and exits with the status. */
     static void main(Runner runner) {
         main(() -> runner);
     }
 
     /** Factory of a runner from the process's arguments. */
     interface Factory {
-        /** The runner; an {@link RunnerException} says why there is none. */
+        /** The runner; an {@link RunnerException} gives the reason if there is none. */
         Runner make() throws RunnerException;
     }
 
-    /** The process, of a runner that {@code maker} makes. */
+    /** The main program, with the runner that {@code maker} makes. */
     static void main(Factory maker) {
         OutputStream out = new FileOutputStream(FileDescriptor.out);
         // Output of libraries is not part of the protocol.
@@ -68,6 +68,6 @@ interface Runner {
         return CANNOT;
     }
 
-    /** Exit status of what could not be done. */
+    /** Exit status if the plan could not be run. */
     int CANNOT = 2;
 }

@@ -1,6 +1,6 @@
 package greenwave.testbed;
 
-/** A runner cannot do what it is told: what was given and what would be valid, and what to try. */
+/** Reason why a runner cannot run: the given value, the valid values, and advice. */
 final class RunnerException extends Exception {
     private static final long serialVersionUID = 1;
 

@@ -1,7 +1,7 @@
 /**
- * Runners: real services on loopback, told on stdin what to do, heard on stdout.
+ * Runners: real services on loopback that read a plan from stdin and report on stdout.
  *
- * <p>{@link greenwave.testbed.Plan} is what a runner is told and {@link greenwave.testbed.Run} what it says;
+ * <p>{@link greenwave.testbed.Plan} is a runner's input and {@link greenwave.testbed.Run} writes its output;
  * {@link greenwave.testbed.Dubbo} is the runner of services in series on Dubbo. Source: spec/testbed.md.
  */
 package greenwave.testbed;

@@ -11,7 +11,7 @@ import java.util.ArrayList;
 import java.util.List;
 import org.junit.jupiter.api.Test;
 
-/** The runner speaks as spec/testbed.md says, and real Dubbo is what it speaks of. */
+/** The runner on real Dubbo follows the protocol of spec/testbed.md. */
 class DubboTest {
     private static final int REQUESTS = 20;
 
@@ -71,7 +71,7 @@ class DubboTest {
                 "error: stage S1: parts 2 is not 1, services in series\n  try: the world of tonic or of Storm for units\n");
     }
 
-    /** Twenty requests a millisecond apart, a millisecond of work at each of three services. */
+    /** Twenty requests, one each millisecond, with a millisecond of work at each of three services. */
     private static String plan(String order, String shedding, long sloNanos) {
         StringBuilder plan = new StringBuilder();
         plan.append("{\"order\":\"").append(order).append("\",\"shedding\":\"").append(shedding);

@@ -10,28 +10,28 @@ import java.util.Map;
 /**
  * {@code greenwave-budget}: everything a {@link Budget} knows, as one text.
  *
- * <p>A dictionary of RFC 9651 (Structured Field Values) with spans in microseconds: {@code
- * expected=200000, remaining=148000, split, spent=(900 30000 21100)}. {@code expected} and {@code
- * remaining} must be there. {@code split} (the paper's {@code PU_flag}) may be, alone or with what is kept
- * for the aggregate phase ({@code split=5000}); {@code takes} and {@code slowest}, both or none, what the
- * aggregator expects of a sub-request and of its slowest sibling; and {@code spent} (network, queue, service
- * of each stage). Keys that are not known are passed over, so that a later version can add some. The time by which a budget
- * was missed does not travel: what is left is then 0. Source: D2P §3; RFC 9651 §3.2.
+ * <p>A dictionary of RFC 9651 (Structured Field Values) with spans in microseconds: {@code expected=200000,
+ * remaining=148000, split, spent=(900 30000 21100)}. {@code expected} and {@code remaining} are required.
+ * Optional keys: {@code split} (the paper's {@code PU_flag}), alone or with the reserve for the aggregate
+ * phase ({@code split=5000}); {@code takes} and {@code slowest}, both or neither, the aggregator's estimates
+ * for a sub-request and for the slowest sub-request of the same request; and {@code spent} (network, queue,
+ * service of each stage). Unknown keys are ignored, so that a later version can add some. The time since a
+ * missed deadline is not sent: the remaining budget is then 0. Source: D2P §3; RFC 9651 §3.2.
  */
 public final class BudgetField {
     /** The name, as an HTTP header, gRPC metadata, Dubbo attachment or Storm field. */
     public static final String HEADER = "greenwave-budget";
 
-    /** Longer texts are not looked at. */
+    /** Maximum length of a text; longer ones are rejected without being parsed. */
     public static final int LEN_MAX = 1024;
 
     private BudgetField() {}
 
     /**
-     * The budget that {@code text} names.
+     * The budget written as {@code text}.
      *
-     * @throws BadBudget when it is no such dictionary, is longer than {@link #LEN_MAX}, lacks a key, leaves
-     *     more than it expects, or holds a negative span
+     * @throws BadBudget if the text is not such a dictionary, is longer than {@link #LEN_MAX}, lacks a
+     *     required key, has more time remaining than expected, or holds a negative span
      */
     public static Budget parse(String text) throws BadBudget {
         if (text.length() > LEN_MAX) {
@@ -56,7 +56,7 @@ public final class BudgetField {
         return isPart ? budget.expecting(new SubrequestEstimate(micros(takes), micros(slowest))) : budget;
     }
 
-    /** {@code budget} as text; spans in whole microseconds, what is left rounded down. */
+    /** {@code budget} as text; spans in whole microseconds, the remaining budget rounded down. */
     public static String write(Budget budget) {
         long expected = budget.expectedNanos() / 1_000;
         long reserve = budget.reserveNanos() / 1_000;

@@ -13,7 +13,7 @@ import java.util.Map;
  * A dictionary of RFC 9651, read as strictly as it says.
  *
  * <p>Values are {@link Long} (integer), {@link Boolean}, {@link List} (inner list), or {@link #OTHER} for
- * every type that a budget has no use for; parameters are read and forgotten. Source: RFC 9651 §4.2.
+ * every type that a budget does not use; parameters are parsed and discarded. Source: RFC 9651 §4.2.
  */
 final class Dictionary {
     /** A value of another type. */
@@ -29,7 +29,7 @@ final class Dictionary {
         this.text = text;
     }
 
-    /** Keys and values; of a key that comes twice the last. */
+    /** Keys and values; of a key that occurs twice, the last value. */
     Map<String, Object> parse() throws BadBudget {
         Map<String, Object> members = new LinkedHashMap<>();
         skip(" ");
@@ -126,7 +126,10 @@ final class Dictionary {
         }
     }
 
-    /** At most fifteen digits, or twelve, a point and one to three. */
+    /**
+     * An integer of at most fifteen digits, or a decimal: at most twelve digits, a point and one to three
+     * digits.
+     */
     private Object number() throws BadBudget {
         boolean negative = taken('-');
         long value = 0;

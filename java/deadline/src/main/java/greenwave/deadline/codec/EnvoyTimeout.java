@@ -1,10 +1,11 @@
 package greenwave.deadline.codec;
 
 /**
- * {@code x-envoy-expected-rq-timeout-ms}: what Envoy tells the service behind it.
+ * {@code x-envoy-expected-rq-timeout-ms}: the header by which Envoy tells a service its timeout.
  *
- * <p>Milliseconds that Envoy will wait; it is not counted down on later hops unless a proxy does, which is
- * what writing it anew here is for. Source: Envoy, HTTP router filter, request headers.
+ * <p>Milliseconds that Envoy will wait for the response. Envoy sends the same value on later hops, not the
+ * remaining time, unless a proxy writes the header anew; {@link #write} is for that. Source: Envoy, HTTP
+ * router filter, request headers.
  */
 public final class EnvoyTimeout {
     /** The header's name. */
@@ -13,7 +14,7 @@ public final class EnvoyTimeout {
     private EnvoyTimeout() {}
 
     /**
-     * The span in nanoseconds that {@code text}, whole milliseconds, names.
+     * The span {@code text}, a number of whole milliseconds, in nanoseconds.
      *
      * @throws BadBudget when it is not one to twelve digits, or negative
      */

@@ -1,9 +1,9 @@
 package greenwave.deadline.codec;
 
 /**
- * {@code grpc-timeout}: what every gRPC client sends.
+ * {@code grpc-timeout}: the header by which every gRPC client sends its timeout.
  *
- * <p>One to eight digits and a unit. Carries what is left and nothing else. Source: gRPC over HTTP/2,
+ * <p>One to eight digits and a unit. Carries the remaining time and nothing else. Source: gRPC over HTTP/2,
  * "Requests", Timeout.
  */
 public final class GrpcTimeout {
@@ -13,7 +13,7 @@ public final class GrpcTimeout {
     private GrpcTimeout() {}
 
     /**
-     * The span in nanoseconds that {@code text} names, such as {@code 150m} (milliseconds) or {@code 2S}.
+     * The span {@code text}, such as {@code 150m} (milliseconds) or {@code 2S}, in nanoseconds.
      *
      * @throws BadBudget when it is not one to eight digits and one of {@code H M S m u n}, or negative
      */

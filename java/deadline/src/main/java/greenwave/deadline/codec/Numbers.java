@@ -1,6 +1,6 @@
 package greenwave.deadline.codec;
 
-/** Plain numbers as others send them. */
+/** Parser of plain decimal numbers in headers of other systems. */
 final class Numbers {
     private Numbers() {}
 

@@ -1,11 +1,11 @@
 /**
- * Budgets as text: what travels between machines.
+ * Budgets as text, for the headers and fields that travel between machines.
  *
- * <p>Always time that is left, never an instant. {@link greenwave.deadline.codec.BudgetField} is our own,
- * with everything a budget knows, one text for an HTTP header, gRPC metadata, a Dubbo attachment and a
- * Storm tuple's field; {@link greenwave.deadline.codec.GrpcTimeout} and {@link
- * greenwave.deadline.codec.EnvoyTimeout} are what others already send and read. Spans are rounded down, so
- * that a hop never gives time. Every parser is bounded before it looks. The same vectors,
- * {@code spec/deadline/vectors.json}, hold these and the Rust side.
+ * <p>A text holds the remaining time, never an instant. {@link greenwave.deadline.codec.BudgetField} is this
+ * project's own format, with all fields of a budget, one text for an HTTP header, gRPC metadata, a Dubbo
+ * attachment and a Storm tuple's field; {@link greenwave.deadline.codec.GrpcTimeout} and {@link
+ * greenwave.deadline.codec.EnvoyTimeout} are formats that other systems already send and read. Spans are
+ * rounded down, so that rounding never adds time. Every parser checks the length of a text before it parses
+ * it. The Java and Rust implementations are tested with the same vectors, {@code spec/deadline/vectors.json}.
  */
 package greenwave.deadline.codec;

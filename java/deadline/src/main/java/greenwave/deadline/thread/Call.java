@@ -7,16 +7,16 @@ import greenwave.deadline.Shedding;
 import java.util.OptionalLong;
 
 /**
- * A request's turn, in the queue of a {@link DeadlinePool}: either it is run, or it is shed.
+ * A request in the queue of a {@link DeadlinePool}: it is either run or shed.
  *
- * <p>Made when it is handed to the pool; what is left of its budget is what is left then.
+ * <p>Create it when handing it to the pool: its remaining budget is computed at that time.
  */
 public abstract class Call implements Runnable, DeadlineQueue.Entry {
     private final Gate gate;
     private final Gate.Arrival arrival;
     private final long leftNanos;
 
-    /** The turn of {@code arrival}, which came through {@code gate}, as asked for at {@code nowNanos}. */
+    /** A call for {@code arrival}, which {@code gate} admitted; created at {@code nowNanos}. */
     protected Call(long nowNanos, Gate gate, Gate.Arrival arrival) {
         this.gate = gate;
         this.arrival = arrival;
@@ -28,7 +28,7 @@ public abstract class Call implements Runnable, DeadlineQueue.Entry {
         return arrival;
     }
 
-    /** Answers the request without its handler; on any thread, and not at length. */
+    /** Answers the request without its handler. Called on any thread; must return quickly. */
     protected abstract void answer(Shedding.Reason reason);
 
     final void shed(Shedding.Reason reason) {

@@ -13,11 +13,11 @@ import java.util.concurrent.locks.Condition;
 import java.util.concurrent.locks.ReentrantLock;
 
 /**
- * A pool's queue: calls by deadline; what is no call (connections that come and go) before them.
+ * A pool's queue: other tasks (such as connection events) first, then calls in deadline order.
  *
- * <p>A call that is dropped is answered by the thread that finds it so, outside the lock; it is never
- * handed out. Bounded: as many calls as the settings say, and as many other tasks as said. Only what a thread pool
- * asks of a queue is here; nothing can be looked at or taken out of turn.
+ * <p>A call that is dropped is answered by the thread that drops it, outside the lock; it is never returned
+ * by the queue. Bounded: the capacity in the settings for calls, and a maximum number of other tasks.
+ * Implements only the methods that a thread pool uses: entries cannot be viewed or removed out of order.
  */
 final class CallQueue extends AbstractQueue<Runnable> implements BlockingQueue<Runnable> {
     private final ReentrantLock lock = new ReentrantLock();
@@ -33,7 +33,10 @@ final class CallQueue extends AbstractQueue<Runnable> implements BlockingQueue<R
         this.othersMax = othersMax;
     }
 
-    /** False when there is no room for what is no call; a call that is not taken in is answered, and true. */
+    /**
+     * False if {@code task} is not a call and there is no space for it. True for every call: one that is not
+     * queued is answered.
+     */
     @Override
     public boolean offer(Runnable task) {
         if (!(task instanceof Call call)) {
@@ -99,7 +102,7 @@ final class CallQueue extends AbstractQueue<Runnable> implements BlockingQueue<R
         }
     }
 
-    /** The task whose turn it is, null when there is none; answers those that are dropped on the way. */
+    /** The next task, or null if there is none. Answers the calls that are dropped before it. */
     @Override
     public Runnable poll() {
         while (true) {

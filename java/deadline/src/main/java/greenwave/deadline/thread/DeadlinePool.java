@@ -14,8 +14,8 @@ import java.util.concurrent.TimeUnit;
  */
 public class DeadlinePool extends ThreadPoolExecutor {
     /**
-     * A pool of {@code threads} (1 and more) for the requests of {@code gate}; {@code othersMax} tasks that
-     * are no calls wait at most.
+     * A pool of {@code threads} (1 or more) for the requests of {@code gate}; at most {@code othersMax} tasks
+     * that are not calls wait.
      */
     public DeadlinePool(Gate gate, int threads, int othersMax, ThreadFactory factory) {
         super(

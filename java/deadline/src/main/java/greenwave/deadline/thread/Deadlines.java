@@ -12,9 +12,9 @@ import java.util.function.LongSupplier;
 /**
  * The deadline of the request that this thread works on.
  *
- * <p>Set while a handler runs, and in what is chained to the futures of calls it makes. Work that the
- * application hands to threads of its own takes it along through {@link #carry(Runnable)}, {@link
- * #carrying} or {@link #carry(CompletableFuture)}.
+ * <p>Set while a handler runs, and in callbacks chained to the futures of calls that it makes. For work that
+ * the application hands to threads of its own, use {@link #carry(Runnable)}, {@link #carrying} or {@link
+ * #carry(CompletableFuture)}.
  */
 public final class Deadlines {
     private static final ThreadLocal<StageTimer> CURRENT = new ThreadLocal<>();
@@ -33,14 +33,18 @@ public final class Deadlines {
                 : Optional.of(timer.remaining(now()));
     }
 
-    /** The request's timer at this service: when it arrived, how long it waited, where its time went before. */
+    /**
+     * The request's timer at this service, with its arrival, its time in the queue and the times of earlier
+     * stages.
+     */
     public static Optional<StageTimer> current() {
         return Optional.ofNullable(CURRENT.get());
     }
 
     /**
-     * Gives what this thread does until the scope is closed {@code expectedNanos} (0 and more): for where
-     * requests are born. Inside a request it may shorten what is left, never lengthen it.
+     * Sets a deadline of {@code expectedNanos} (0 or more) for the work of this thread until the scope is
+     * closed. For threads that create requests. Inside a request it may shorten the remaining budget, never
+     * lengthen it.
      */
     public static Scope within(long expectedNanos) {
         long now = now();
@@ -51,7 +55,7 @@ public final class Deadlines {
         return enter(timer);
     }
 
-    /** {@code task} with the deadline of the present thread, wherever it runs. */
+    /** {@code task}, which has the present thread's deadline on whichever thread it runs. */
     public static Runnable carry(Runnable task) {
         StageTimer timer = CURRENT.get();
         return () -> {
@@ -61,7 +65,7 @@ public final class Deadlines {
         };
     }
 
-    /** {@code task} with the deadline of the present thread, wherever it is called. */
+    /** {@code task}, which has the present thread's deadline on whichever thread it is called. */
     public static <T> Callable<T> carry(Callable<T> task) {
         StageTimer timer = CURRENT.get();
         return () -> {
@@ -77,8 +81,8 @@ public final class Deadlines {
     }
 
     /**
-     * A future that completes as {@code future} does; what is chained to it has the deadline of the present
-     * thread, whichever thread completes it.
+     * A future that completes as {@code future} does; callbacks chained to it have the deadline of the
+     * present thread, whichever thread completes it.
      */
     public static <T> CompletableFuture<T> carry(CompletableFuture<T> future) {
         StageTimer timer = CURRENT.get();
@@ -110,8 +114,8 @@ public final class Deadlines {
     }
 
     /**
-     * The present thread works on {@code timer} (null: on none) until the scope is closed; for what binds
-     * a framework.
+     * Makes {@code timer} (null: none) the present thread's until the scope is closed. For adapters of
+     * frameworks.
      */
     public static Scope enter(StageTimer timer) {
         Scope scope = new Scope(CURRENT.get());
@@ -127,14 +131,14 @@ public final class Deadlines {
         }
     }
 
-    /** Nanoseconds since this class was loaded, by a clock that never jumps: what timers are counted by. */
+    /** Nanoseconds since this class was loaded, by a monotonic clock. All timers use it. */
     public static long now() {
         return clock.getAsLong();
     }
 
     /**
-     * Counts by {@code other} from now on, which must not run backwards; null: by the machine's monotonic
-     * clock. For tests, which so decide how long things take.
+     * Replaces the clock by {@code other}, which must not run backwards; null: the machine's monotonic clock.
+     * For tests, which then control all times.
      */
     public static void countBy(LongSupplier other) {
         clock = other == null ? MONOTONIC : other;

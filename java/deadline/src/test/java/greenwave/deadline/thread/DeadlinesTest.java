@@ -13,7 +13,10 @@ import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 
-/** A deadline belongs to what a thread works on: it ends with it, and goes along where it is taken. */
+/**
+ * A deadline belongs to the work of a thread: it ends with its scope, and is carried to other threads on
+ * request.
+ */
 //~ java: a deadline is kept across runnables, executors and futures, and ends with its scope
 class DeadlinesTest {
     private final AtomicLong clock = new AtomicLong(500);
