@@ -98,7 +98,11 @@ mod tests {
         let errno = io::Error::from_raw_os_error;
         for (e, why, way_out) in [
             (RingError::Ring(errno(libc::ENOSYS)), "this kernel has no io_uring (", "Linux 5.6"),
-            (RingError::Ring(errno(libc::EPERM)), "io_uring cannot be had (", "kernel.io_uring_disabled=0"),
+            (
+                RingError::Ring(errno(libc::EPERM)),
+                "io_uring is not available (",
+                "kernel.io_uring_disabled=0",
+            ),
             (RingError::Buffers(4, errno(libc::ENOMEM)), "4 KiB of buffers", "ulimit -l"),
         ] {
             let Finding { health, seen, remedies, .. } = ring(Err(e));

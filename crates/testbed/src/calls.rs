@@ -71,7 +71,10 @@ fn parse_arguments(
     let found = args.map(class).collect::<Result<Vec<_>, _>>()?;
     match found.len() == classes && classes <= PATHS.len() {
         true => Ok((address, found)),
-        false => Err(bad(format!("{} DSCP for {classes} classes, of 8 at most", found.len()))),
+        false => Err(bad(format!(
+            "{} DSCP for {classes} classes; valid: one for each class, at most 8",
+            found.len()
+        ))),
     }
 }
 

@@ -160,9 +160,9 @@ async fn start(tier: &Tier, stats: &Arc<Mutex<Stats>>) -> Result<Serving, Error>
         .with_queue_probe(move || Queue::from(&inside))
         .classes(tier.dscp.len() as u8, |headers| Class::new(level(headers) as u8));
     let guard = match &tier.tells {
-        Some(path) => guard
-            .with_queue_report(path)
-            .map_err(|e| Error::new(format!("tier: tells {}: {e}", path.display()), "a writable file"))?,
+        Some(path) => guard.with_queue_report(path).map_err(|e| {
+            Error::new(format!("tier: queue report {}: {e}", path.display()), "a writable file")
+        })?,
         None => guard,
     };
     let failed = |e: std::io::Error| Error::new(format!("{}: {e}", tier.listen), "ip address, ss -ltn");

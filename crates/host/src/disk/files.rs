@@ -60,7 +60,7 @@ fn align(file: &File) -> io::Result<Option<u32>> {
 
 fn refuses(path: &Path) -> io::Error {
     let why = format!(
-        "{}: its file system does not go past the page cache (O_DIRECT); \
+        "{}: its file system does not support direct I/O (O_DIRECT); \
          open it through the cache, or put it on another one",
         path.display()
     );

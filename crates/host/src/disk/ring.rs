@@ -42,7 +42,7 @@ impl RingError {
     pub fn why(&self) -> String {
         match self {
             Self::Ring(e) if is_unknown(e) => format!("this kernel has no io_uring ({e})"),
-            Self::Ring(e) => format!("io_uring cannot be had ({e})"),
+            Self::Ring(e) => format!("io_uring is not available ({e})"),
             Self::Buffers(kib, e) => format!("{kib} KiB of buffers cannot be registered ({e})"),
         }
     }

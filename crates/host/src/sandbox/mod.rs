@@ -85,9 +85,9 @@ impl fmt::Display for SandboxError {
             Self::User(e) => write!(f, "sandbox: the user cannot be changed: {e}"),
             Self::Capabilities(e) => write!(f, "sandbox: capabilities cannot be given up: {e}"),
             Self::Filter(seccompiler::Error::Prctl(e) | seccompiler::Error::Seccomp(e)) => {
-                write!(f, "sandbox: the kernel filters no system calls: {e}")
+                write!(f, "sandbox: the kernel refuses the system call filter: {e}")
             }
-            Self::Filter(e) => write!(f, "sandbox: no filter of system calls: {e}"),
+            Self::Filter(e) => write!(f, "sandbox: the system call filter cannot be built: {e}"),
         }
     }
 }

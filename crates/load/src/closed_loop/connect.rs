@@ -18,7 +18,7 @@ impl ClosedLoopClient {
         let (opened, all) = (self.opened, self.connections.len());
         match &self.last_error {
             _ if self.phase != Phase::Opening => {
-                "all connections opened, and the time was not enough".to_owned()
+                "all connections opened, but the exchange did not end in time".to_owned()
             }
             Some(why) => format!("only {opened} of {all} connections opened: {why}"),
             None => format!("only {opened} of {all} connections opened: {} did not answer", self.target),

@@ -111,7 +111,7 @@ impl File {
         let align = u64::from(self.align);
         if !at.is_multiple_of(align) || !(len as u64).is_multiple_of(align) {
             return Err(invalid(format!(
-                "{len} bytes at {at} are not multiples of {align}, as this file's are past the page cache"
+                "{len} bytes at {at} are not multiples of {align}, which direct I/O of this file requires"
             )));
         }
         Ok(())

@@ -61,7 +61,7 @@ impl State {
         }
     }
 
-    /// Level at which it is queued, if it is.
+    /// Level at which the task is queued, if it is queued.
     pub fn queued_at(&self) -> Option<u8> {
         let seen = self.0.load(Ordering::Acquire);
         (seen & STATE == QUEUED).then_some(seen >> LEVEL_SHIFT)

@@ -40,7 +40,7 @@ impl TaskPoll {
         self.priority
     }
 
-    /// True if it is a task of this shard.
+    /// True if the task belongs to the shard of `home`.
     pub(super) fn is_of(&self, home: &Arc<Shared>) -> bool {
         Arc::ptr_eq(&self.task.home, home)
     }
@@ -88,7 +88,7 @@ impl PolledTask {
         self.ended.then_some((self.task, self.panicked))
     }
 
-    /// Returns it to its shard's inject queue, for use by threads that do not hold the shard.
+    /// Returns the poll to its shard's inject queue, for use by threads that do not hold the shard.
     pub fn return_home(self) {
         if self.ended {
             let home = self.task.home.clone();

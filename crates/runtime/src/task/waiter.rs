@@ -16,7 +16,7 @@ use super::current;
 #[derive(Clone)]
 pub(crate) struct Waiter {
     task: Option<Arc<Task>>,
-    /// `None` if it is the task's own.
+    /// `None` for the task's own waker.
     waker: Option<Waker>,
 }
 
@@ -29,7 +29,7 @@ impl Waiter {
         }
     }
 
-    /// Wakes it for an event at `level`.
+    /// Wakes the waiter for an event at `level`.
     pub fn wake(self, level: Priority) {
         if let Some(task) = self.task {
             task.wake_at(level);

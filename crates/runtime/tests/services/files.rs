@@ -219,7 +219,7 @@ fn invalid_requests_get_a_one_line_error() {
         (file.align(), refused.map(|e| e.map(|e| e.to_string())))
     });
     let says = |len, at| {
-        Some(format!("{len} bytes at {at} are not multiples of 16, as this file's are past the page cache"))
+        Some(format!("{len} bytes at {at} are not multiples of 16, which direct I/O of this file requires"))
     };
     assert_eq!(world.finish(&task), (16, [says(16, 8), says(8, 16)]));
     let lone =
