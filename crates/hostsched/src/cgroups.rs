@@ -23,7 +23,7 @@ pub struct Hierarchy {
 }
 
 impl Hierarchy {
-    /// The hierarchy that can freeze processes: version 2 before 1.
+    /// The hierarchy that can freeze processes; version 2 is preferred to version 1.
     #[must_use]
     pub fn freezer() -> Option<Self> {
         let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
@@ -229,7 +229,7 @@ impl Group {
         fs::write(old, if frozen { "FROZEN" } else { "THAWED" })
     }
 
-    /// True if it is frozen itself, other than by a folder above.
+    /// True if the group itself is frozen, and not only a group above it.
     #[must_use]
     pub fn is_frozen(&self) -> bool {
         let says = |file: &str| fs::read_to_string(self.0.join(file)).is_ok_and(|text| text.trim() == "1");

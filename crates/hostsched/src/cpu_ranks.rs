@@ -23,8 +23,8 @@ use queueing::{Span, Time};
 use super::cgroups::{Group, Hierarchy};
 use super::undo_log::Journal;
 
-/// Interval between updates, and its part by process and by pair of groups: an update takes at most a
-/// hundredth of it.
+/// Shortest interval between updates. It grows with processes and pairs of groups, so that updates
+/// take at most a hundredth of the time.
 const EVERY: Span = Span::from_secs(1);
 const PER_PROCESS: Span = Span::from_millis(2);
 const PER_PAIR: Span = Span::from_micros(200);
@@ -54,7 +54,7 @@ enum Setting {
 struct Conflict {
     lc: usize,
     be: usize,
-    /// Group of best effort where their paths part.
+    /// Group of best effort below the last group that both paths have in common.
     group: PathBuf,
     /// Processes in it that belong to no task; none: an LC task is inside, or it is a login session.
     strangers: usize,
@@ -138,7 +138,7 @@ impl CpuRanks {
                 None => format!("; a cgroup of its own for {} removes the limit", names[*be]),
             };
             format!(
-                "{} takes a share of the core from threads of {} that are not real-time: their cgroups part at {}, \
+                "{} takes a share of the core from threads of {} that are not real-time: their cgroups diverge at {}, \
                  which cannot be idle because {why}{instead}",
                 names[*be],
                 names[*lc],
@@ -164,8 +164,9 @@ impl CpuRanks {
     }
 }
 
-/// Settings for tasks in `cgroups`, and the pairs that they do not rank. `strangers` counts processes in
-/// a group and below that belong to no task; `None`: it is no group.
+/// Settings that rank the tasks in `cgroups`, and the pairs of tasks that no setting ranks.
+/// `strangers` returns the number of processes in and below a group that belong to no task; `None`
+/// if the path is not a group.
 fn plan(
     cgroups: &BTreeSet<TaskCgroup>,
     strangers: impl Fn(&Path) -> Option<usize>,

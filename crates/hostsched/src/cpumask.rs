@@ -45,7 +45,7 @@ pub fn are_all_critical(specs: &[TaskSpec], given: &[CoreOwner]) -> bool {
     given.iter().all(|given| matches!(given, CoreOwner::Run(runner) if specs[runner.index()].is_critical()))
 }
 
-/// Cores of `task`; `None`: park it.
+/// CPU set for `task`; `None` if the task is to be parked.
 pub fn mask(layout: &Layout, specs: &[TaskSpec], given: &[CoreOwner], task: TaskId) -> Option<CpuSet> {
     let spec = &specs[task.index()];
     let own =

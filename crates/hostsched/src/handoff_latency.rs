@@ -27,15 +27,15 @@ struct Words {
     woken: AtomicU32,
     /// Written by the measuring process: both others end.
     over: AtomicU32,
-    /// LC: when it got the core.
+    /// Written by LC: time at which it got the core.
     began_ns: AtomicU64,
-    /// LC: when it slept again.
+    /// Written by LC: time at which it went back to sleep.
     slept_ns: AtomicU64,
-    /// BE: when it last computed.
+    /// Written by BE: time at which it last computed.
     beat_ns: AtomicU64,
-    /// BE: when it first computed on its present core …
+    /// Written by BE: time at which it first computed on its present core.
     moved_ns: AtomicU64,
-    /// … and the number of that core.
+    /// Written by BE: number of that core.
     core: AtomicU32,
 }
 
@@ -84,7 +84,7 @@ impl Page {
         }
     }
 
-    /// Computes until all is over.
+    /// Computes until [`end`](Self::end) is called.
     pub fn best_effort(&self) {
         let (words, clock) = (self.words(), Monotonic::new());
         let mut last = u32::MAX;
@@ -125,19 +125,19 @@ impl Page {
         Some((began.since(start), resumed.since(slept)))
     }
 
-    /// When BE computed after `start`; `None` if it does not.
+    /// Time at which BE first computed after `start`; `None` if it does not.
     #[must_use]
     pub fn beat_after(&self, start: Time) -> Option<Time> {
         self.after(&self.words().beat_ns, start)
     }
 
-    /// When BE last computed.
+    /// Time at which BE last computed.
     #[must_use]
     pub fn last_beat(&self) -> Time {
         Time::from_nanos(self.words().beat_ns.load(Ordering::Acquire))
     }
 
-    /// Core of BE, and since when.
+    /// Core of BE, and time since which BE runs on it.
     #[must_use]
     pub fn core_and_time(&self) -> (u32, Time) {
         let since = Time::from_nanos(self.words().moved_ns.load(Ordering::Acquire));

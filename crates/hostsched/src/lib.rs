@@ -129,9 +129,9 @@ impl std::error::Error for CoresError {}
 pub struct Affinity {
     taken: ManagedTasks,
     given: Vec<CoreOwner>,
-    /// Per core, when its owner changed.
+    /// Time of the last change of owner, per core.
     since: Vec<Time>,
-    /// Per task, since when it has not waited beyond its threshold.
+    /// Time since which a task has not waited beyond its threshold, per task.
     quiet_since: Vec<Time>,
     calm: Span,
     asked: Vec<CoreId>,
@@ -226,7 +226,7 @@ impl Affinity {
         self.since[core.0 as usize] = now;
     }
 
-    /// Cores of `task`; `None`: park it.
+    /// CPU set for `task`; `None` if the task is to be parked.
     fn mask(&self, task: TaskId) -> Option<CpuSet> {
         mask(&self.taken.layout, &self.taken.specs, &self.given, task)
     }

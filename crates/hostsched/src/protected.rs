@@ -81,13 +81,14 @@ impl Protected {
         self.known_role(process).or_else(is_kernel_thread)
     }
 
-    /// The same for a process that is no kernel thread, without a look at it.
+    /// As [`role`](Self::role), for a process that is known not to be a kernel thread.
     #[must_use]
     pub fn known_role(&self, process: u32) -> Option<Role> {
         self.roles.get(&process).copied()
     }
 
-    /// True if `process` must not be frozen. Kernel threads, which cannot be, do not count.
+    /// True if `process` must not be frozen. Does not recognise kernel threads, which cannot be
+    /// frozen.
     #[must_use]
     pub fn contains(&self, process: u32) -> bool {
         self.roles.contains_key(&process)

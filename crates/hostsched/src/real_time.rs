@@ -68,7 +68,7 @@ pub(super) struct RealTime {
     slept_ns: i64,
     /// Time between the last two checks and on a core in it, in ns.
     last: (i64, i64),
-    /// True if it is busy and waited for a core all that time.
+    /// True if the thread is busy and waited for a core between the last two checks.
     waits: bool,
 }
 
@@ -87,17 +87,17 @@ impl RealTime {
         }
     }
 
-    /// True unless it sleeps regularly.
+    /// True unless the thread sleeps regularly.
     fn is_busy(&self) -> bool {
         self.level != Level::Regular
     }
 
-    /// True if it is busy and had no core since the last check.
+    /// True if the thread is busy and had no core since the last check.
     pub(super) const fn waits(&self) -> bool {
         self.waits
     }
 
-    /// True if its turn is over, should other busy threads wait for its core.
+    /// True if the thread's turn ends when other busy threads wait for its core.
     pub(super) fn ends_turn(&self) -> bool {
         self.level == Level::Busy && is_most(self.last)
     }

@@ -80,8 +80,9 @@ pub struct Managed {
     ended: bool,
     /// True if a thread could not become real-time.
     stays_fair: bool,
-    /// When the levels of threads were last checked, and whether a busy one waited then.
+    /// Time at which the levels of threads were last checked.
     checked: Time,
+    /// True if a busy thread waited for a core at that check.
     busy_wait: bool,
     figures: Figures,
 }
@@ -91,10 +92,11 @@ struct Thread {
     /// CPU account of the thread; `None` if it is not watched.
     ledger: Option<Ledger>,
     last: Account,
-    /// When its account last changed.
+    /// Time at which the thread's account last changed.
     changed: Time,
-    /// When its state was last read, and whether it waited.
+    /// Time at which the thread's state was last read.
     asked: Time,
+    /// True if the thread waited for a core then.
     waits: bool,
     /// For LC that may be real-time.
     real_time: Option<RealTimeThread>,
@@ -227,7 +229,7 @@ impl Managed {
         }
     }
 
-    /// True if a busy thread of it waits for a core.
+    /// True if a busy thread of the task waits for a core.
     pub(super) const fn busy_wait(&self) -> bool {
         self.busy_wait
     }
@@ -357,7 +359,7 @@ impl Managed {
         self.legacy.let_on(has.unwrap_or(cores));
     }
 
-    /// True if it can be frozen when it has no core.
+    /// True if the task can be frozen when it has no core.
     #[must_use]
     pub fn can_park(&self) -> bool {
         !self.critical
@@ -366,13 +368,13 @@ impl Managed {
             && self.group.as_ref().is_some_and(Group::can_freeze)
     }
 
-    /// True if it should be real-time but lacks the permission.
+    /// True if the task should be real-time but lacks the permission.
     #[must_use]
     pub const fn stays_fair(&self) -> bool {
         self.stays_fair
     }
 
-    /// True if it is frozen.
+    /// True if the task is frozen.
     #[must_use]
     pub const fn is_parked(&self) -> bool {
         self.parked
@@ -387,7 +389,7 @@ impl Managed {
         }
     }
 
-    /// Figures.
+    /// Figures of the task.
     #[must_use]
     pub const fn figures(&self) -> &Figures {
         &self.figures

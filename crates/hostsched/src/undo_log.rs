@@ -43,7 +43,8 @@ mod restore;
 pub use programs::{GRACE, end_programs};
 pub use restore::{Restored, restore};
 
-/// Lines beyond twice those needed at the last compaction before the next one.
+/// The log is compacted when it has this many lines more than twice those that the last compaction
+/// kept.
 const SPARE: usize = 1000;
 
 /// Undo log of a running daemon.
@@ -474,7 +475,8 @@ impl Was {
     }
 }
 
-/// Class without us of a thread that inherited `ours`, if its parent was in `parent`.
+/// Class that a thread which inherited `ours` would have without greenwave, if its parent was in
+/// `parent`.
 fn inherited(ours: SchedPolicy, parent: SchedPolicy) -> SchedPolicy {
     match parent.child() {
         // A thread made real-time by us was in the fair class before, unless it set the class itself.

@@ -41,18 +41,18 @@ const AGAIN_MAX: Span = Span::from_secs(2);
 pub struct Runtime {
     base: Affinity,
     /// By task; `None` where no signal page is expected.
-    crowds: Vec<Option<Crowd>>,
-    /// When threads were last sampled.
+    pools: Vec<Option<WorkerPool>>,
+    /// Time at which threads were last sampled.
     looked: Option<Time>,
 }
 
 /// Workers of a task.
-struct Crowd {
+struct WorkerPool {
     workers: Workers<Program>,
     /// Processes without a signal page: time of the next check, and the interval after it.
     without: BTreeMap<u32, (Time, Span)>,
-    /// Since when it has no core.
-    bare_since: Option<Time>,
+    /// Time since which the task has no core.
+    coreless_since: Option<Time>,
     /// Longest wait since the last call of `take_longest`.
     longest: Span,
 }
@@ -72,10 +72,14 @@ impl Runtime {
     /// A task does not exist or we may not schedule it; the others are restored.
     pub fn new(setup: Setup, now: Time) -> Result<Self, CoresError> {
         let workers = || Workers::new(setup.period);
-        let crowd =
-            || Crowd { workers: workers(), without: BTreeMap::new(), bare_since: None, longest: Span::ZERO };
-        let crowds = setup.tasks.iter().map(|(_, task)| task.has_signal_page.then(crowd)).collect();
-        let mut runtime = Self { base: Affinity::new(setup, now)?, crowds, looked: None };
+        let pool = || WorkerPool {
+            workers: workers(),
+            without: BTreeMap::new(),
+            coreless_since: None,
+            longest: Span::ZERO,
+        };
+        let pools = setup.tasks.iter().map(|(_, task)| task.has_signal_page.then(pool)).collect();
+        let mut runtime = Self { base: Affinity::new(setup, now)?, pools, looked: None };
         runtime.find(now);
         Ok(runtime)
     }
@@ -83,22 +87,21 @@ impl Runtime {
     /// Finds signal pages of new processes and forgets ended ones.
     fn find(&mut self, now: Time) {
         let ManagedTasks { tasks, journal, .. } = &mut self.base.taken;
-        for (task, crowd) in tasks.iter().zip(&mut self.crowds) {
-            let Some(crowd) = crowd else { continue };
-            crowd
-                .workers
+        for (task, pool) in tasks.iter().zip(&mut self.pools) {
+            let Some(pool) = pool else { continue };
+            pool.workers
                 .retain(|program| proc::began(program.process, program.process) == Some(program.began));
             let processes: Vec<u32> = task.processes().collect();
-            crowd.without.retain(|process, _| processes.contains(process));
+            pool.without.retain(|process, _| processes.contains(process));
             for process in processes {
-                crowd.find(now, process, journal);
+                pool.find(now, process, journal);
             }
         }
     }
 
     /// Workers of the task, if it has any yet.
-    fn crowd(&mut self, task: TaskId) -> Option<&mut Crowd> {
-        self.crowds[task.index()].as_mut().filter(|crowd| !crowd.workers.is_empty())
+    fn pool(&mut self, task: TaskId) -> Option<&mut WorkerPool> {
+        self.pools[task.index()].as_mut().filter(|pool| !pool.workers.is_empty())
     }
 
     /// Cores on which `task` may run one worker each.
@@ -118,11 +121,11 @@ impl Runtime {
     }
 
     /// Reads the signals of the task's workers.
-    fn hear(&mut self, now: Time, task: TaskId, signals: &mut Signals) {
+    fn read_signals(&mut self, now: Time, task: TaskId, signals: &mut Signals) {
         let cores = self.cores(task);
-        let Some(crowd) = self.crowd(task) else { return };
-        let sensed = crowd.workers.sense(now);
-        crowd.longest = crowd.longest.max(sensed.delay);
+        let Some(pool) = self.pool(task) else { return };
+        let sensed = pool.workers.sense(now);
+        pool.longest = pool.longest.max(sensed.delay);
         let seen = &mut signals.tasks[task.index()];
         (seen.delay, seen.runnable) = (sensed.delay, sensed.runnable);
         if seen.late || sensed.runnable as usize >= cores {
@@ -130,12 +133,12 @@ impl Runtime {
         } else if let Some(core) = self.base.gives_back(now, task) {
             signals.cores[core].yielded = Some(task);
         }
-        let Some(crowd) = &self.crowds[task.index()] else { return };
+        let Some(pool) = &self.pools[task.index()] else { return };
         for ((core, given), number) in
             signals.cores.iter_mut().zip(&self.base.given).zip(self.base.taken.layout.cores())
         {
             if matches!(given, CoreOwner::Run(owner) | CoreOwner::Keep(owner) if *owner == task) {
-                core.request_since = crowd.workers.request_since(*number);
+                core.request_since = pool.workers.request_since(*number);
             }
         }
     }
@@ -143,12 +146,12 @@ impl Runtime {
     /// Gives the task its cores.
     fn place(&mut self, now: Time, task: TaskId) {
         let (mask, cores) = (self.base.mask(task), self.cores(task));
-        if let Some(crowd) = self.crowd(task) {
-            crowd.workers.act(cores);
-            let since = *crowd.bare_since.get_or_insert(now);
+        if let Some(pool) = self.pool(task) {
+            pool.workers.act(cores);
+            let since = *pool.coreless_since.get_or_insert(now);
             if mask.is_some() {
-                crowd.bare_since = None;
-            } else if now.since(since) < GRACE || !crowd.workers.is_running() {
+                pool.coreless_since = None;
+            } else if now.since(since) < GRACE || !pool.workers.is_running() {
                 return;
             }
         }
@@ -156,7 +159,7 @@ impl Runtime {
     }
 }
 
-impl Crowd {
+impl WorkerPool {
     /// Checks `process` for a signal page when that is due.
     fn find(&mut self, now: Time, process: u32, journal: &mut super::Journal) {
         let is_known = self.workers.programs().iter().any(|program| program.process == process);
@@ -193,9 +196,9 @@ impl Cores for Runtime {
         if is_due {
             self.looked = Some(now);
         }
-        for number in 0..self.crowds.len() {
+        for number in 0..self.pools.len() {
             let task = TaskId(number as u16);
-            let tells = self.crowd(task).is_some();
+            let tells = self.pool(task).is_some();
             match (tells, is_due) {
                 (false, true) => self.base.sample(now, number, signals),
                 // This sample has already been used.
@@ -208,7 +211,7 @@ impl Cores for Runtime {
                         // For the figures only.
                         self.base.taken.sample(now, number, Span::MAX);
                     }
-                    self.hear(now, task, signals);
+                    self.read_signals(now, task, signals);
                 }
             }
         }
@@ -246,17 +249,17 @@ impl Manager for Runtime {
 
     fn take_longest(&mut self, task: TaskId) -> Span {
         let of_threads = self.base.take_longest(task);
-        self.crowd(task).map_or(of_threads, |crowd| std::mem::take(&mut crowd.longest))
+        self.pool(task).map_or(of_threads, |pool| std::mem::take(&mut pool.longest))
     }
 
     fn workers(&self, task: TaskId) -> Option<(usize, usize)> {
-        let crowd = self.crowds[task.index()].as_ref().filter(|crowd| !crowd.workers.is_empty())?;
-        Some((crowd.workers.len(), crowd.workers.parked()))
+        let pool = self.pools[task.index()].as_ref().filter(|pool| !pool.workers.is_empty())?;
+        Some((pool.workers.len(), pool.workers.parked()))
     }
 
     fn is_parked(&self, task: TaskId) -> bool {
-        let is_asked = |crowd: &Crowd| crowd.workers.parked() > 0 && !crowd.workers.is_running();
-        self.taken().of(task).is_parked() || self.crowds[task.index()].as_ref().is_some_and(is_asked)
+        let is_asked = |pool: &WorkerPool| pool.workers.parked() > 0 && !pool.workers.is_running();
+        self.taken().of(task).is_parked() || self.pools[task.index()].as_ref().is_some_and(is_asked)
     }
 }
 

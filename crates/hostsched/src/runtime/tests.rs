@@ -55,11 +55,11 @@ impl Rig {
             journal,
         };
         let mut runtime = Runtime::new(setup, begin).unwrap();
-        for (crowd, spinner) in runtime.crowds.iter_mut().zip(&programs) {
+        for (pool, spinner) in runtime.pools.iter_mut().zip(&programs) {
             let process = spinner.id();
             let began = proc::began(process, process).unwrap();
             let page = SharedPage::named("made-up", 3).unwrap();
-            crowd.as_mut().unwrap().workers.add(Program { process, began, page });
+            pool.as_mut().unwrap().workers.add(Program { process, began, page });
         }
         Self { runtime, allocator: Allocator::new(policy, board), begin, _programs: programs }
     }
@@ -69,7 +69,7 @@ impl Rig {
     }
 
     fn page(&self, task: TaskId) -> &SignalPage {
-        self.runtime.crowds[task.index()].as_ref().unwrap().workers.programs()[0].page()
+        self.runtime.pools[task.index()].as_ref().unwrap().workers.programs()[0].page()
     }
 
     /// Publishes that worker `n` of `task` has had a task waiting since `us`, or nothing to do.
@@ -195,8 +195,8 @@ fn the_core_of_a_long_request_is_known_by_linuxs_number() {
 #[test]
 fn a_task_without_a_signal_page_is_sampled_and_each_sample_counts_once() {
     let mut rig = Rig::new("without", "static");
-    for crowd in rig.runtime.crowds.iter_mut().flatten() {
-        crowd.workers.retain(|_| false);
+    for pool in rig.runtime.pools.iter_mut().flatten() {
+        pool.workers.retain(|_| false);
     }
     assert_eq!(rig.runtime.workers(LC), None);
     let mut signals = rig.allocator.signals().clone();

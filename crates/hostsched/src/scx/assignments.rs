@@ -12,10 +12,10 @@ use super::shared_layout::{Core, Kick};
 use super::threads::Threads;
 use crate::cpumask::CoreOwner;
 
-/// Interval between kicks of a core that has not obeyed: the first, and the maximum.
+/// Interval between kicks of a core that does not run its owner yet: the first, and the maximum.
 const KICK_INTERVAL: Span = Span::from_micros(50);
 const KICK_INTERVAL_MAX: Span = Span::from_millis(10);
-/// Time for which a task that is to be parked, or cannot be, is lent a core.
+/// Time for which a core is lent to a task that has none and is not frozen.
 const LEND: Span = Span::from_millis(20);
 
 /// All managed cores, by policy number.
@@ -24,7 +24,7 @@ pub struct Grants {
     /// Linux's numbers.
     numbers: Vec<u32>,
     given: Vec<CoreOwner>,
-    /// When its owner changed.
+    /// Time of the last change of owner.
     since: Vec<Time>,
     /// Time of the last kick, and the wait until the next.
     kicked: Vec<(Time, Span)>,
@@ -137,7 +137,7 @@ impl Grants {
         }
     }
 
-    /// Takes lent cores back, and kicks cores that have not obeyed.
+    /// Takes lent cores back, and kicks cores that do not run their owner yet.
     pub fn insist(&mut self, now: Time, kernel: &dyn Kernel, threads: &Threads) {
         self.lent = self.lent.filter(|lent| now < lent.until && threads.load(lent.task).waiting > 0);
         self.write(now, kernel, threads.tasks());

@@ -129,7 +129,7 @@ impl Scx {
         words.map(Core::stale).sum()
     }
 
-    /// When `thread`, which belongs to a task, last went to sleep.
+    /// Time at which `thread`, which belongs to a task, last went to sleep.
     #[must_use]
     pub fn slept(&self, thread: u32) -> Option<Time> {
         let its = self.kernel.as_ref()?.threads().iter().find(|words| words.owner() == Some(thread))?;

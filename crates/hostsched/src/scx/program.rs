@@ -63,7 +63,7 @@ pub fn load(in_place: bool) -> Result<Box<dyn Kernel>, CoresError> {
     let own = |fd: std::os::fd::BorrowedFd<'_>| fd.try_clone_to_owned().map_err(refused("scx: a descriptor"));
     let mut maps = Vec::new();
     for map in object.maps() {
-        maps.push(Map::with_fd(own(map.as_fd())?).map_err(refused("scx: a look at our maps"))?);
+        maps.push(Map::with_fd(own(map.as_fd())?).map_err(refused("scx: access to our maps"))?);
     }
     let mut take = |name: &str, len: usize| -> Result<Map, CoresError> {
         let at = maps.iter().position(|(_, its)| its == name);

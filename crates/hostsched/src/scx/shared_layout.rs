@@ -67,7 +67,7 @@ impl Core {
         Wanted(self.runs.load(Acquire)).task()
     }
 
-    /// Since when that is so.
+    /// Time since which that task runs.
     pub fn since(&self) -> Time {
         Time::from_nanos(self.since_ns.load(Relaxed))
     }
@@ -134,7 +134,7 @@ pub struct Thread {
 /// Snapshot of a thread's words.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ThreadSnapshot {
-    /// Since when it waits for a core, if it does.
+    /// Time since which the thread waits for a core, if it waits.
     pub waits: Option<Time>,
     /// True if it runs.
     pub runs: bool,
@@ -186,7 +186,7 @@ impl Thread {
         }
     }
 
-    /// When it last went to sleep.
+    /// Time at which the thread last went to sleep.
     pub fn slept(&self) -> Time {
         Time::from_nanos(self.slept_ns.load(Relaxed))
     }

@@ -15,7 +15,7 @@ use super::restore::{parts, remove};
 use super::{Was, pid, was};
 use host::proc::{self, Stat};
 
-/// Time for programs to end after SIGTERM, before SIGKILL.
+/// Maximum time for programs to end after SIGTERM, before SIGKILL.
 pub const GRACE: Duration = Duration::from_secs(5);
 
 /// Ends the programs that the log at `path` records as started, with their process groups, and removes

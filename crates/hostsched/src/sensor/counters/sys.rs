@@ -68,7 +68,9 @@ fn on_sockets(
     bytes: f64,
     open: Open<'_>,
 ) -> Result<Vec<Moved>, String> {
-    let kind = text(&device.join("type")).and_then(|text| text.parse().ok()).ok_or("its type is not told")?;
+    let kind = text(&device.join("type"))
+        .and_then(|text| text.parse().ok())
+        .ok_or("the kernel does not report its type")?;
     let cores = text(&device.join("cpumask")).unwrap_or_default();
     let cores = cpulist::parse(&cores)?;
     let of = |core: CoreId| {
