@@ -18,7 +18,7 @@ pub enum DpdkError {
     },
     /// EAL does not start; a process cannot start it twice.
     Eal {
-        /// The reason that it logged.
+        /// The reason that EAL logged.
         why: String,
     },
     /// No driver of this name, or no device at this address.

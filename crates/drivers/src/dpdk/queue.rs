@@ -17,20 +17,20 @@ use crate::virtio_net_hdr;
 pub struct Dpdk {
     port: Arc<Port>,
     queue: u16,
-    /// Received and not yet handed out.
+    /// Frames received and not yet handed out.
     received: Burst<RawFrame>,
     /// Empty mbufs for sending.
     empty: Burst<RawFrame>,
-    /// Written, and not yet accepted by the driver.
+    /// Frames written and not yet accepted by the driver.
     unsent: Burst<RawFrame>,
-    /// Returned by the stack.
+    /// Mbufs that the stack has returned.
     spent: Vec<*mut Mbuf>,
     frame_len_max: usize,
     offloads: Offloads,
     counts: Counts,
 }
 
-/// Counts of frames not passed on.
+/// Counts of dropped frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Received frames longer than one mbuf.
@@ -87,7 +87,7 @@ impl Dpdk {
         }
     }
 
-    /// Counts of frames not passed on.
+    /// Counts of dropped frames.
     #[must_use]
     pub fn counts(&self) -> Counts {
         self.counts

@@ -3,7 +3,7 @@
 //! The classifier sees every arrival and no departure. A flow that is silent because its packets wait
 //! below others must not count as idle, so departures are estimated: a fluid line of the shaper's rate
 //! serves the levels in strict order, and within a level every queue in turn. Each bound errs towards
-//! "still waiting". All amounts are nanoseconds of line time, so that no rate is needed to compare them.
+//! "still waiting". All amounts are nanoseconds of transmission time, so that no rate is needed to compare them.
 //!
 //! Not in the estimate: a line that is slower than the shaper's rate, and queues beyond
 //! [`Line::turns`] in one level. The program in the kernel keeps the same state in its map
@@ -23,11 +23,11 @@ pub struct Line {
     pub(super) turns: u64,
     /// Idle time of the policy, in ns.
     pub(super) idle_ns: u64,
-    /// Line time of a turn, in ns.
+    /// Transmission time of a turn, in ns.
     pub(super) turn_ns: u64,
-    /// Line time of a full queue of frames, in ns. Larger packets are local TCP's, which limits its own.
+    /// Transmission time of a full queue of frames, in ns. Larger packets are local TCP's, which limits its own.
     pub(super) queue_ns: u64,
-    /// Line time of all that the queues of a level can hold, in ns; arrivals beyond it are dropped.
+    /// Transmission time of all that the queues of a level can hold, in ns; arrivals beyond it are dropped.
     pub(super) capacity_ns: u64,
 }
 
@@ -69,7 +69,7 @@ impl Line {
         self.rate_bits
     }
 
-    /// Line time of `bytes`, in ns.
+    /// Transmission time of `bytes`, in ns.
     #[must_use]
     pub fn cost_ns(&self, bytes: Bytes) -> u64 {
         bytes.get().saturating_mul(NS_BITS) / self.rate_bits
@@ -87,7 +87,7 @@ pub(super) struct LevelState {
     /// Two times, the later first, at which this level and all above it were empty: the idle time of
     /// the policy or more apart.
     pub(super) empty_ns: [u64; 2],
-    /// Line time of all arrivals at this level.
+    /// Transmission time of all arrivals at this level.
     pub(super) arrived_ns: u64,
 }
 
@@ -96,7 +96,7 @@ pub(super) struct LevelState {
 pub(super) struct FlowState {
     /// Time of its last packet.
     pub(super) last_ns: u64,
-    /// Line time that waited at its level at its last packet, this one included; at most what a queue
+    /// Transmission time that waited at its level at its last packet, this one included; at most what a queue
     /// holds.
     pub(super) waiting_ns: u64,
     /// Service of its level at its last packet.
@@ -143,14 +143,14 @@ impl Backlog {
         bytes
     }
 
-    /// Line time that waits at `level`.
+    /// Transmission time that waits at `level`.
     fn waiting_ns(&self, now_ns: u64, level: usize) -> u64 {
         let waits_to = |level: usize| self.0[level].drained_ns.saturating_sub(now_ns);
         let above = level.checked_sub(1).map_or(0, waits_to);
         waits_to(level).saturating_sub(above)
     }
 
-    /// Line time that `level` was served so far: what arrived, less what waits.
+    /// Transmission time that `level` was served so far: what arrived, less what waits.
     pub(super) fn served_ns(&self, now_ns: u64, level: usize) -> u64 {
         self.0[level].arrived_ns.wrapping_sub(self.waiting_ns(now_ns, level))
     }
@@ -175,7 +175,7 @@ impl Backlog {
 }
 
 impl FlowState {
-    /// Line time that `level`, the flow's, was served since its last packet.
+    /// Transmission time that `level`, the flow's, was served since its last packet.
     fn served_since_ns(&self, backlog: &Backlog, now_ns: u64, level: usize) -> u64 {
         let since = backlog.served_ns(now_ns, level).wrapping_sub(self.served_ns);
         // Another processor may have been ahead.

@@ -149,7 +149,7 @@ pub fn detach(device: &str) -> Result<String, FabricError> {
     }
     Ok(match found.notes {
         Some(notes) => notes.before(),
-        None => "the kernel's default qdisc; the notes of what was there are gone".to_owned(),
+        None => "the kernel's default qdisc, because the record of the previous one is missing".to_owned(),
     })
 }
 
@@ -218,7 +218,7 @@ impl Found {
     /// [`FabricError::NotFirst`] if there is none, or tcx programs run before all filters.
     fn first_preference(&self, device: &str, index: u32) -> Result<u16, FabricError> {
         let not_first = |what: String| FabricError::NotFirst { device: device.to_owned(), what };
-        if let Some(id) = bpf::tcx_egress(index).map_err(refused("a look at tcx programs"))?.first() {
+        if let Some(id) = bpf::tcx_egress(index).map_err(refused("a query of tcx programs"))?.first() {
             let name = bpf::program_name(*id).unwrap_or_default();
             return Err(not_first(format!("tcx program {name} (ID {id})")));
         }
@@ -237,8 +237,8 @@ impl Found {
         match (&self.filter, self.root_is_ours) {
             (None, false) => None,
             (Some(_), true) => Some(name.unwrap_or_default()),
-            (Some(_), false) => Some(format!("{}, but by half", name.unwrap_or_default())),
-            (None, true) => Some("qdiscs of ours, without their filter".to_owned()),
+            (Some(_), false) => Some(format!("{}, incompletely", name.unwrap_or_default())),
+            (None, true) => Some("greenwave's qdiscs without their filter".to_owned()),
         }
     }
 }
@@ -251,7 +251,7 @@ fn program_of(options: &Value) -> Option<u32> {
 
 /// The map `name` of program `id`.
 fn map_of(id: u32, name: &str) -> Result<Map, FabricError> {
-    let refused = refused("a look at our maps");
+    let refused = refused("access to our maps");
     for map in bpf::program_maps(id).map_err(&refused)? {
         let (map, its) = Map::with_id(map).map_err(&refused)?;
         if its == name {

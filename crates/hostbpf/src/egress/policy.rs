@@ -112,8 +112,12 @@ impl Policy {
         }
         self.pin_dscp.iter().try_for_each(|(dscp, _)| within("pin.dscp", (*dscp).into(), [0, 63]))?;
         if !self.dscp.is_empty() && self.dscp.len() != levels {
-            let given = format!("of {} values", self.dscp.len());
-            return Err(outside("dscp", given, format!("one value for each of {levels} levels")));
+            let given = self.dscp.len().to_string();
+            return Err(outside(
+                "number of dscp values",
+                given,
+                format!("{levels}..={levels}, one for each level"),
+            ));
         }
         self.dscp.iter().try_for_each(|dscp| within("dscp", (*dscp).into(), [0, 63]))
     }
@@ -184,7 +188,7 @@ pub(super) mod tests {
             "level 7, to which 6 is pinned, is outside 0..=3",
         );
         check(|p| p.pin_dscp = vec![(64, Priority::HIGHEST)], "pin.dscp 64 is outside 0..=63");
-        check(|p| p.dscp = vec![46], "dscp of 1 values is outside one value for each of 4 levels");
+        check(|p| p.dscp = vec![46], "number of dscp values 1 is outside 4..=4, one for each level");
         check(|p| p.dscp = vec![46, 0, 0, 99], "dscp 99 is outside 0..=63");
     }
 

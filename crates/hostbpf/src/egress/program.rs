@@ -97,7 +97,7 @@ const DSCP: i16 = HEADER - 4;
 const VERSION: i16 = DSCP - 4;
 const INDEX: i16 = VERSION - 4;
 const QUEUE: i16 = INDEX - 12;
-/// The time, the packet's line time, and the pointer to the backlog's state.
+/// The time, the packet's transmission time, and the pointer to the backlog's state.
 const TIME: i16 = QUEUE - 8;
 const COST: i16 = TIME - 8;
 const STATE: i16 = COST - 8;
@@ -392,7 +392,7 @@ fn note_service(a: &mut Assembler, policy: &Policy, line: &Line, base: Reg, at: 
 /// Adds the packet to the estimated backlog of its level and those below.
 fn note_arrival(a: &mut Assembler, policy: &Policy, line: &Line) {
     let full = a.label();
-    // R4: the time. R2: the packet's line time. R5: the first level's state.
+    // R4: the time. R2: the packet's transmission time. R5: the first level's state.
     a.load(Width::Double, Reg::R4, STACK, TIME);
     a.load(Width::Double, Reg::R2, STACK, COST);
     state_of(a, LEVEL, Reg::R5);

@@ -69,7 +69,7 @@ impl SavedQdisc {
             // Classes that the qdisc makes by itself will exist then, too.
             Ok([_, made]) if made != classes => refuse("it has classes".to_owned()),
             Ok([shown, _]) if self::words(&shown).as_deref() == Some(words.as_str()) => Ok(before),
-            Ok([shown, _]) => refuse(format!("tc makes {:?} of {words:?}", shown.trim())),
+            Ok([shown, _]) => refuse(format!("tc restores {:?} instead of {words:?}", shown.trim())),
             Err(e) => refuse(e.to_string()),
         }
     }

@@ -192,7 +192,7 @@ pub fn status(device: &str) -> Result<Status, FabricError> {
     count_flows(&mut levels, notes, id)?;
     let mut ahead = Vec::new();
     if let Ok(interface) = Interface::find(device) {
-        for id in bpf::tcx_egress(interface.index).map_err(refused("a look at tcx programs"))? {
+        for id in bpf::tcx_egress(interface.index).map_err(refused("a query of tcx programs"))? {
             ahead.push(format!("tcx program {} (ID {id})", bpf::program_name(id).unwrap_or_default()));
         }
     }
@@ -211,7 +211,7 @@ fn count_flows(levels: &mut [Level], notes: &EgressAttachment, program: u32) -> 
     let (rule, line, now_ns) = (rule(notes)?, notes.line(), uptime_ns());
     let backlog = map_of(program, BACKLOG)?.get(&0_u32.to_ne_bytes()).map_err(refused("our backlog"))?;
     let backlog = Backlog::read(&backlog.unwrap_or_default());
-    for flow in map_of(program, FLOWS)?.values().map_err(refused("a look at our flows"))? {
+    for flow in map_of(program, FLOWS)?.values().map_err(refused("access to our map of flows"))? {
         let word = |at: i16| {
             flow.get(at as usize..)
                 .and_then(<[u8]>::first_chunk)
@@ -227,7 +227,7 @@ fn count_flows(levels: &mut [Level], notes: &EgressAttachment, program: u32) -> 
 }
 
 fn counter(counts: &Map, at: u32) -> Result<Counter, FabricError> {
-    let value = counts.get(&at.to_ne_bytes()).map_err(refused("a look at our counters"))?.unwrap_or_default();
+    let value = counts.get(&at.to_ne_bytes()).map_err(refused("access to our counters"))?.unwrap_or_default();
     let word = |at: usize| {
         value.get(at..).and_then(<[u8]>::first_chunk).map_or(0, |bytes| u64::from_ne_bytes(*bytes))
     };

@@ -300,7 +300,7 @@ struct IdleVector {
     what: &'static str,
     /// Time of the flow's last packet.
     last: i64,
-    /// Line time of its packets that may wait, and service of its level since the last.
+    /// Transmission time of its packets that may wait, and service of its level since the last.
     waiting: i64,
     served: i64,
     /// Times at which the level and all above will be empty, and were.

@@ -16,9 +16,9 @@ use serde_json::Value;
 use super::error::FabricError;
 use super::tc;
 
-/// Line time that a packet may take, unless it is one frame.
+/// Transmission time that a packet may take, unless it is one frame.
 const PERIOD: Span = Span::from_millis(1);
-/// Largest packets of a kernel that does not tell.
+/// Assumed size of the largest packet if the kernel does not report it.
 const GSO_DEFAULT: u32 = 65_536;
 
 /// Turn of each queue, and the limit of packets that belongs to it.
@@ -77,7 +77,7 @@ pub(super) fn set_gso_max_size(device: &str, bytes: u32) -> Result<(), FabricErr
 mod tests {
     use super::*;
 
-    //~ egress: a queue's turn fits the largest packet that the kernel enqueues; a packet takes 1 ms of the line at most
+    // ~ egress: a queue's turn fits the largest packet that the kernel enqueues; transmission of a packet takes 1 ms at most
     #[test]
     fn a_turn_fits_the_largest_packet_and_a_packet_takes_a_millisecond_or_is_one_frame() {
         for frame in [582, 1_514, 9_014] {
