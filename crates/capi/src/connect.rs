@@ -204,8 +204,8 @@ fn already(shim_client: &ShimClient, fd: c_int, name: &Name) -> Option<Result<()
     (!failed || !knows()).then_some(Err(errno))
 }
 
-/// Blocks until the handshake of `fd` is over, if `fd` blocks; waits in the C library's ppoll(2), a
-/// cancellation point as [`receive`] is.
+/// Waits until the handshake of `fd` is over, unless `fd` is non-blocking. The wait is in the C
+/// library's ppoll(2), a cancellation point as [`receive`] is.
 fn waited(fd: c_int) -> Result<(), Errno> {
     type Real = unsafe extern "C-unwind" fn(*mut pollfd, c_ulong, *const timespec, *const sigset_t) -> c_int;
     let socket = borrow(fd).ok_or(Errno::BADF)?;

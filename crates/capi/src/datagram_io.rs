@@ -61,8 +61,7 @@ fn with<T>(envelope: &mut [u8; LEN], pieces: &[iovec], call: impl FnOnce(&mut ms
 
 /// Receives a datagram into `pieces`; `None`: errno is set.
 ///
-/// # Safety
-/// `pieces` are the program's, for recvmsg(2).
+/// # Safety `pieces` are the iovecs that the program passed to recvmsg(2).
 pub(crate) unsafe fn receive(fd: c_int, pieces: &[iovec], flags: c_int) -> Option<ReceivedDatagram> {
     type Real = unsafe extern "C-unwind" fn(c_int, *mut msghdr, c_int) -> ssize_t;
     if flags & libc::MSG_ERRQUEUE != 0 {
@@ -112,8 +111,7 @@ fn is_nonblocking(fd: c_int) -> bool {
 
 /// Sends `pieces` to `to`, or to the connected peer, with ancillary data `cmsg`.
 ///
-/// # Safety
-/// `pieces` are the program's, for sendmsg(2).
+/// # Safety `pieces` are the iovecs that the program passed to sendmsg(2).
 pub(crate) unsafe fn send(
     fd: c_int,
     name: &Name,

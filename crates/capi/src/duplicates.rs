@@ -16,7 +16,8 @@ use crate::{borrow, is_loaded, shim_client, shm_send, socket_kind};
 /// stack.
 static ANY: AtomicBool = AtomicBool::new(false);
 
-/// Records that some descriptor may have been duplicated in a way that is not seen.
+/// Records that some descriptor may have been duplicated in a way that the library does not
+/// intercept.
 pub(crate) fn expect() {
     ANY.store(true, Ordering::Relaxed);
 }

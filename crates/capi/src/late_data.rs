@@ -36,8 +36,7 @@ pub(crate) fn may_follow(got: ssize_t) -> bool {
 /// Result of a receive call on `fd` with `flags` into `pieces`, of which the pair has filled `got`
 /// bytes: adds late data.
 ///
-/// # Safety
-/// `pieces` are the program's.
+/// # Safety `pieces` are the iovecs that the program passed.
 pub(crate) unsafe fn add(fd: c_int, flags: c_int, pieces: &[iovec], got: ssize_t) -> ssize_t {
     let Ok(mut len) = usize::try_from(got) else { return got };
     let room = pieces.iter().any(|piece| piece.iov_len > 0);
@@ -72,8 +71,7 @@ pub(crate) unsafe fn add(fd: c_int, flags: c_int, pieces: &[iovec], got: ssize_t
 
 /// The same for a buffer of `n` bytes.
 ///
-/// # Safety
-/// `bytes` is the program's.
+/// # Safety `bytes` is the pointer that the program passed.
 pub(crate) unsafe fn add_to(fd: c_int, flags: c_int, bytes: *mut c_void, n: usize, got: ssize_t) -> ssize_t {
     // SAFETY: the caller's buffer.
     unsafe { add(fd, flags, &[iovec { iov_base: bytes, iov_len: n }], got) }

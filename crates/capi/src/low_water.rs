@@ -27,7 +27,8 @@ pub(crate) fn of(fd: c_int) -> Option<c_int> {
     fd_replace::int(fd, SOL_SOCKET, SO_RCVLOWAT).filter(|bytes| *bytes != 1)
 }
 
-/// Has the stack write what it withholds from `fd`, if a receive call of `n` bytes may need it.
+/// Makes the stack write the data that it withholds from `fd`, if a receive call of `n` bytes may
+/// need it.
 pub(crate) fn flush(fd: c_int, n: usize) {
     if !ANY.load(Ordering::Relaxed) || shm_send::is_confined() || of(fd).is_none() {
         return;
@@ -45,8 +46,8 @@ pub(crate) fn flush(fd: c_int, n: usize) {
     }
 }
 
-/// Waits until the stack has applied what was requested of connection `id`, and has written what
-/// it no longer withholds.
+/// Waits until the stack has applied the requests for connection `id`, and has written the data
+/// that it no longer withholds.
 pub(crate) fn sync(shim_client: ShimClient, id: u64) {
     drop(shim_client.option(id, IPPROTO_TCP, TCP_INFO));
 }

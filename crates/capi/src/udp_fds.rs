@@ -20,8 +20,8 @@ pub(crate) fn expect() {
     ANY.store(true, Ordering::Relaxed);
 }
 
-/// Enables the check if this program was started with such a socket, and that of duplicates if with
-/// one of the kernel's.
+/// Enables the check of descriptors if this program inherited a UDP socket on the stack, and the
+/// check of duplicates if it inherited a socket of the kernel's.
 pub(crate) fn detect_inherited() {
     let Ok(folder) = std::fs::read_dir("/proc/self/fd") else { return };
     let there = folder.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());

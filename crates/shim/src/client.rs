@@ -44,14 +44,14 @@ pub enum HandshakeError {
     Build,
 }
 
-/// Value of [`VARIABLE`](super::VARIABLE) for server `run`.
+/// Value of the environment variable [`VARIABLE`](super::VARIABLE) for server `run`.
 pub(super) fn variable(run: u32, key: &AccessKey) -> String {
     let key: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
     format!("{run:08x}:{key}:{BUILD}")
 }
 
 /// Abstract name of the server's socket.
-pub(super) fn desk_name(run: u32) -> String {
+pub(super) fn server_name(run: u32) -> String {
     format!("greenwave-socket_server-{run:08x}")
 }
 
@@ -156,7 +156,7 @@ impl ShimClient {
         let flags = SocketFlags::CLOEXEC;
         let control = socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None)?;
         let (end, server_end) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
-        let socket_server = SocketAddrUnix::new_abstract_name(desk_name(self.run).as_bytes())?;
+        let socket_server = SocketAddrUnix::new_abstract_name(server_name(self.run).as_bytes())?;
         if !more.is_empty() {
             server_call(|| send(&end, more, SendFlags::NOSIGNAL))?;
         }
@@ -329,7 +329,7 @@ mod tests {
     fn a_signal_ends_no_question_that_waits_for_room() {
         listen();
         let shim_client = ShimClient { run: std::process::id() ^ 0x5eed_5eed, key: [7; 16] };
-        let name = SocketAddrUnix::new_abstract_name(desk_name(shim_client.run).as_bytes()).unwrap();
+        let name = SocketAddrUnix::new_abstract_name(server_name(shim_client.run).as_bytes()).unwrap();
         let socket = || {
             let flags = SocketFlags::CLOEXEC;
             socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None).unwrap()

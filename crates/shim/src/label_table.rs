@@ -144,7 +144,7 @@ impl LabelTable {
         self.write_private(line, private);
     }
 
-    /// Sets if UDP socket `id` is connected.
+    /// Sets the connected flag of UDP socket `id`.
     pub fn connect(&self, id: u64, connected: bool) {
         let Some(line) = Lines::of(id).filter(|_| self.is_open(id)) else { return };
         match connected {

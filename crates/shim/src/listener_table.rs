@@ -83,7 +83,7 @@ impl Listener {
     }
 
     /// True if both cannot be bound at once.
-    fn quarrels_with(&self, other: &Self) -> bool {
+    fn conflicts_with(&self, other: &Self) -> bool {
         self.bound().overlaps(&other.bound()) && !(self.reuse_port && other.reuse_port)
     }
 
@@ -163,7 +163,7 @@ pub(super) struct Listeners(Vec<Listener>);
 impl Listeners {
     /// Adds a listener; returns it if its address is in use.
     pub fn add(&mut self, listener: Listener) -> Result<(), Box<Listener>> {
-        if self.0.iter().any(|other| other.quarrels_with(&listener)) {
+        if self.0.iter().any(|other| other.conflicts_with(&listener)) {
             return Err(Box::new(listener));
         }
         self.0.push(listener);

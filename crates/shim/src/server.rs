@@ -118,7 +118,7 @@ impl SocketServer {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let control = socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None)?;
         let run = u32::from_be_bytes([secret[0], secret[1], secret[2], secret[3]]) ^ std::process::id();
-        bind(&control, &SocketAddrUnix::new_abstract_name(client::desk_name(run).as_bytes())?)?;
+        bind(&control, &SocketAddrUnix::new_abstract_name(client::server_name(run).as_bytes())?)?;
         let watch = |_| Ok(Arc::new(epoll::create(epoll::CreateFlags::CLOEXEC)?));
         let watches: Vec<_> = (0..stacks).map(watch).collect::<io::Result<_>>()?;
         epoll::add(&watches[0], &control, epoll::EventData::new_u64(CONTROL), epoll::EventFlags::IN)?;
@@ -154,7 +154,7 @@ impl SocketServer {
         self.routes = routes;
     }
 
-    /// Value of [`VARIABLE`](super::VARIABLE).
+    /// Value of the environment variable [`VARIABLE`](super::VARIABLE).
     #[must_use]
     pub fn variable(&self) -> String {
         client::variable(self.run, &self.key)

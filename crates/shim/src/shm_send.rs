@@ -73,7 +73,7 @@ const FIRST: usize = PAGE - DATA;
 /// All send buffers, on either side.
 #[derive(Debug)]
 pub struct ShmSendBuffers {
-    /// File before the buffers.
+    /// Mapping of the file before the buffers.
     head: Mapping,
     stacks: usize,
     /// Mapped chunks; null if not mapped.

@@ -55,7 +55,7 @@ pub struct StackHandle {
 /// Events posted by other stacks.
 struct Post {
     posted: Mutex<Vec<SocketEvent>>,
-    /// True if there are any.
+    /// True if events are posted.
     any: AtomicBool,
     eventfd: OwnedFd,
 }
@@ -137,7 +137,7 @@ impl StackHandle {
         lock(&self.socket_server).set_routes(routes);
     }
 
-    /// Value of [`VARIABLE`](super::VARIABLE).
+    /// Value of the environment variable [`VARIABLE`](super::VARIABLE).
     #[must_use]
     pub fn variable(&self) -> String {
         lock(&self.socket_server).variable()

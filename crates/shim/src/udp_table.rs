@@ -62,7 +62,7 @@ impl UdpSocketEntry {
         }
     }
 
-    fn quarrels_with(&self, bound: &BindAddr, reuse: Reuse) -> bool {
+    fn conflicts_with(&self, bound: &BindAddr, reuse: Reuse) -> bool {
         let share = self.reuse.addr && reuse.addr || self.reuse.port && reuse.port;
         !self.gone && !share && self.bound.overlaps(bound)
     }
@@ -102,7 +102,7 @@ impl UdpTable {
 
     /// True if a socket may bind to this address.
     pub fn is_free(&self, bound: &BindAddr, reuse: Reuse) -> bool {
-        self.at(bound.addr.port()).all(|other| !other.quarrels_with(bound, reuse))
+        self.at(bound.addr.port()).all(|other| !other.conflicts_with(bound, reuse))
     }
 
     /// A free port.

@@ -87,7 +87,7 @@ fn what_is_not_the_library_is_refused_before_the_program_starts() {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
     let libc = maps.lines().find(|line| line.ends_with("/libc.so.6")).expect("it is linked dynamically");
     let libc = PathBuf::from(&libc[libc.find('/').unwrap()..]);
-    let another = "it is another library than libgreenwave.so";
+    let another = "it is not libgreenwave.so";
     refuses(&libc, another);
     let link = folder.0.join("libgreenwave.so");
     symlink(&libc, &link).unwrap();

@@ -70,7 +70,7 @@ struct World {
     file: OwnedFd,
     outboxes: ShmSendBuffers,
     /// True once the shared memory was corrupted.
-    spoilt: bool,
+    is_corrupted: bool,
 }
 
 pub(crate) fn requests(data: &[u8]) {
@@ -93,7 +93,7 @@ impl World {
         socket_server.set_routes(Routes { subnets: vec![(addrs[0], 24)], addrs, ..Routes::default() });
         let control = socket_with(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC, None).ok()?;
         let run = u32::from_be_bytes([SECRET[0], SECRET[1], SECRET[2], SECRET[3]]) ^ std::process::id();
-        let to = SocketAddrUnix::new_abstract_name(client::desk_name(run).as_bytes()).ok()?;
+        let to = SocketAddrUnix::new_abstract_name(client::server_name(run).as_bytes()).ok()?;
         let mut world = Self {
             // Replaced below by the server's files.
             file: control.try_clone().ok()?,
@@ -110,7 +110,7 @@ impl World {
             asked: Vec::new(),
             pending_datagrams: BTreeSet::new(),
             listens: BTreeMap::new(),
-            spoilt: false,
+            is_corrupted: false,
         };
         let (answer, end) = world.ask(&Request::Outboxes)?;
         assert_eq!(answer, Some(Answer::Done));
@@ -210,7 +210,7 @@ impl World {
             7 => self.write(input)?,
             8 => self.read(input)?,
             9 => self.hand(input)?,
-            10 => self.spoil(input)?,
+            10 => self.corrupt(input)?,
             11 => self.answer(input)?,
             12 => self.deliver(input)?,
             13 => self.send_datagram(input)?,
@@ -420,7 +420,7 @@ impl World {
     /// The stack reads from the program.
     fn read(&mut self, input: &mut Input<'_>) -> Option<()> {
         let (at, len) = (usize::from(input.byte()?), input.one_of(&[1usize, 100, 8192, 200_000])?);
-        let (count, spoilt) = (self.streams.len().max(1), self.spoilt);
+        let (count, is_corrupted) = (self.streams.len().max(1), self.is_corrupted);
         let Some(stream) = self.streams.get_mut(at % count) else { return Some(()) };
         let Some(pipe) = &mut stream.pipe else { return Some(()) };
         let mut bytes = vec![0; len];
@@ -429,9 +429,9 @@ impl World {
                 assert!((1..=len).contains(&taken), "{taken} bytes of {len}");
                 let wanted = |i: usize| pattern(stream.read.wrapping_add(i as u32));
                 let is_intact = (0..taken).all(|i| bytes[i] == wanted(i));
-                assert!(spoilt || is_intact, "the program's bytes, in order");
+                assert!(is_corrupted || is_intact, "the program's bytes, in order");
                 stream.read = stream.read.wrapping_add(taken as u32);
-                assert!(spoilt || stream.read <= stream.written, "more bytes read than written");
+                assert!(is_corrupted || stream.read <= stream.written, "more bytes read than written");
             }
             ProgramRead::End | ProgramRead::Reset => stream.pipe = None,
             ProgramRead::Nothing => {}
@@ -456,7 +456,7 @@ impl World {
     }
 
     /// A hostile program writes anywhere in the memory of the send buffers.
-    fn spoil(&mut self, input: &mut Input<'_>) -> Option<()> {
+    fn corrupt(&mut self, input: &mut Input<'_>) -> Option<()> {
         let (which, slot) = (input.below(4)?, u64::from(input.byte()? % 8));
         let (at, word) = (u64::from(input.u16()?), u64::from(input.u16()?) << (input.byte()? % 64));
         // The stack's page, or a send buffer's words, or its bytes.
@@ -468,7 +468,7 @@ impl World {
             _ => slots + at,
         };
         let word = if word == 0 { u64::MAX } else { word };
-        self.spoilt |= pwrite(&self.file, &word.to_ne_bytes(), offset / 8 * 8).is_ok();
+        self.is_corrupted |= pwrite(&self.file, &word.to_ne_bytes(), offset / 8 * 8).is_ok();
         Some(())
     }
 

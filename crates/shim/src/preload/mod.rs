@@ -91,7 +91,7 @@ impl fmt::Display for PreloadError {
                 write!(f, "{} is for {its}, and programs here are for {ours}", path.display())
             }
             Self::Stranger(path) => {
-                write!(f, "{}: it is another library than libgreenwave.so", path.display())
+                write!(f, "{}: it is not libgreenwave.so", path.display())
             }
             Self::Exposed(path, how) => {
                 write!(f, "{}: {how}, and it would run in root's programs", path.display())
@@ -250,7 +250,7 @@ mod tests {
     #[test]
     fn a_library_of_others_and_a_program_of_ours_are_not_the_library() {
         let error_of = |path: &Path| Library::find(Some(path)).expect_err("it is another").to_string();
-        assert!(error_of(&libc()).ends_with(": it is another library than libgreenwave.so"));
+        assert!(error_of(&libc()).ends_with(": it is not libgreenwave.so"));
         let this = std::env::current_exe().unwrap();
         assert!(error_of(&this).ends_with(": it is a program, not libgreenwave.so"), "it has the note");
         assert!(error_of(Path::new("/")).ends_with(": it is a directory, not libgreenwave.so"));

@@ -49,7 +49,7 @@ fn classifier(text: &[u8]) -> Result<TransportClassifier, String> {
     if let Some(rule) = policy.rules().iter().find(|rule| rule.layer() == Layer::Driver) {
         let name = rule.name();
         return Err(format!(
-            "rule {name:?} is for layer = \"driver\", which asks before anybody knows whose a packet is; \
+            "rule {name:?} is for layer = \"driver\", which runs before the connection of a packet is known; \
              write layer = \"transport\""
         ));
     }

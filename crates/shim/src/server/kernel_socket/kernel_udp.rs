@@ -47,7 +47,7 @@ impl SocketServer {
         if !is_for_datagrams(&half) {
             return self.refuse(RefusalKind::Malformed);
         }
-        be_told_nothing(&half);
+        disable_reports(&half);
         let data = epoll::EventData::new_u64(id | HALF);
         let flags = epoll::EventFlags::IN | epoll::EventFlags::RDHUP;
         if let Err(e) = epoll::add(&self.watches[0], &half, data, flags) {
@@ -117,7 +117,7 @@ fn is_for_datagrams(half: &OwnedFd) -> bool {
 
 /// Disables the error queue and transmit timestamps, which the program may have set: nothing reads
 /// them here.
-fn be_told_nothing(half: &OwnedFd) {
+fn disable_reports(half: &OwnedFd) {
     for (level, name) in [
         (libc::IPPROTO_IP, libc::IP_RECVERR),
         (libc::IPPROTO_IPV6, libc::IPV6_RECVERR),
