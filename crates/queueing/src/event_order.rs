@@ -41,9 +41,9 @@ pub struct ReorderResult {
     pub left: u8,
 }
 
-/// Events reordered together, at most.
+/// Maximum number of events reordered together.
 pub const BATCH: usize = 64;
-/// Events of one level other than 0 in a batch, at most.
+/// Maximum number of events of one level other than 0 in a batch.
 pub const AT_ONCE: usize = 2;
 const LEVELS: usize = 8;
 

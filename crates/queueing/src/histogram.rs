@@ -42,7 +42,7 @@ impl Histogram {
         Self::with_digits(3)
     }
 
-    /// Empty histogram of two digits, for large numbers of them; about 30 kB.
+    /// Empty histogram with a precision of two digits; about 30 kB, for uses with many histograms.
     #[must_use]
     pub fn coarse() -> Self {
         Self::with_digits(2)
@@ -163,7 +163,7 @@ impl StageHistograms {
         Self::of(&Histogram::new(), classes, stages)
     }
 
-    /// Empty histograms with two digits, see [`Histogram::coarse`].
+    /// Empty histograms with a precision of two digits; see [`Histogram::coarse`].
     #[must_use]
     pub fn coarse(classes: &[&str], stages: &[&str]) -> Self {
         Self::of(&Histogram::coarse(), classes, stages)

@@ -59,7 +59,7 @@ struct Node<T> {
     /// Previous node in the list, or `HEAD |` the number of the slot.
     prev: u32,
     next: u32,
-    /// Number of uses of this node so far; a free node holds the next one's.
+    /// Generation: number of uses of this node so far; a free node holds that of its next use.
     generation: NonZeroU32,
     item: T,
 }

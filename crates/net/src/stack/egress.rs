@@ -21,7 +21,7 @@ use crate::tcp::Connection;
 
 /// Capacity of the reply queue; further replies are dropped.
 pub(super) const REPLIES_MAX: usize = 256;
-/// Frame sent for no connection.
+/// Frame that the stack sends outside of any connection.
 #[derive(Debug)]
 pub(super) enum Reply {
     /// An ARP request or reply.

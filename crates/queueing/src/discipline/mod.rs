@@ -167,7 +167,7 @@ pub const PASSED_IN_A_ROW: u8 = 8;
 pub enum StarvationBound {
     /// At most this many entries are served first, whatever arrives later.
     Bounded {
-        /// Entries served first, at most.
+        /// Maximum number of entries served first.
         entries: u64,
     },
     /// Only entries pushed before it, or at most `span` after it, are served
@@ -181,7 +181,7 @@ pub enum StarvationBound {
     Aged {
         /// Time without a bound.
         span: Span,
-        /// Entries served first after that, at most.
+        /// Maximum number of entries served first after that.
         entries: u64,
     },
     /// Entries of this level or less urgent can starve while more urgent ones

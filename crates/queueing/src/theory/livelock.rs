@@ -19,9 +19,9 @@ pub struct TwoStages {
     pub receive_per_s: f64,
     /// µ2: capacity of the second, protocol and application, with the core to itself.
     pub serve_per_s: f64,
-    /// l1: requests at the first stage, at most.
+    /// l1: maximum number of requests at the first stage.
     pub receive_room: u32,
-    /// l2: requests at the second stage, at most.
+    /// l2: maximum number of requests at the second stage.
     pub serve_room: u32,
 }
 

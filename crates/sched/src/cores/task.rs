@@ -30,7 +30,7 @@ pub struct TaskSpec {
     pub class: Class,
     /// Guaranteed cores, available whenever the task has work; 0 for BE.
     pub guaranteed: u16,
-    /// Additional cores, at most.
+    /// Maximum number of additional cores.
     pub burstable: u16,
     /// THRESH_QD: queueing delay above which the task needs another core.
     pub delay_max: Span,

@@ -21,7 +21,7 @@ pub struct Topology {
 }
 
 impl Topology {
-    /// Logical cores, at most.
+    /// Maximum number of logical cores.
     pub const CORES_MAX: usize = 4096;
 
     /// Machine of `sockets` (1..=256) with `physical` cores each and `lanes` per

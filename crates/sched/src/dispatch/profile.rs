@@ -38,7 +38,7 @@ struct TypeRecord {
     demand_last: f64,
 }
 
-/// Types in a profile, at most.
+/// Maximum number of types in a profile.
 pub(super) const KINDS_MAX: usize = 256;
 
 impl Profile {

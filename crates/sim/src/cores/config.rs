@@ -29,7 +29,7 @@ pub struct Config {
     /// Warm-up, not measured.
     #[serde(default = "warmup", deserialize_with = "text")]
     pub warmup: Span,
-    /// Replays the run.
+    /// Seed; the same seed replays the run.
     #[serde(default = "one")]
     pub seed: u64,
 }
@@ -46,7 +46,7 @@ pub struct MachineConfig {
     pub lanes: usize,
     /// DRAM bandwidth, GB/s and socket.
     pub bandwidth_gb: f64,
-    /// r in DRAM's latency 1 + r·u/(1 − u).
+    /// Factor r in DRAM's latency 1 + r·u/(1 − u), where u is its utilisation.
     pub latency_rise: f64,
     /// Last-level cache per socket.
     #[serde(deserialize_with = "text")]

@@ -201,7 +201,7 @@ fn ecn_threshold_default() -> QueueLength {
     QueueLength::Entries(0)
 }
 
-/// Same as PIAS's Linux module.
+/// Idle time of PIAS's Linux module.
 fn idle_default() -> Span {
     Span::from_micros(500)
 }

@@ -221,7 +221,7 @@ enum Event {
     PolicyTick,
     /// A stall of the second stage begins.
     Stall,
-    /// It ends.
+    /// The stall ends.
     StallEnd,
 }
 

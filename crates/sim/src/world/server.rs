@@ -64,7 +64,7 @@ pub(super) trait Clients {
     fn poll_timeout(&self) -> Option<Time>;
     /// Start of measurement.
     fn started(&self) -> Option<Time>;
-    /// True if everything measured has happened.
+    /// True if all measured requests have ended.
     fn is_done(&self) -> bool;
 }
 
