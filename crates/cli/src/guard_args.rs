@@ -44,7 +44,7 @@ enum Refused {
     Reset,
 }
 
-/// Until when a connection waits: what [`guard::Until`] is called on the command line.
+/// End of a connection's wait, as named on the command line; see [`guard::Until`].
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Until {
     Accept,

@@ -212,7 +212,7 @@ fn answers(target: SocketAddr) -> Result<(), Error> {
     })
 }
 
-/// Time for a lost SYN to be retransmitted.
+/// Connect timeout: long enough for a lost SYN to be retransmitted.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(5);
 
 fn refused(e: &KernelError) -> Error {

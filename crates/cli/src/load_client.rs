@@ -7,7 +7,7 @@ use drivers::afxdp::{self, AfXdp, Claims, Mode, Options};
 use net::stack::Config;
 use queueing::Span;
 
-/// Time for connections to open.
+/// Maximum time for connections to open.
 pub const OPEN_WITHIN: Span = Span::from_secs(10);
 /// Frames in each ring of a client's socket.
 pub const FRAMES: u32 = 8192;

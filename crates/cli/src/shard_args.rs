@@ -7,7 +7,7 @@ use queueing::CoreId;
 use crate::Error;
 use crate::options::secret;
 
-/// By what a flow's stack is told.
+/// Assignment of flows to stacks, as named on the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum FlowHashArg {
     /// Hash with a secret key, so that clients cannot aim at one stack;

@@ -275,7 +275,7 @@ fn one_check_is_for_every_file() {
     let included = Scratch::new("check-more.toml", &more("BE"));
     let output_of = |path: &str| String::from_utf8_lossy(&greenwave(&["check", path]).stdout).into_owned();
     let text = output_of(tasks.path());
-    for part in [&format!("process {pid}"), "BE", "true y", "shared by policy caladan"] {
+    for part in [&format!("process {pid}"), "BE", "true y", "policy caladan allocates the cores"] {
         assert!(text.contains(part), "{part} in {text}");
     }
     drop(included);

@@ -170,11 +170,11 @@ fn seeds_are_added_until_a_claim_is_decided() {
     assert!(stderr.contains("1 undecided after 2 runs"), "{stderr}");
     let (code, _, stderr) = run(&claim, &["--seed", "18446744073709551615"]);
     assert_eq!(code, Some(2), "{stderr}");
-    assert!(stderr.contains("leaves no room for 2 runs"), "{stderr}");
+    assert!(stderr.contains("is too large for 2 runs"), "{stderr}");
     // A budget in which no seed fits.
     let (code, spent, stderr) = run(&claim, &["--until-decided", "1ns"]);
     assert_eq!((code, &spent["runs"]), (Some(3), &2.into()), "{stderr}");
-    assert!(stderr.contains("the budget is spent"), "{stderr}");
+    assert!(stderr.contains("no further run fits"), "{stderr}");
 }
 
 #[test]

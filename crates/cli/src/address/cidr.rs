@@ -95,7 +95,9 @@ impl FromStr for InterfaceAddress {
         }
         if is_unusable(addr) {
             let usable = if addr.is_ipv4() { "10.77.0.2" } else { "fd00::2" };
-            return Err(format!("{addr} is no address that a host can have, such as {usable}"));
+            return Err(format!(
+                "{addr} cannot be the address of a host; valid: an address such as {usable}"
+            ));
         }
         if !cidr.holds(addr) {
             let (network, hosts) = cidr.parts();

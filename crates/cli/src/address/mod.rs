@@ -126,8 +126,8 @@ impl Addresses {
             plan.want(kind, wanted)?;
         }
         if plan.v6.len() > GIVEN_MAX {
-            let what = format!("{} IPv6 addresses are more than a server can be given", plan.v6.len());
-            return Err(Error::new(what).advice(format!("{GIVEN_MAX} of them, or --addr slaac")));
+            let what = format!("{} IPv6 addresses exceed the maximum of {GIVEN_MAX}", plan.v6.len());
+            return Err(Error::new(what).advice(format!("at most {GIVEN_MAX} addresses, or --addr slaac")));
         }
         if !kind.is_live() && (plan.dhcp || plan.slaac) {
             let what = format!("{kind} is a capture, which answers no request for an address");
@@ -213,9 +213,11 @@ impl Addresses {
                     let Some(subnet) = self.v4 else {
                         let what = match self.dhcp {
                             true => {
-                                format!("--addr dhcp brings its gateway, so {gateway} would mean nothing")
+                                format!(
+                                    "--addr dhcp provides the gateway, so --gateway {gateway} would have no effect"
+                                )
                             }
-                            false => format!("gateway {gateway} is IPv4, and no --addr is"),
+                            false => format!("gateway {gateway} is IPv4, but no --addr is IPv4"),
                         };
                         return Err(Error::new(what).advice(format!("without --gateway {gateway}")));
                     };
@@ -230,9 +232,11 @@ impl Addresses {
                     if self.v6.is_empty() {
                         let what = match self.slaac {
                             true => {
-                                format!("--addr slaac brings its routers, so {gateway} would mean nothing")
+                                format!(
+                                    "--addr slaac provides the routers, so --gateway {gateway} would have no effect"
+                                )
                             }
-                            false => format!("gateway {gateway} is IPv6, and no --addr is"),
+                            false => format!("gateway {gateway} is IPv6, but no --addr is IPv6"),
                         };
                         return Err(Error::new(what).advice(format!("without --gateway {gateway}")));
                     }
@@ -322,7 +326,7 @@ fn on_this_link(
     let interface = kind.name().unwrap_or_default();
     let message = match scope {
         None if addr.is_unicast_link_local() => {
-            format!("{addr} is link-local and does not say on which interface")
+            format!("link-local address {addr} does not name its interface")
         }
         Some(scope) if scope != interface => format!("{addr}%{scope} is on another interface than {kind}"),
         _ => return Ok(()),

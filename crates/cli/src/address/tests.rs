@@ -91,17 +91,26 @@ fn contradictory_addresses_are_refused_with_advice() {
         "xdp:eth0 fd07::2/64 via fd08::1",
         "gateway fd08::1 is not another host's address in the subnet of fd07::2/64   try: --gateway fd07::1",
     );
-    check("xdp:eth0 fd07::2/64 via 10.7.0.1", "gateway 10.7.0.1 is IPv4, and no --addr is   try: without");
-    check("xdp:eth0 10.7.0.2/24 via fd07::1", "gateway fd07::1 is IPv6, and no --addr is");
-    check("xdp:eth0 dhcp via 10.7.0.1", "--addr dhcp brings its gateway, so 10.7.0.1 would mean nothing");
-    check("xdp:eth0 slaac via fd07::1", "--addr slaac brings its routers, so fd07::1 would mean nothing");
+    check(
+        "xdp:eth0 fd07::2/64 via 10.7.0.1",
+        "gateway 10.7.0.1 is IPv4, but no --addr is IPv4   try: without",
+    );
+    check("xdp:eth0 10.7.0.2/24 via fd07::1", "gateway fd07::1 is IPv6, but no --addr is IPv6");
+    check(
+        "xdp:eth0 dhcp via 10.7.0.1",
+        "--addr dhcp provides the gateway, so --gateway 10.7.0.1 would have no effect",
+    );
+    check(
+        "xdp:eth0 slaac via fd07::1",
+        "--addr slaac provides the routers, so --gateway fd07::1 would have no effect",
+    );
     check(
         "xdp:eth0 fd07::2/64 via fe80::1",
-        "fe80::1 is link-local and does not say on which interface   try: --gateway fe80::1%eth0",
+        "link-local address fe80::1 does not name its interface   try: --gateway fe80::1%eth0",
     );
     check(
         "xdp:eth0 fe80::2/64",
-        "fe80::2 is link-local and does not say on which interface   try: --addr fe80::2%eth0/64",
+        "link-local address fe80::2 does not name its interface   try: --addr fe80::2%eth0/64",
     );
     check(
         "xdp:eth0 fe80::2%eth1/64",

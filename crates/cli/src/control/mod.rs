@@ -30,7 +30,7 @@ use protocol::{Command, ControlResponse, DaemonStatus, LINE_MAX, may, read_comma
 #[derive(clap::Args)]
 #[group(skip)]
 pub struct Flags {
-    /// Name for `greenwave control NAME status|reload|end`.
+    /// Name for `greenwave control NAME status|reload|stop`.
     #[arg(long, value_name = "NAME", value_parser = protocol::name)]
     control: Option<String>,
 }

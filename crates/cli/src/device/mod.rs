@@ -143,7 +143,7 @@ impl DeviceKind {
                 let (interface, sockets) = packet::open(name, options)?;
                 if address::forwards() {
                     errln!(
-                        "note: this machine forwards packets (net.ipv4.ip_forward=1) and will send on what is for us; xdp:{name} keeps it from that"
+                        "note: this machine forwards packets (net.ipv4.ip_forward=1) and also forwards frames that are addressed to greenwave; xdp:{name} prevents that"
                     );
                 }
                 let devices = sockets.into_iter().map(AnyDevice::Packet).collect();
@@ -156,9 +156,10 @@ impl DeviceKind {
                 let (mac, mtu) = (Some(opened.interface.mac), opened.interface.mtu.min(MTU_MAX));
                 let how = Some(opened.summary());
                 let copy = addresses.are_found().then(|| packet::open_copy(&opened.interface)).transpose()?;
-                let mut ear = copy.map(Box::new);
-                let with_ear = |queue| AnyDevice::Xdp(xdp::Xdp { queue, ear: ear.take() });
-                let devices = opened.devices.into_iter().map(with_ear).collect();
+                let mut packet_socket = copy.map(Box::new);
+                let with_packet_socket =
+                    |queue| AnyDevice::Xdp(xdp::Xdp { queue, packet_socket: packet_socket.take() });
+                let devices = opened.devices.into_iter().map(with_packet_socket).collect();
                 let claimant = Some(opened.claimant);
                 Ok(Open { devices, mac, mtu, held: Some(options.held as usize), over, how, claimant })
             }

@@ -8,9 +8,9 @@ use queueing::{Span, Time};
 /// A queue of an AF_XDP interface.
 pub struct Xdp {
     pub(super) queue: afxdp::AfXdp,
-    /// Packet socket that also receives what concerns the kernel; polled when the queue is empty,
+    /// Packet socket for frames that the kernel needs as well; polled when the queue is empty,
     /// never waited for.
-    pub(super) ear: Option<Box<packet::PacketSocket>>,
+    pub(super) packet_socket: Option<Box<packet::PacketSocket>>,
 }
 
 /// A frame of either source.
@@ -19,7 +19,7 @@ pub enum XdpFrame {
     /// From the AF_XDP queue.
     Queue(afxdp::UmemFrame),
     /// From the packet socket.
-    Ear(packet::PooledFrame),
+    Packet(packet::PooledFrame),
 }
 
 impl AsRef<[u8]> for XdpFrame {
@@ -27,7 +27,7 @@ impl AsRef<[u8]> for XdpFrame {
     fn as_ref(&self) -> &[u8] {
         match self {
             Self::Queue(frame) => frame.as_ref(),
-            Self::Ear(frame) => frame.as_ref(),
+            Self::Packet(frame) => frame.as_ref(),
         }
     }
 }
@@ -40,16 +40,16 @@ impl Device for Xdp {
         if let Some(received) = self.queue.receive(now) {
             return Some(received.map(XdpFrame::Queue));
         }
-        let ear = self.ear.as_mut()?;
-        ear.receive(now).map(|received| received.map(XdpFrame::Ear))
+        let packet_socket = self.packet_socket.as_mut()?;
+        packet_socket.receive(now).map(|received| received.map(XdpFrame::Packet))
     }
 
     #[inline]
     fn recycle(&mut self, frame: XdpFrame) {
-        match (frame, &mut self.ear) {
+        match (frame, &mut self.packet_socket) {
             (XdpFrame::Queue(frame), _) => self.queue.recycle(frame),
-            (XdpFrame::Ear(frame), Some(ear)) => ear.recycle(frame),
-            (XdpFrame::Ear(_), None) => unreachable!("such a frame comes from a packet socket"),
+            (XdpFrame::Packet(frame), Some(packet_socket)) => packet_socket.recycle(frame),
+            (XdpFrame::Packet(_), None) => unreachable!("such a frame comes from a packet socket"),
         }
     }
 

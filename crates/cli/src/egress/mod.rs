@@ -126,8 +126,8 @@ fn turn_text(turn: Turn) -> String {
     match turn.gso {
         None => format!("each queue sends up to {} bytes in its turn", turn.bytes),
         Some([before, limit]) => format!(
-            "each queue sends up to {} bytes in its turn; gso_max_size {before} -> {limit} until detach: packets take \
-             1 ms of the line at most, for more CPU per byte",
+            "each queue sends up to {} bytes in its turn; gso_max_size {before} -> {limit} until detach: sending a \
+             packet takes 1 ms at most, at more CPU time per byte",
             turn.bytes
         ),
     }

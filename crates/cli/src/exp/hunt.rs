@@ -25,10 +25,10 @@ pub struct Args {
     /// Mechanism whose default is tried: deadline or guard.
     #[arg(value_name = "MECHANISM", value_parser = mechanism)]
     mechanism: &'static HuntTarget,
-    /// Time to search.
+    /// Maximum duration of the search.
     #[arg(long, value_name = "SPAN", default_value = "60s")]
     duration: Span,
-    /// Most cases to run.
+    /// Maximum number of cases.
     #[arg(long, value_name = "N", default_value_t = u64::MAX, hide_default_value = true)]
     cases: u64,
     /// Seed from which all cases are drawn [default: 1].
@@ -98,9 +98,9 @@ struct Hunt {
     first_case: u64,
     /// Cases run.
     cases: u64,
-    /// Cases above the price.
+    /// Cases whose loss exceeds the limit.
     findings: u64,
-    /// Sums of goodput: the default's, and that of doing nothing.
+    /// Sums of goodput, with the default and without the mechanism.
     sums: CaseGoodput,
     /// The worst cases, the worst first.
     worst: Vec<CaseResult>,

@@ -337,7 +337,8 @@ fn run_one(source: &Source, args: &RunArgs) -> Result<(ExperimentResult, Option<
     let start = Instant::now();
     let mut measured = GridResults::new(world);
     let end = args.seed.checked_add(runs).ok_or_else(|| {
-        Error::new(format!("seed {} leaves no room for {runs} runs", args.seed)).advice("a smaller --seed")
+        Error::new(format!("seed {} is too large for {runs} runs with consecutive seeds", args.seed))
+            .advice("a smaller --seed")
     })?;
     let seeds = args.seed..end;
     let runs_made =

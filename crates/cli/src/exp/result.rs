@@ -271,7 +271,7 @@ impl ExperimentResult {
         ResultHeader { command, ..header }.stamp(result)
     }
 
-    /// Figures that have a column.
+    /// Metrics that are columns of the printed table.
     fn columns(&self) -> impl Iterator<Item = &'static MetricColumn> {
         self.world.stats.iter().filter(|stat| !stat.column.is_empty())
     }

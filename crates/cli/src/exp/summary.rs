@@ -172,7 +172,7 @@ impl Overview {
             let text = std::fs::read_to_string(&path).map_err(|e| Error::file(&path, &e))?;
             let result = serde_json::from_str(&text).map_err(|e| e.to_string());
             result.and_then(|value| overview.add(value)).map_err(|e| {
-                Error::new(format!("{} is no experiment's result: {e}", path.display()))
+                Error::new(format!("{} is not the result of an experiment: {e}", path.display()))
                     .advice("a folder that `exp run --out` wrote")
             })?;
         }
@@ -259,8 +259,8 @@ impl Overview {
             read => read.map_err(|e| Error::file(record, &e))?,
         };
         let rows: Vec<StoredResult> = serde_json::from_str(&text).map_err(|e| {
-            Error::new(format!("{} is no record of results: {e}", record.display()))
-                .advice("git checkout of it, or remove it and give all results")
+            Error::new(format!("{} is not a record of results: {e}", record.display()))
+                .advice("restore it with git checkout, or remove it and give all results")
         })?;
         let shipped = registry::all();
         for mut stored in rows {

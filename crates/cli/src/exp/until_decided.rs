@@ -44,7 +44,7 @@ pub fn run(
         let remaining = budget.saturating_sub(start.elapsed());
         let count = seeds_to_add(result.seeds(), more_runs, cost.per_seed(), remaining);
         if count == 0 {
-            errln!("note: {}: the budget is spent, {} s of it are left", source.name, remaining.as_secs());
+            errln!("note: {}: no further run fits into the remaining {} s", source.name, remaining.as_secs());
             break;
         }
         let (undecided, runs) = (result.counts().undecided, result.seeds());

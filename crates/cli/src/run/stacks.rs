@@ -88,9 +88,9 @@ pub(super) type Server<D> = (SocketProxy<D, SocketAdapter>, D);
 const FRAMES_MAX: usize = 16_384;
 /// Interval of checks of the program and the interrupt flag.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
-/// Time for a program to end after ctrl-C before it is killed.
+/// Maximum time for a program to end after ctrl-C before it is killed.
 const GRACE: Span = Span::from_secs(5);
-/// Time for data of ended programs to reach their peers.
+/// Maximum time for data of ended programs to reach their peers.
 const FLUSH: Span = Span::from_secs(2);
 
 impl Stacks<'_> {

@@ -154,7 +154,7 @@ pub fn describe(path: &Path, as_json: bool) -> Result<(), Error> {
         table.row(vec![name, class, what, guaranteed.to_string()])
     });
     out!("{table}");
-    outln!("shared by policy {}", config.policy);
+    outln!("policy {} allocates the cores", config.policy);
     Ok(())
 }
 
@@ -260,8 +260,8 @@ fn start(
     config.tasks.iter().enumerate().map(setup).collect()
 }
 
-/// Moves this process off the managed cores, where there are others, and before the managed tasks;
-/// true if that was allowed.
+/// Moves this process off the managed cores, if there are others, and gives it priority over the
+/// managed tasks; true if that was allowed.
 fn stand_back(ours: &[CoreId], managed: &[CoreId]) -> bool {
     let rest = ours.iter().copied().filter(|core| !managed.contains(core));
     let rest = cpulist::set_of(rest);

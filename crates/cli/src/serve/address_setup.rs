@@ -17,7 +17,7 @@ use crate::Error;
 use crate::address::{Addresses, InterfaceAddress};
 use crate::device::not_the_kernels;
 
-/// Time for a server or a router to answer.
+/// Maximum time for a server or a router to answer.
 const CHECK_TIMEOUT: Span = Span::from_secs(10);
 /// Poll interval while nothing comes.
 const LOOK_EVERY: Span = Span::from_millis(5);
@@ -28,7 +28,7 @@ const STEPS_MAX: usize = 1024;
 pub(crate) struct Found {
     /// Addresses for clients.
     pub(crate) served: Vec<IpAddr>,
-    /// Those and our link-local one.
+    /// The addresses for clients, and the link-local address.
     pub(crate) every: Vec<IpAddr>,
 }
 
@@ -168,7 +168,7 @@ fn silence(what: &Missing) -> Error {
     }
 }
 
-/// Prints the addresses found; `aside`: on stderr.
+/// Prints the addresses found; on stderr if `aside`.
 fn say(stack: &Stack, wanted: &Addresses, now: Time, aside: bool) -> Result<(), Error> {
     let say = |line: String| if aside { errln!("{line}") } else { outln!("{line}") };
     if let Some(lease) = stack.lease() {

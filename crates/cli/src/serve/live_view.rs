@@ -16,7 +16,7 @@ use crate::ui::{Figure, Labels, MetricsSample, Spans, Ui};
 pub(super) struct LiveState<'a> {
     ui: Option<&'a Ui>,
     traces: Option<Traces>,
-    /// Slow requests kept in full, of all shards together.
+    /// Limits on the slow requests that are kept, for all shards together.
     slow: SlowRequestLimits,
     /// Slow requests that are in no trace because there were too many.
     left_out: u64,

@@ -150,8 +150,8 @@ impl<'a> Shown<'a> {
         table
     }
 
-    /// Comparison of the last scheduler with the first, seed by seed; a single one with an empty
-    /// network.
+    /// Comparison of the last scheduler with the first, seed by seed; a single scheduler is
+    /// compared with an empty network.
     fn closing(&self) -> String {
         let class = self.classes.get(1).or(self.classes.first()).map_or("all", String::as_str);
         let (first, last) = (&self.args.scheduler[0], &self.args.scheduler[self.args.scheduler.len() - 1]);

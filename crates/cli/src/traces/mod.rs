@@ -67,7 +67,7 @@ impl Flags {
         Some(SlowRequestLimits { over: self.slower_than.unwrap_or_default(), most, levels: self.slow_levels })
     }
 
-    /// The requests to keep in full: those to write, or else a few to show where `is_shown`.
+    /// Limits on the requests to keep: those to write, or else a few to show if `is_shown`.
     pub fn limits(&self, is_shown: bool) -> SlowRequestLimits {
         let shown =
             is_shown.then_some(SlowRequestLimits { most: SLOW_SHOWN, ..SlowRequestLimits::default() });

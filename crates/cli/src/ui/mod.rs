@@ -34,7 +34,7 @@ use server::{DropPrivileges, Site, UiServer};
 use snapshot::Snapshot;
 use window::{Live, STEP, WINDOW_S};
 
-/// Where a command shows itself.
+/// Address of a command's live view.
 #[derive(clap::Args)]
 pub struct Flags {
     /// Serve a live page, Prometheus /metrics and the data of `greenwave

@@ -110,7 +110,8 @@ pub struct Owner {
     pub core: u16,
     /// The task, if any.
     pub task: Option<String>,
-    /// State: `runs`, `keeps`, `quiet`, `free`, `shared`.
+    /// State of the core: `runs` (a task), `keeps` (reserved for a task), `quiet` (idle for its
+    /// sibling), `free`, `shared` (scheduled by the kernel).
     pub how: String,
     /// Beginning of the assignment.
     pub since_s: f64,
@@ -166,5 +167,5 @@ impl Snapshot {
     }
 }
 
-/// Several report intervals.
+/// Age from which the last report counts as stale: several report intervals.
 const STALE: Span = Span::from_secs(4);

@@ -22,7 +22,7 @@ pub struct TitledTable {
 const MOVES_SHOWN: usize = 12;
 /// Width of a text column, so that tables stay within 80.
 const WORD_MAX: usize = 34;
-/// Width of a slow request beside its stages.
+/// Maximum width of a slow request's operation, so that its stages fit on the same line.
 const REQUEST_MAX: usize = 20;
 
 /// All tables of `snapshot`.
@@ -49,7 +49,7 @@ pub fn headline(snapshot: &Snapshot) -> String {
     format!("greenwave {command}, {about}; process {process}, up {}", up(*at_s))
 }
 
-/// Warning before the figures: they are old, or few.
+/// Warning above the figures, if they are old or few.
 pub fn caution(snapshot: &Snapshot) -> Option<String> {
     let silent = format!("{} has sent no update for {:.0} s", snapshot.command, snapshot.silent_s);
     snapshot.is_stale().then(|| format!("{silent}: busy or stuck"))

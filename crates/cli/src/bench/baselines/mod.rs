@@ -42,7 +42,7 @@ pub struct Args {
     /// Service of the server.
     #[arg(long, value_enum)]
     app: Serves,
-    /// Connections there will be, for a system that must know.
+    /// Number of connections, for a system that allocates them in advance.
     #[arg(long, default_value_t = 1)]
     connections: usize,
     /// Threads of the kernel's server, each on a core of its own; the others have one.
@@ -51,7 +51,7 @@ pub struct Args {
     /// Busy-poll time of greenwave's server before it sleeps.
     #[arg(long, default_value = "20us", value_parser = crate::options::busy_poll)]
     busy_poll: Span,
-    /// Time for which it gathers responses while more requests wait.
+    /// Maximum time that greenwave's server batches responses while more requests wait.
     #[arg(long, default_value = "30us", value_parser = crate::options::tx_coalesce)]
     tx_coalesce: Span,
 }
@@ -66,13 +66,13 @@ enum System {
 /// Application of a baseline server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Serves {
-    /// Sends back what comes.
+    /// Echoes received bytes.
     Echo,
     /// Answers `GET /`.
     Http,
-    /// Takes everything and says nothing.
+    /// Discards received bytes.
     Sink,
-    /// Sends [`CHUNK`] bytes for each byte that comes.
+    /// Sends [`CHUNK`] bytes for each received byte.
     Source,
 }
 

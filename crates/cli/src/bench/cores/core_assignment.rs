@@ -48,8 +48,8 @@ impl QueueCores {
             "--cores {count} needs {needed} cores, half of them for the clients; {available} are available"
         );
         Err(Error::new(what).advice(match fit {
-            0 => "--scale smoke, whose figures mean nothing".to_owned(),
-            _ => format!("--cores {fit}, or --scale smoke, whose figures mean nothing"),
+            0 => "--scale smoke, whose results are meaningless".to_owned(),
+            _ => format!("--cores {fit}, or --scale smoke, whose results are meaningless"),
         }))
     }
 

@@ -8,11 +8,11 @@ use crate::programs::{Program, SMALL};
 /// Server under test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ScalingServer {
-    /// 64 bytes come back: an epoll loop on each core, or `greenwave serve`.
+    /// Echo of 64 bytes: an epoll loop on each core, or `greenwave serve`.
     Echo,
-    /// As its package has it: a worker for each core.
+    /// nginx of Debian's package, with a worker for each core.
     Nginx,
-    /// Likewise: a thread for each core.
+    /// memcached of Debian's package, with a thread for each core.
     Memcached,
 }
 

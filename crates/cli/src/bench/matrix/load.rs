@@ -23,7 +23,7 @@ pub fn load(program: TestedProgram, world: &Trial<'_>) -> Result<TrialResult, St
         let words = generator.words(&server);
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         let output = world.peer_client(&words)?;
-        generator.is_content(&output).map_err(|why| format!("{}: {why}", words.join(" ")))?;
+        generator.check_output(&output).map_err(|why| format!("{}: {why}", words.join(" ")))?;
     }
     missing.dedup();
     server.stop()?;
@@ -39,12 +39,12 @@ pub fn load(program: TestedProgram, world: &Trial<'_>) -> Result<TrialResult, St
 #[derive(Clone, Copy, Debug)]
 enum Generator {
     Wrk,
-    /// With or without keep-alive.
+    /// ab, with or without keep-alive.
     Ab(bool),
     H2load,
-    /// Pipelined requests.
+    /// redis-benchmark, with this number of pipelined requests.
     Redis(&'static str),
-    /// Kind of operation.
+    /// memcslap, with this kind of operation.
     Memcslap(&'static str),
 }
 
@@ -77,14 +77,14 @@ impl Generator {
         words.split(' ').map(str::to_owned).collect()
     }
 
-    /// Checks its output for incomplete or failed requests.
-    fn is_content(self, output: &str) -> Result<(), String> {
+    /// Checks the load generator's `output` for incomplete or failed requests.
+    fn check_output(self, output: &str) -> Result<(), String> {
         let number = |begin: &str| {
             let line = output.lines().find_map(|line| line.trim().strip_prefix(begin))?;
             line.split_whitespace().next()?.parse::<u64>().ok()
         };
         let none = |begins: &[&str]| begins.iter().all(|begin| !output.contains(begin));
-        let is_content = match self {
+        let check_output = match self {
             Self::Wrk => {
                 output.contains(" requests in ") && none(&["Socket errors", "Non-2xx", "  0 requests"])
             }
@@ -101,7 +101,7 @@ impl Generator {
             Self::Memcslap(_) => output.contains("Time total:") && none(&["FAILURE", "rror", "Failed"]),
         };
         let lines: Vec<&str> = output.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-        is_content.then_some(()).ok_or_else(|| lines.join("; ").chars().take(600).collect())
+        check_output.then_some(()).ok_or_else(|| lines.join("; ").chars().take(600).collect())
     }
 }
 
@@ -121,9 +121,9 @@ mod tests {
             (Generator::Ab(true), ab, ("Failed requests:        0", "Failed requests:        2")),
             (Generator::H2load, h2load, ("0 errored", "7 errored")),
         ] {
-            assert_eq!(generator.is_content(output), Ok(()));
-            assert!(generator.is_content(&output.replace(wrong.0, wrong.1)).is_err());
-            assert!(generator.is_content("").is_err());
+            assert_eq!(generator.check_output(output), Ok(()));
+            assert!(generator.check_output(&output.replace(wrong.0, wrong.1)).is_err());
+            assert!(generator.check_output("").is_err());
         }
     }
 }

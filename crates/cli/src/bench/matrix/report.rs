@@ -74,11 +74,11 @@ pub fn markdown(rows: &[Row], features: &[Feature], device: &str) -> String {
     let table = table(rows, features, &mut notes).markdown();
     let mut page = format!(
         "# Programs that were run\n\n\
-         `make test-programs` (`greenwave bench matrix --page …`) wrote this page, all of it, on {}: greenwave {}, {}.\n\
-         Each field is a trial: the program as its package has it, started anew by `greenwave run --device\n\
-         {device}:…`, its peers on the kernel's TCP in another network namespace. What is found wrong is tried on the\n\
-         kernel's TCP, too. The numbers in brackets are of the notes below; what holds for all programs is in\n\
-         [Unmodified programs](unmodified-programs.md).\n\n{table}\n## What is tried\n\n",
+         `make test-programs` (`greenwave bench matrix --page …`) wrote this whole page on {}: greenwave {}, {}.\n\
+         Each field is a trial: Debian's package of the program, started anew by `greenwave run --device {device}:…`, with\n\
+         peers on the kernel's TCP in another network namespace. A failed trial is repeated on the kernel's TCP. Numbers in\n\
+         brackets refer to the notes below. [Unmodified programs](unmodified-programs.md) describes what holds for all\n\
+         programs.\n\n{table}\n## Features\n\n",
         host::today(),
         env!("CARGO_PKG_VERSION"),
         Machine::this(),

@@ -28,7 +28,7 @@ pub fn build() -> GvisorProgram {
         return Err(format!("source {} is missing", source.display()));
     }
     if !is_installed("go") {
-        return built().map_err(|_| "go is missing, and builds it".to_owned());
+        return built().map_err(|_| "go, which builds it, is not installed".to_owned());
     }
     errln!("building gVisor's netstack with go (downloads it the first time)");
     let out = Command::new("go").args(["build", "-o"]).arg(path()).arg(".").current_dir(source).output();

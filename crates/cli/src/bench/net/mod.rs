@@ -49,7 +49,7 @@ pub struct Args {
     tx_coalesce: Span,
 }
 
-/// Where the kernel works on what has come over a veth or TAP device.
+/// Core on which the kernel processes frames received over a veth or TAP device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum RxCore {
     /// The receiver's core, by receive packet steering (RPS), as behind a NIC; costs

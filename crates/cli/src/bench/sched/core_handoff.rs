@@ -29,7 +29,7 @@ const PAUSE: Duration = Duration::from_micros(200);
 /// Number of checks, each after a pause, for BE's arrival on its new core; without arrival a try
 /// has no sample.
 const ARRIVES: usize = 50;
-/// Time for a parked BE to get the core again; otherwise a try has no sample.
+/// Maximum time for a parked BE to get the core again; otherwise a try has no sample.
 const SETTLES: Span = Span::from_secs(1);
 
 /// Runs the process `part` until the benchmark ends.

@@ -134,7 +134,7 @@ fn results_of_experiments_that_are_not_run_again_stay_as_recorded() {
     let mut overview = Overview::default();
     overview.add(with_plot("fish/fig2", true)).unwrap();
     let error = overview.write(&folder).unwrap_err().to_string();
-    assert!(error.contains("record.json is no record of results"), "{error}");
+    assert!(error.contains("record.json is not a record of results"), "{error}");
     std::fs::remove_dir_all(&folder).unwrap();
 }
 

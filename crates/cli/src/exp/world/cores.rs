@@ -14,7 +14,7 @@ use super::{
 pub const WORLD: World = World {
     name: "cores",
     kind: TimeKind::Sim,
-    note: "latency in µs, unanswered requests included; peak: the highest p99.9 of any 100 ms; work: in hyperthreads of a machine of its own",
+    note: "latency in µs, unanswered requests included; peak: the highest p99.9 of any 100 ms; work: in hyperthreads of an otherwise idle machine",
     stats: &[
         column("answered", "1/s", "answered/s"),
         column("unanswered", "1", "never"),

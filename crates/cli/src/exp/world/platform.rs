@@ -15,7 +15,7 @@ pub const WORLD: World = World {
     name: "platform",
     kind: TimeKind::Sim,
     note: "latencies in µs from start to response; unanswered requests count with the client's timeout or more; \
-           good: answered in time; beside: BE's work, in hyperthreads of a machine of its own",
+           good: answered in time; beside: BE's work, in hyperthreads of an otherwise idle machine",
     stats: &[
         column("requests", "1", "reqs"),
         column("answered", "1/s", "answ/s"),
@@ -38,7 +38,13 @@ pub const WORLD: World = World {
         column("bulk", "Gbit/s", "bulk"),
         metric("dropped", "1"),
     ],
-    groups: &[("", 4), ("requests", 3), ("latency", 3), ("p99.9 of the answered spent in", 4), ("others", 2)],
+    groups: &[
+        ("", 4),
+        ("requests", 3),
+        ("latency", 3),
+        ("p99.9 of answered requests spent in", 4),
+        ("others", 2),
+    ],
     plot_stat: "p999",
     parts: &["fabric", "receive", "queue", "service"],
     prepare,

@@ -156,7 +156,7 @@ impl BestEffort {
             }
             Self::X264 if !netlab::is_installed("x264") => {
                 return Err(Error::new("world colocated: x264 is not installed")
-                    .advice("apt-get install x264, or another be"));
+                    .advice("apt-get install x264, or another value of be"));
             }
             _ => {
                 let seed = config.seed.to_string();
@@ -175,7 +175,7 @@ fn source(name: &str) -> Result<PathBuf, Error> {
     match path.exists() {
         true => Ok(path),
         false => Err(Error::new(format!("world colocated: {} is missing", path.display()))
-            .advice("another be, or the source tree of this greenwave")),
+            .advice("another value of be, or the source tree of this greenwave")),
     }
 }
 

@@ -51,7 +51,7 @@ impl LimitedProgram {
         let per_s = progress.per_s(from, Instant::now());
         match per_s > 0.0 {
             true => Ok(per_s),
-            false => Err(Error::new(format!("{} does nothing on its own", config.be.program()))),
+            false => Err(Error::new(format!("{} makes no progress when it runs alone", config.be.program()))),
         }
     }
 }

@@ -195,7 +195,7 @@ impl Config {
             within("swell.length in seconds", swell.length.as_secs_f64(), 0.001..=most)?;
         }
         if let Some(name) = self.sysctl.keys().find(|name| !name.starts_with("net.")) {
-            return Err(format!("sysctl {name:?} is not one of a network namespace, net.…"));
+            return Err(format!("sysctl {name:?} does not belong to a network namespace; valid: net.…"));
         }
         Ok(())
     }

@@ -28,7 +28,7 @@ fn settings_that_make_no_sense_are_refused() {
     check("share = 2", "share 2 is outside 0.05..=1");
     check("slice = \"0ms\"", "slice in seconds 0 is outside");
     check("visitors = 0", "visitors 0 is outside 1..=20000");
-    check("sysctl = { \"vm.swappiness\" = 1 }", "\"vm.swappiness\" is not one of a network namespace");
+    check("sysctl = { \"vm.swappiness\" = 1 }", "\"vm.swappiness\" does not belong to a network namespace");
     check(
         "swell = { times = 9.0, length = \"1s\", period = \"1s\" }",
         "swell.length in seconds 1 is outside",

@@ -129,7 +129,8 @@ fn prepare(_mode: &str, mut settings: Table) -> Result<PreparedRun, String> {
     let mechanisms =
         mechanisms.as_str().ok_or(format!("mechanisms {mechanisms} is not a text, such as \"all\""))?;
     let mechanisms: Mechanisms = mechanisms.parse().map_err(|e| line(&e))?;
-    let host = settings.remove("host").ok_or("host is missing: the setting of the services")?;
+    let host =
+        settings.remove("host").ok_or("the setting host, the environment of the services, is missing")?;
     let host: Host = host.try_into().map_err(|e: toml::de::Error| line(&e))?;
     for (name, value) in [
         ("order", if mechanisms.events { "edf" } else { "fifo" }),
