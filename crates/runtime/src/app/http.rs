@@ -58,13 +58,7 @@ impl App for Http {
             let found = head.headers.iter().find(|header| header.name.eq_ignore_ascii_case(name))?;
             Some(std::str::from_utf8(found.value).unwrap_or_default())
         };
-        let received = ReceivedBudget {
-            budget: text(field::HEADER),
-            grpc_timeout: text(grpc::HEADER),
-            envoy_expected: text(envoy::HEADER),
-        };
-        let budget = BudgetValidator::default().validate(received);
-        budget.is_limited().then(|| budget.remaining().left())
+        time_left(text)
     }
 
     /// Method, path, and the parent from a single field `traceparent`.
@@ -97,6 +91,18 @@ impl App for Http {
         }
         if head.keep { ConnectionFate::Keep } else { ConnectionFate::Close }
     }
+}
+
+/// Time left by the budget fields of a request, whose values `text` finds by name; a value that is
+/// not text is empty.
+pub(crate) fn time_left<'a>(text: impl Fn(&'static str) -> Option<&'a str>) -> Option<Span> {
+    let received = ReceivedBudget {
+        budget: text(field::HEADER),
+        grpc_timeout: text(grpc::HEADER),
+        envoy_expected: text(envoy::HEADER),
+    };
+    let budget = BudgetValidator::default().validate(received);
+    budget.is_limited().then(|| budget.remaining().left())
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -5,7 +5,7 @@ pub use sched::dispatch::RequestType;
 
 mod body;
 mod echo;
-mod http;
+pub(crate) mod http;
 mod registration;
 mod trace_attributes;
 

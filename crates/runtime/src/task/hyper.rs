@@ -19,14 +19,16 @@ use http::{Request, Response};
 use http_body::Body;
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::service::TowerToHyperService;
-use queueing::{Span, Time};
+use queueing::{Label, Span, Time};
 use tower_service::Service;
 
-use super::{Handle, Sleep, TcpListener, TcpStream, spawn};
+use super::{Handle, Sleep, TcpListener, TcpStream, label, set_label, spawn};
+use crate::app::http::time_left;
 
 /// Serves `service` on `listener` by HTTP/1.1 or HTTP/2, whichever the client uses; an axum `Router` and
 /// tonic's `Routes` are services. A request's handler runs with the label of the request's bytes;
-/// with HTTP/2, with the label of its stream's headers. An error on one connection closes only that
+/// with HTTP/2, with the label of its stream's headers. The label's deadline is that of the request's budget
+/// fields (crate `deadline`), which orders the tasks of HTTP/2 streams under `edf` and `strict-edf`. An error on one connection closes only that
 /// connection.
 ///
 /// # Panics
@@ -66,8 +68,31 @@ where
     builder.http2().timer(timer);
     loop {
         let (stream, _) = listener.accept().await;
-        let (builder, service) = (builder.clone(), TowerToHyperService::new(service(&stream)));
+        let (builder, service) = (builder.clone(), TowerToHyperService::new(Labelled(service(&stream))));
         spawn(async move { builder.serve_connection_with_upgrades(stream, service).await.is_ok() });
+    }
+}
+
+/// Service whose requests give the current task's label their deadline, or none.
+#[derive(Clone)]
+struct Labelled<S>(S);
+
+impl<S: Service<Request<Incoming>>> Service<Request<Incoming>> for Labelled<S> {
+    type Response = S::Response;
+    type Error = S::Error;
+    type Future = S::Future;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.0.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request<Incoming>) -> S::Future {
+        let text = |name| request.headers().get(name).map(|value| value.to_str().unwrap_or_default());
+        let (before, deadline) = (label(), time_left(text));
+        if deadline.is_some() || before.deadline.is_some() {
+            set_label(Label { deadline, ..before });
+        }
+        self.0.call(request)
     }
 }
 

@@ -15,12 +15,14 @@ use queueing::{Label, Span};
 use runtime::task::{
     JoinHandle, TaskExecutor, TcpListener, TcpStream, label, serve, set_label, sleep, spawn,
 };
+use sched::dispatch::{Params, by_name};
+use tokio::sync::Notify;
 use tonic::body::Body;
 use tonic::server::{Grpc, NamedService, UnaryService};
 use tonic::service::Routes;
 
 use crate::text::StringCodec;
-use crate::world::{PORT, World, address, level};
+use crate::world::{PORT, World, address, level, strict};
 
 /// An application with routes that return the level, count the body, sleep and panic.
 fn app() -> Router {
@@ -111,6 +113,50 @@ fn a_handler_runs_with_the_label_of_its_request() {
         answers
     });
     assert_eq!(world.finish(&asked), [5, 0, 3]);
+}
+
+/// Streams of one connection whose handlers become runnable at the same time.
+//~ tasks: the tasks of HTTP/2 streams are ordered by their requests' budgets under edf
+#[test]
+fn http_2_streams_run_in_the_order_of_their_deadlines() {
+    let mut config = strict(1);
+    config.dispatch = by_name("edf", &Params::new(1, 64)).expect("a policy");
+    let mut world = World::with(config, strict(2));
+    let (gate, ran) = (Arc::new(Notify::new()), Arc::new(Mutex::new(Vec::new())));
+    let handler = {
+        let (gate, ran) = (Arc::clone(&gate), Arc::clone(&ran));
+        move || async move {
+            gate.notified().await;
+            let left = label().deadline.map_or(0, |left| left.as_nanos().div_ceil(1_000_000));
+            ran.lock().unwrap().push(left);
+        }
+    };
+    world.server.spawn(async {
+        serve(TcpListener::bind(PORT).expect("a free port"), Router::new().route("/", get(handler))).await
+    });
+    let asked = world.client.spawn(async {
+        let stream = TcpStream::connect(address()).await.expect("a server");
+        let (sender, connection) = http2::handshake(TaskExecutor, stream).await.expect("a connection");
+        spawn(connection);
+        let asked: Vec<_> = [0, 90, 20, 50]
+            .map(|left_ms: u64| {
+                let mut sender = sender.clone();
+                let mut request = Request::get("http://greenwave/");
+                if left_ms > 0 {
+                    request = request.header("grpc-timeout", format!("{left_ms}m"));
+                }
+                let request = request.body(Full::new(Bytes::new())).expect("a request");
+                spawn(async move { sender.send_request(request).await.expect("an answer").status() })
+            })
+            .into();
+        for asked in asked {
+            assert_eq!(asked.await.expect("a result"), StatusCode::OK);
+        }
+    });
+    world.settle();
+    gate.notify_waiters();
+    world.finish(&asked);
+    assert_eq!(*ran.lock().unwrap(), [20, 50, 90, 0]);
 }
 
 #[test]
