@@ -9,6 +9,9 @@ use crate::tidy;
 /// Start of a promise in a source file.
 const MARK: &str = "//~ ";
 
+/// The same after the formatter has wrapped the line.
+const SPLIT_MARK: &str = "// ~";
+
 /// Longest promise: it takes one line of the index.
 const PROMISE_CHARS_MAX: usize = 140;
 
@@ -49,6 +52,11 @@ pub(super) fn promises(tree: &Tree, findings: &mut Vec<Finding>) -> Vec<Promise>
     for (file, text) in sources {
         let lines: Vec<&str> = text.lines().map(str::trim).collect();
         for (index, line) in lines.iter().enumerate() {
+            if line.starts_with(SPLIT_MARK) {
+                let what =
+                    format!("a promise begins with {MARK:?}; the formatter splits a line that is too long");
+                findings.push(finding(file, index + 1, what));
+            }
             let Some(comment) = line.strip_prefix(MARK) else { continue };
             match promise(&lines, index, comment) {
                 Ok((name, area, text)) => {

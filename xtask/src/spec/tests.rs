@@ -57,6 +57,7 @@ fn a_wrong_promise_or_entry_is_found_at_its_line() {
     };
     found("//~ tcp: x is so\nlet x = 1;\n", "below a promise");
     found("//~ ip: x is so\nfn x() {}\n", "no area ip");
+    found("// ~ tcp: x is so\nfn x() {}\n", "begins with \"//~ \"");
     found("//~ x is so\nfn x() {}\n", "`//~ area: text`");
     found("//~ tcp: Who sends\nfn x() {}\n", "begins with \"Who\"");
     found("//~ tcp: who sends\nfn x() {}\n", "begins with");

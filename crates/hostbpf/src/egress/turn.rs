@@ -77,7 +77,7 @@ pub(super) fn set_gso_max_size(device: &str, bytes: u32) -> Result<(), FabricErr
 mod tests {
     use super::*;
 
-    // ~ egress: a queue's turn fits the largest packet that the kernel enqueues; transmission of a packet takes 1 ms at most
+    //~ egress: a queue's turn fits the largest packet that the kernel enqueues; sending a packet takes 1 ms at most
     #[test]
     fn a_turn_fits_the_largest_packet_and_a_packet_takes_a_millisecond_or_is_one_frame() {
         for frame in [582, 1_514, 9_014] {
