@@ -80,7 +80,7 @@ pub struct PacketMeta {
     pub received: Time,
     /// Length of the frame in bytes.
     pub bytes: u16,
-    /// Verdict of the driver, if any (M6).
+    /// Verdict of the driver, if any (ADPS M6).
     pub priority: Option<Priority>,
     /// True if that verdict was [`Verdict::Default`].
     pub by_default: bool,
@@ -97,13 +97,13 @@ impl PacketMeta {
     }
 }
 
-/// `pri_filter`: called for every received frame (M1).
+/// `pri_filter`: called for every received frame (ADPS M1).
 pub type DriverClassifier = Arc<dyn Fn(&PacketView<'_>) -> Verdict + Send + Sync>;
 
-/// `pri_extraction`: called for every segment with payload, in stream order (M2).
+/// `pri_extraction`: called for every segment with payload, in stream order (ADPS M2).
 pub type TransportClassifier = Arc<dyn Fn(&mut FlowContext<'_>) -> Verdict + Send + Sync>;
 
-/// State of the flow so far (M4).
+/// State of the flow so far (ADPS M4).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FlowState {
     /// Smoothed round-trip time; `None` before the first sample.
@@ -120,10 +120,10 @@ pub struct FlowState {
     pub recovering: bool,
 }
 
-/// 64 bytes per connection, shared by the classifier and the application (M5).
+/// 64 bytes per connection, shared by the classifier and the application (ADPS M5).
 pub type Private = [u8; 64];
 
-/// Application memory attached to a connection (M5).
+/// Application memory attached to a connection (ADPS M5).
 pub type AppMemory = Arc<dyn Any + Send + Sync>;
 
 /// State that a classifier keeps for the lifetime of one connection.
@@ -153,6 +153,6 @@ pub struct FlowContext<'a> {
     /// Connection state of a classifier, beyond the private bytes. It belongs to the classifier
     /// that stored it. `None` where there is no connection.
     pub memory: Option<&'a mut Option<Box<dyn ConnectionState>>>,
-    /// Classifier that replaces this one from the next segment on, if set (M3).
+    /// Classifier that replaces this one from the next segment on, if set (ADPS M3).
     pub successor: Option<TransportClassifier>,
 }

@@ -341,7 +341,8 @@ fn usage(e: &clap::Error, location: Option<&str>) -> ExitCode {
     refused(&refusal(e, location))
 }
 
-/// Clap's error at `location`, if that is not the command line, with advice.
+/// Error with advice for clap's error `e`; `location` is the place of the invalid argument if it is
+/// not on the command line.
 fn refusal(e: &clap::Error, location: Option<&str>) -> Error {
     let text = e.to_string();
     let tip = text.lines().find_map(|line| line.trim().strip_prefix("tip: "));
@@ -349,7 +350,7 @@ fn refusal(e: &clap::Error, location: Option<&str>) -> Error {
     Error::new(prefix + &words(e)).advice(tip.map_or_else(help, str::to_owned))
 }
 
-/// Clap's error in one line.
+/// Text of clap's error in one line.
 fn words(e: &clap::Error) -> String {
     let text = e.to_string();
     let what: Vec<&str> = text.lines().map(str::trim).take_while(|line| !line.is_empty()).collect();

@@ -53,7 +53,7 @@ fn preload(found: Result<Library, PreloadError>) -> Finding {
 /// The socket server, with one request from another thread, as a program makes it.
 fn socket_server() -> Finding {
     const WHAT: &str = "channel";
-    /// Many times what a reply takes.
+    /// Timeout for a reply, many times its usual duration.
     const TIMEOUT: Duration = Duration::from_secs(5);
     // Two concurrent checks use different names.
     static LOOKS: AtomicU8 = AtomicU8::new(0);

@@ -18,15 +18,16 @@ pub(crate) mod fuzz;
 /// CPU account of a thread since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Account {
-    /// Nanoseconds on a core.
+    /// Time on a core, in nanoseconds.
     pub ran_ns: u64,
-    /// Nanoseconds runnable without a core, counted when it gets one.
+    /// Time for which the thread was runnable without a core, in nanoseconds; added when it gets
+    /// one.
     pub waited_ns: u64,
-    /// Number of times it got a core.
+    /// Number of times the thread got a core.
     pub turns: u64,
 }
 
-/// Open account of a thread: one system call per reading.
+/// Open CPU account file of a thread, so that each reading is one system call.
 #[derive(Debug)]
 pub struct Ledger(File);
 
@@ -39,7 +40,7 @@ impl Ledger {
         File::open(format!("/proc/{process}/task/{thread}/schedstat")).map(Self)
     }
 
-    /// Reads it; `None` once the thread has ended.
+    /// Reads the account; `None` once the thread has ended.
     #[must_use]
     pub fn read(&self) -> Option<Account> {
         let mut text = [0; 64];
@@ -48,7 +49,7 @@ impl Ledger {
     }
 }
 
-/// `48243 158066 2`.
+/// Parses an account such as `48243 158066 2`.
 fn account(text: &[u8]) -> Option<Account> {
     let mut words = text.split(|b| b.is_ascii_whitespace()).filter(|word| !word.is_empty());
     let mut number = || {
@@ -64,13 +65,13 @@ fn account(text: &[u8]) -> Option<Account> {
 pub struct Stat(String);
 
 impl Stat {
-    /// Reads that of `process`; `None` if it does not exist.
+    /// Reads the `stat` file of `process`; `None` if the process does not exist.
     #[must_use]
     pub fn of(process: u32) -> Option<Self> {
         fs::read_to_string(format!("/proc/{process}/stat")).ok().map(Self)
     }
 
-    /// Reads that of one of its threads.
+    /// Reads the `stat` file of `thread` of `process`.
     #[must_use]
     pub fn of_thread(process: u32, thread: u32) -> Option<Self> {
         fs::read_to_string(format!("/proc/{process}/task/{thread}/stat")).ok().map(Self)
@@ -90,7 +91,8 @@ impl Stat {
         matches!(self.word(3), Some("Z" | "X")) && self.field(20).is_none_or(|threads| threads <= 1)
     }
 
-    /// The second field is a name in parentheses with arbitrary contents.
+    /// Field `number`, at least 3. The second field is a name in parentheses with arbitrary
+    /// contents.
     fn word(&self, number: usize) -> Option<&str> {
         let (_, rest) = self.0.rsplit_once(')')?;
         rest.split_whitespace().nth(number.checked_sub(3)?)

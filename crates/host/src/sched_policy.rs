@@ -26,9 +26,10 @@ impl SchedPolicy {
     pub const OTHER: Self = Self { policy: libc::SCHED_OTHER, priority: 0 };
     /// Class of a scheduler loaded into the kernel; the fair class while there is none.
     pub const EXT: Self = Self { policy: 7, priority: 0 };
-    /// Before all that is not real-time, including the kernel's own threads.
+    /// Runs before all threads that are not real-time, the kernel's own included.
     pub const URGENT: Self = Self { policy: libc::SCHED_RR, priority: 1 };
-    /// Before [`URGENT`](Self::URGENT) too, for the core manager; its children do not inherit it.
+    /// Runs before [`URGENT`](Self::URGENT) too; for the core manager; its children do not inherit
+    /// it.
     pub const FIRST: Self = Self { policy: libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, priority: 2 };
 
     /// Class of `thread`; `None` is the calling one.

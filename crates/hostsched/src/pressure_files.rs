@@ -22,7 +22,7 @@ const EVERY: Span = Span::from_millis(1);
 /// Reports by task.
 #[derive(Debug)]
 pub struct PressureReports {
-    /// By task, each with its file.
+    /// Report sources by task, each with its file.
     tasks: Vec<Vec<(PathBuf, ReportSource)>>,
     read: Option<Time>,
 }

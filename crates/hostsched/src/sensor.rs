@@ -79,12 +79,13 @@ struct Latencies {
     turn: usize,
 }
 
-/// Slowdown that stands for a bandwidth.
+/// Slowdown of loads that corresponds to the bandwidth limit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limit {
-    /// A load latency this many times that of an idle machine …
+    /// Ratio of the load latency to that of an idle machine. At this ratio the bandwidth counts as
+    /// `bandwidth`.
     pub slowdown: f64,
-    /// … counts as THRESH_BW, in bytes per second.
+    /// The limit of memory bandwidth (the paper's THRESH_BW), in bytes per second.
     pub bandwidth: f64,
 }
 

@@ -24,7 +24,7 @@ impl TailFiles {
         Self { files, read: now }
     }
 
-    /// Reads the files when that is due.
+    /// Reads the files if the interval has passed.
     pub fn read(&mut self, now: Time, signals: &mut [TaskSignals]) {
         if now.since(self.read) < EVERY {
             return;
@@ -38,7 +38,8 @@ impl TailFiles {
     }
 }
 
-/// The span in a file. The file is not trusted: the read never blocks, and is no longer than a span.
+/// The tail latency in a file. The file is not trusted: reading it never blocks, and at most 64
+/// bytes are read.
 fn tail(path: &Path) -> Option<Span> {
     let mut bytes = [0; 64];
     let len = queue_report::open(path).ok()?.read(&mut bytes).ok()?;

@@ -98,7 +98,7 @@ struct Thread {
     asked: Time,
     /// True if the thread waited for a core then.
     waits: bool,
-    /// For LC that may be real-time.
+    /// State for threads of LC tasks that may be real-time.
     real_time: Option<RealTimeThread>,
 }
 

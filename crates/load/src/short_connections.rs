@@ -86,7 +86,7 @@ pub struct ClientPopulation {
     target: SocketAddr,
     sources: SourcePool,
     arrivals: ScheduledArrivals,
-    /// By stack, then by slot of the stack.
+    /// Attempts by stack, then by slot of the stack.
     attempts: Vec<Vec<Attempt>>,
     /// Timeouts in order; some belong to settled requests.
     timeouts: VecDeque<(Time, usize, ConnId)>,

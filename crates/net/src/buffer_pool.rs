@@ -50,7 +50,7 @@ impl BufferPool {
     pub const LARGE: usize = 2048;
     /// Largest capacity that is kept, in bytes; larger buffers are freed.
     pub const KEPT_LEN_MAX: usize = 64 * 1024;
-    /// Most bytes in free buffers; beyond it, returned buffers are freed.
+    /// Maximum number of bytes in free buffers; beyond it, returned buffers are freed.
     pub const KEPT_BYTES_MAX: usize = 16 << 20;
 
     /// An empty pool.

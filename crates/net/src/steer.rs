@@ -70,7 +70,7 @@ impl ShardIndex {
 const TABLE: u32 = 128;
 
 impl FlowSteering {
-    /// Most shards: beyond it, some would own no entry of the table.
+    /// Maximum number of shards: beyond it, some would own no entry of the table.
     pub const SHARDS_MAX: u16 = TABLE as u16;
 
     /// Steering over `shards` shards.
@@ -271,7 +271,7 @@ const FRAGMENT: u8 = 44;
 const AUTHENTICATION: u8 = 51;
 const ICMPV6: u8 = 58;
 const DESTINATION: u8 = 60;
-/// Most extension headers read; no legitimate packet has more.
+/// Maximum number of extension headers read; no legitimate packet has more.
 const EXTENSIONS_MAX: usize = 8;
 
 #[cfg(test)]

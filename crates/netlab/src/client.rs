@@ -11,7 +11,7 @@ use rustix::net::ipproto::{ICMP, ICMPV6};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, sendto, socket_with};
 
-/// Many times what any response takes.
+/// Timeout for a response, many times the longest expected one.
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// `len` bytes that differ from any shifted copy of themselves.

@@ -20,15 +20,16 @@ pub struct YieldPolicy {
     pause: u32,
 }
 
-/// Longer than the peer's unit of work; much shorter than a slice.
+/// Duration from which a yield counts as late: longer than the peer's unit of work, much shorter
+/// than a time slice.
 const LATE: Span = Span::from_micros(500);
 /// Upper limit of one sample, such as when the machine itself was suspended.
 const LATE_MAX: Span = Span::from_millis(4);
 /// One sample has weight 1/16 in the average, so that one late return changes nothing.
 const SAMPLES: u64 = 16;
-/// Units of work between yields after late returns: at first.
+/// Initial number of units of work between yields after a late return.
 const PAUSE_MIN: u32 = 64;
-/// Units of work between yields after late returns: at most.
+/// Maximum number of units of work between yields after late returns.
 const PAUSE_MAX: u32 = 4096;
 
 impl YieldPolicy {

@@ -115,7 +115,7 @@ impl Mode {
         }
     }
 
-    /// True if workers can be restricted to priorities (M7).
+    /// True if workers can be restricted to priorities (ADPS M7).
     #[must_use]
     pub const fn steers(self) -> bool {
         matches!(self, Self::Adps | Self::Learned | Self::Ideal)

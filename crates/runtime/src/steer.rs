@@ -53,9 +53,9 @@ pub struct Steered<D: Device> {
 /// A received frame: from the device, or passed on by another shard.
 #[derive(Debug)]
 pub enum SteeredFrame<F> {
-    /// From the shard's own queue.
+    /// Frame from the shard's own device queue.
     Device(F),
-    /// From another shard.
+    /// Frame from another shard.
     Link {
         /// Shard whose link owns the buffer.
         from: usize,

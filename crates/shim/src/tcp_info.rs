@@ -15,7 +15,7 @@ pub struct SocketInfo {
     keep_alive: KeepAlive,
     user_timeout: Option<Span>,
     dscp: u8,
-    /// For IPv4 and for IPv6.
+    /// Hop limits for IPv4 and for IPv6.
     hops: [HopLimits; 2],
     congestion: Option<&'static str>,
 }

@@ -53,7 +53,7 @@ pub enum DiskRequest {
         file: FileId,
         /// Offset of the first byte.
         at: u64,
-        /// At most the buffer's length.
+        /// Number of bytes, at most the buffer's length.
         len: u32,
         /// Destination.
         buffer: Buffer,
@@ -64,7 +64,7 @@ pub enum DiskRequest {
         file: FileId,
         /// Offset of the first byte.
         at: u64,
-        /// At most the buffer's length.
+        /// Number of bytes, at most the buffer's length.
         len: u32,
         /// Source.
         buffer: Buffer,
@@ -104,7 +104,7 @@ pub trait Disk: Send {
     /// All buffers of the disk, of equal length. Called once.
     fn buffers(&mut self) -> Vec<Buffer>;
 
-    /// Queue depth: requests in flight at most; at least 1.
+    /// Queue depth: the maximum number of requests in flight, at least 1.
     fn depth(&self) -> usize;
 
     /// Opens a file.

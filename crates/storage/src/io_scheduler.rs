@@ -55,7 +55,7 @@ pub enum IoRequest {
         file: FileId,
         /// Offset of the first byte.
         at: u64,
-        /// At most the buffer's length.
+        /// Number of bytes, at most the buffer's length.
         len: u32,
         /// Buffer of this scheduler.
         buffer: Buffer,

@@ -29,7 +29,7 @@ pub enum FrameLength {
     Mark(Box<[u8]>),
 }
 
-/// Most bytes of a message that a rule may read.
+/// Maximum number of bytes of a message that a rule may read.
 pub const LOOK_BYTES_MAX: usize = 1024;
 /// Longest end mark, in bytes.
 pub const MARK_BYTES_MAX: usize = 16;

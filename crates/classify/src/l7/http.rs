@@ -7,7 +7,7 @@ use httparse::{EMPTY_HEADER, Error, Header, Status};
 
 use super::{Nonsense, RequestHead, Step, Then, bounded, digits, line};
 
-/// Most headers of a request, as in common servers.
+/// Maximum number of headers of a request, as in common servers.
 const HEADERS_MAX: usize = 100;
 
 pub(super) fn head(bytes: &[u8], visit: &mut dyn FnMut(&RequestHead<'_>)) -> Result<Step, Nonsense> {

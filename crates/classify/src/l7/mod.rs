@@ -34,7 +34,7 @@ pub use stream_parser::{RequestVisitor, StreamParser};
 
 /// Longest head of a request, in bytes.
 pub const HEAD_BYTES_MAX: usize = 8 << 10;
-/// Most bytes buffered for incomplete heads, over all connections that share [`Notes`].
+/// Maximum number of bytes buffered for incomplete heads, over all connections that share [`Notes`].
 pub const HELD_BYTES_MAX: usize = 16 << 20;
 /// Longest reported key, in bytes. A verb is reported up to a quarter of it.
 pub const KEY_BYTES_MAX: usize = 256;

@@ -18,7 +18,7 @@ use queueing::{Span, Time};
 
 use super::RequestKind;
 
-/// Most kinds in the table.
+/// Maximum number of kinds in the table.
 pub const KINDS_MAX: usize = 256;
 /// Answers before a kind is known. The estimate starts at the fastest of them.
 pub const FIRST: u32 = 8;

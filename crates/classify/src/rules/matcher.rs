@@ -23,7 +23,7 @@ pub struct Matcher {
     pub default: Verdict,
 }
 
-/// Most rules with a request condition: the bits of a mark.
+/// Maximum number of rules with a request condition: the bits of a mark.
 pub const REQUEST_RULES_MAX: usize = u64::BITS as usize;
 
 struct MarkCondition {

@@ -1,10 +1,10 @@
-//! Measured figures that claims refer to, averaged over seeds.
+//! Measured values that claims refer to, averaged over seeds.
 
 use std::collections::BTreeMap;
 
 use super::world::{ClassFigures, World};
 
-/// Where a figure was measured.
+/// Point, mode and class for which values were measured.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Cell {
     point: String,
@@ -12,7 +12,7 @@ struct Cell {
     class: String,
 }
 
-/// All figures of an experiment.
+/// All measured values of an experiment.
 pub struct GridFigures {
     world: &'static World,
     /// Per cell one row for each seed, in their order; an empty row where a run had no such row.
@@ -22,7 +22,7 @@ pub struct GridFigures {
 }
 
 impl GridFigures {
-    /// Creates an empty set of figures.
+    /// Creates an empty set of values.
     #[must_use]
     pub fn new(world: &'static World) -> Self {
         Self { world, cells: BTreeMap::new(), runs: BTreeMap::new() }

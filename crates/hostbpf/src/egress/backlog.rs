@@ -19,7 +19,7 @@ use super::qdisc_plan::Shape;
 pub struct Line {
     /// Rate at which a level and those above it are served at least, in bits per second.
     rate_bits: u64,
-    /// Most queues that take turns within a level.
+    /// Maximum number of queues that take turns within a level.
     pub(super) turns: u64,
     /// Idle time of the policy, in ns.
     pub(super) idle_ns: u64,

@@ -20,7 +20,7 @@ pub fn take_slot(slots: &[Thread], thread: u32, task: TaskId) -> Option<usize> {
 pub struct Load {
     /// Longest wait: of the waiting threads, or the mean of a thread's waits that ended in this round.
     pub delay: Span,
-    /// Longest of the present waits.
+    /// Longest wait of the threads that wait now.
     pub oldest: Span,
     /// Threads that wait for a core.
     pub waiting: u32,

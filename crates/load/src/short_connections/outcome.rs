@@ -60,10 +60,10 @@ impl OutcomeCounts {
 /// Slice of the measured time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Slice {
-    /// Requests due in it.
+    /// Number of requests due in this slice.
     pub due: u64,
-    /// Requests due in it that succeeded, whenever they were answered.
+    /// Number of requests due in this slice that succeeded, whenever they were answered.
     pub good: u64,
-    /// Successful responses in it, whenever the requests were due.
+    /// Number of successful responses in this slice, whenever the requests were due.
     pub answers: u64,
 }

@@ -32,7 +32,7 @@ mod rates;
 pub use decision::{Counters, FaultAction, FaultModel};
 pub use rates::{BadRates, BurstLoss, Rates};
 
-/// Most frames held in one direction; further ones are dropped.
+/// Maximum number of frames held in one direction; further ones are dropped.
 pub const HELD_MAX: usize = 16_384;
 
 /// Device behind a faulty path.

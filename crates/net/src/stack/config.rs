@@ -36,7 +36,7 @@ pub struct Config {
     pub icmp_errors_per_second_max: u32,
     /// Keys initial sequence numbers (RFC 6528) and the flow table's hash; draw it at random.
     pub secret: [u8; 16],
-    /// Classifier of connections whose listener and socket set none (M3).
+    /// Classifier of connections whose listener and socket set none (ADPS M3).
     pub classifier: Option<TransportClassifier>,
     /// Constructor of each connection's congestion control, such as the `new` of one of
     /// [`ALGORITHMS`](crate::congestion::ALGORITHMS); `None` is CUBIC.
@@ -101,7 +101,7 @@ pub struct Config {
     /// True if any ICMP error aborts a connection attempt, as in Linux (RFC 5461 §3.1); false if
     /// only hard errors do (RFC 9293 §3.9.2.2, MUST-56).
     pub soft_errors_end_opening: bool,
-    /// Most connections in TIME-WAIT; a further one evicts the oldest.
+    /// Maximum number of connections in TIME-WAIT; a further one evicts the oldest.
     pub time_wait_max: usize,
     /// Idle time before keep-alive probes start; `None` turns them off.
     pub keep_alive: Option<Span>,
@@ -112,12 +112,12 @@ pub struct Config {
     pub fast_open_cookies: usize,
     /// Index of this stack among its host's shards; `None` without shards.
     pub shard_index: Option<ShardIndex>,
-    /// Most connections at once.
+    /// Maximum number of connections at once.
     pub connections_max: usize,
-    /// Most challenge ACKs per second, in response to a suspicious RST, SYN or ACK, over all
+    /// Maximum number of challenge ACKs per second, in response to a suspicious RST, SYN or ACK, over all
     /// connections (RFC 5961 §7).
     pub challenges_per_second_max: u32,
-    /// Most acknowledgements per half second that one connection sends for unacceptable segments
+    /// Maximum number of acknowledgements per half second that one connection sends for unacceptable segments
     /// without data.
     pub answers_max: u8,
 }
@@ -214,12 +214,12 @@ pub enum InterfaceId {
 pub struct ListenOptions {
     /// Accept-queue capacity; 0 means 1024.
     pub backlog: usize,
-    /// Most half-open connections; 0 means as many as `backlog`.
+    /// Maximum number of half-open connections; 0 means as many as `backlog`.
     pub half_open: usize,
-    /// Most half-open connections whose SYN carried data (Fast Open). 0 turns Fast Open off; with
+    /// Maximum number of half-open connections whose SYN carried data (Fast Open). 0 turns Fast Open off; with
     /// it on, the application must tolerate a request that is delivered twice (RFC 7413 §6.1).
     pub fast_open: usize,
-    /// Classifier that accepted connections inherit (M3).
+    /// Classifier that accepted connections inherit (ADPS M3).
     pub classifier: Option<TransportClassifier>,
     /// Hop limits of IPv4 and of IPv6 that accepted connections inherit and SYN-ACKs carry.
     pub hops: [HopLimits; 2],

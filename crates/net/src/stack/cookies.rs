@@ -21,12 +21,12 @@ use super::connection_table;
 /// Policy for SYN cookies of a listener.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SynCookies {
-    /// Never: SYNs beyond the limit of half-open connections are dropped.
+    /// No cookies: SYNs beyond the limit of half-open connections are dropped.
     Off,
-    /// While the listener's half-open connections are at their limit.
+    /// Cookies only while the number of the listener's half-open connections is at its limit.
     #[default]
     WhenFull,
-    /// Always: no connection is ever half-open.
+    /// Cookies for every SYN: no connection is ever half-open.
     Always,
 }
 

@@ -23,7 +23,7 @@ pub struct Event {
     pub conn: ConnId,
     /// Kind of the event.
     pub kind: EventKind,
-    /// Label of the packet that caused it (M6).
+    /// Label of the packet that caused it (ADPS M6).
     pub label: Label,
     /// Time at which the device received that packet.
     pub received: Time,

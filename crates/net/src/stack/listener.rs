@@ -44,7 +44,7 @@ pub(super) struct Listener {
 
 /// Default of a listener's bounds.
 const BACKLOG: usize = 1024;
-/// Most replies queued when a cookie is added; the rest of the queue is for other replies.
+/// Maximum number of replies queued when a cookie is added; the rest of the queue is for other replies.
 const COOKIES_WAITING_MAX: usize = super::egress::REPLIES_MAX / 2;
 
 impl Listener {

@@ -77,10 +77,10 @@ impl Default for Neighbors {
 }
 
 impl Neighbors {
-    /// Most neighbours cached; a further one evicts an unresolved one or else the one confirmed
+    /// Maximum number of neighbours cached; a further one evicts an unresolved one or else the one confirmed
     /// longest ago.
     pub(crate) const KNOWN_MAX: usize = 1024;
-    /// Most connections that wait; others retry when their timer fires.
+    /// Maximum number of connections that wait; others retry when their timer fires.
     const WAITING_MAX: usize = 16_384;
     /// Requests before a neighbour counts as unreachable (RFC 4861 §10).
     const REQUESTS_MAX: u8 = 3;

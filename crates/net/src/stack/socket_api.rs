@@ -145,7 +145,7 @@ impl Stack {
         self.flows.get_mut(conn).map(|connection| &mut connection.private)
     }
 
-    /// Sets the classifier of one connection (M3); `None` restores its listener's or the stack's.
+    /// Sets the classifier of one connection (ADPS M3); `None` restores its listener's or the stack's.
     /// Returns the previous one, or `classifier` if the connection has ended.
     pub fn set_classifier(
         &mut self,
@@ -162,7 +162,7 @@ impl Stack {
         self.config.classifier = classifier;
     }
 
-    /// Attaches application memory for the classifier (M5). Returns the previous memory, or
+    /// Attaches application memory for the classifier (ADPS M5). Returns the previous memory, or
     /// `memory` if the connection has ended.
     pub fn attach(&mut self, conn: ConnId, memory: Option<AppMemory>) -> Option<AppMemory> {
         let Some(connection) = self.flows.get_mut(conn) else { return memory };

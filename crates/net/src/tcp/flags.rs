@@ -59,7 +59,7 @@ pub(crate) struct Hold(u8);
 impl Hold {
     /// Nagle's algorithm (RFC 9293 §3.7.4): until everything sent is acknowledged.
     pub(crate) const NAGLE: u8 = 1;
-    /// Until there is more data (tcp(7), TCP_CORK).
+    /// TCP_CORK (tcp(7)): until there is a full segment or the option is cleared.
     pub(crate) const CORK: u8 = 2;
 
     pub(crate) fn set(&mut self, reason: u8, is_set: bool) {

@@ -55,7 +55,7 @@ pub(crate) const RANGE_BYTES: usize = 2048;
 const RANGES_MAX: usize = 1024;
 /// Maximum number of pieces before small ones are refused.
 const RANGES_SMALL_MAX: usize = 64;
-/// Minimum size of a piece beyond that, in bytes, to be worth its buffer.
+/// Minimum size in bytes of a piece that is accepted beyond [`RANGES_SMALL_MAX`].
 const WORTH: usize = 512;
 /// Maximum number of segment boundaries in a piece; further segments count as one.
 const SEGMENTS_MAX: usize = 1024;

@@ -31,11 +31,11 @@ pub(crate) struct Record {
     pub(crate) end: Seq,
     /// Time of the last transmission.
     pub(crate) sent: Time,
-    /// True if it was retransmitted.
+    /// True if the segment was retransmitted.
     pub(crate) again: bool,
-    /// True if the peer has SACKed it.
+    /// True if the peer has SACKed the segment.
     pub(crate) sacked: bool,
-    /// True if it is marked lost and was not retransmitted since.
+    /// True if the segment is marked lost and was not retransmitted since.
     pub(crate) lost: bool,
 }
 

@@ -16,7 +16,7 @@ use crate::world::{config, meta, sent};
 
 /// CPU time per frame, in or out.
 const CORE: Span = Span::from_nanos(500);
-/// Most frames in the ring before the core.
+/// Maximum number of frames in the ring before the core.
 const RING: usize = 1024;
 /// 1 Gb/s: time per byte, and overhead per frame in bytes.
 const BYTE_NS: u64 = 8;

@@ -186,9 +186,9 @@ fn coarse(sizes: &SizeDistribution, last: u64) -> Vec<u64> {
     amounts
 }
 
-/// Candidates per factor e in the first search.
+/// Number of candidates per factor of e in the first search.
 const COARSE: u64 = 24;
-/// Refinements at most; a handful reaches steps of one unit.
+/// Maximum number of refinements; about five reach steps of one unit.
 const ROUNDS: usize = 32;
 /// Candidates between two neighbours of each threshold in a refinement.
 const FINE: u64 = 8;

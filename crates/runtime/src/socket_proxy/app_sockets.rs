@@ -176,7 +176,7 @@ pub enum OutgoingDatagram {
     End {
         /// Port it was bound to.
         port: u16,
-        /// True if no other socket is bound to it.
+        /// True if no other socket is bound to the same address.
         last: bool,
     },
 }
@@ -238,7 +238,7 @@ pub enum AppEvent {
         socket: u64,
         /// Port it was bound to.
         port: u16,
-        /// True if no other socket is bound to it.
+        /// True if no other socket is bound to the same address.
         last: bool,
     },
     /// A program has sent datagrams from this socket, or closed it.

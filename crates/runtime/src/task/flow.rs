@@ -30,7 +30,7 @@ impl TcpStream {
 }
 
 impl FlowHandle {
-    /// Sets the connection's own classifier from its next segment on (M3); `None` restores its
+    /// Sets the connection's own classifier from its next segment on (ADPS M3); `None` restores its
     /// listener's or the stack's.
     pub fn set_classifier(&self, classifier: Option<TransportClassifier>) {
         let before = lock(&self.home.sockets).stack.set_classifier(self.id, classifier);
@@ -38,13 +38,13 @@ impl FlowHandle {
         drop(before);
     }
 
-    /// Attaches memory for the classifier (M5); `None` detaches it.
+    /// Attaches memory for the classifier (ADPS M5); `None` detaches it.
     pub fn attach(&self, memory: Option<AppMemory>) {
         let before = lock(&self.home.sockets).stack.attach(self.id, memory);
         drop(before);
     }
 
-    /// Copy of the 64 bytes that classifier and application share (M5).
+    /// Copy of the 64 bytes that classifier and application share (ADPS M5).
     #[must_use]
     pub fn private(&self) -> Option<Private> {
         lock(&self.home.sockets).stack.private(self.id).copied()
@@ -56,7 +56,7 @@ impl FlowHandle {
         lock(&self.home.sockets).stack.private_mut(self.id).map(change).is_some()
     }
 
-    /// Flow state: round-trip time, losses, bytes (M4).
+    /// Flow state: round-trip time, losses, bytes (ADPS M4).
     #[must_use]
     pub fn state(&self) -> Option<FlowState> {
         lock(&self.home.sockets).stack.flow(self.id)

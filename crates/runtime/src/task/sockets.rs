@@ -50,9 +50,9 @@ pub(crate) struct Socket {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Free,
-    /// In this listener's accept queue.
+    /// The connection is in this listener's accept queue.
     Waiting(u32),
-    /// A [`TcpStream`](super::TcpStream) has it.
+    /// A [`TcpStream`](super::TcpStream) holds the connection.
     Held,
 }
 

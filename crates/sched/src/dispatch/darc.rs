@@ -31,10 +31,10 @@ pub struct DarcSettings {
     /// Maximum ratio of a type's mean to the smallest mean in its group, at least
     /// 1.0.
     pub similarity: f64,
-    /// Slowdown of a waiting request, relative to its type's mean, above which
-    /// workers are reserved again …
+    /// Slowdown of a waiting request, relative to its type's mean. Workers are reserved again if it
+    /// is exceeded and also some type's demand changed by more than `demand_change_min`.
     pub slowdown_max: f64,
-    /// … if also some type's demand changed by more than this share of the machine.
+    /// Change of a type's demand, as a share of the machine; see `slowdown_max`.
     pub demand_change_min: f64,
     /// Order of types within a group. A type not listed has the most urgent label
     /// it was seen with.
@@ -71,9 +71,10 @@ pub struct Group {
     pub kinds: Vec<RequestType>,
     /// Share of all service time, 0.0..=1.0.
     pub demand: f64,
-    /// Workers reserved for it.
+    /// Workers reserved for this group.
     pub reserved: WorkerSet,
-    /// Workers reserved for longer groups, or for none.
+    /// Workers reserved for longer groups or for no group, which this group may use while they are
+    /// idle.
     pub stealable: WorkerSet,
 }
 

@@ -39,7 +39,7 @@ pub fn fcfs(capacity: usize) -> Ordered<SelectiveFifo<Task>> {
 }
 
 /// Strict priority, first come, first served within a level: ADPS's event queue
-/// (M6). Urgent overload starves less urgent levels: steer them to a worker of
+/// (ADPS M6). Urgent overload starves less urgent levels: steer them to a worker of
 /// their own, or use [`weighted`].
 ///
 /// # Panics

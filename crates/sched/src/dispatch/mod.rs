@@ -136,7 +136,7 @@ impl FromIterator<WorkerId> for WorkerSet {
     }
 }
 
-/// Idle workers per priority that they accept, after steering (M7) and the
+/// Idle workers per priority that they accept, after steering (ADPS M7) and the
 /// priorities each worker waits for.
 #[derive(Clone, Copy, Debug)]
 pub struct IdleWorkers {

@@ -147,7 +147,7 @@ pub(super) struct RunStats {
     pub(super) busy: Vec<Span>,
     /// Time of the stack core spent in driver and TCP.
     pub(super) receiving: Span,
-    /// At the start of measurement, and now.
+    /// Counters at the start of measurement, and now.
     pub(super) counters: [Counters; 2],
     pub(super) nic: link::Counters,
     pub(super) events: u64,
@@ -307,7 +307,7 @@ impl<C: Clients> World<C> {
         }
     }
 
-    /// Schedules the stack for the next frame to the server.
+    /// Schedules the stack's next run, at the arrival of the next frame for the server.
     fn wake_stack(&mut self, now: Time) {
         if let Some(arrival) = self.server_device.next_arrival() {
             let at = arrival.max(self.stack_free_at).max(now);
@@ -315,7 +315,7 @@ impl<C: Clients> World<C> {
         }
     }
 
-    /// Schedules the client for the next frame to it.
+    /// Schedules the client's next run, at the arrival of the next frame for it.
     fn wake_client(&mut self) {
         if let Some(arrival) = self.client_device.next_arrival() {
             self.client_alarm.arm(&mut self.engine, arrival, Event::Client);

@@ -76,7 +76,7 @@ pub fn upload(program: TestedProgram, world: &Trial<'_>) -> Result<TrialResult, 
     if program == TestedProgram::Nginx {
         let results = std::fs::read(world.folder().join("up")).map_err(because("what came"))?;
         if results != big {
-            return Err(format!("{} bytes received, or different ones", results.len()));
+            return Err(format!("received {} bytes, which are not the bytes sent", results.len()));
         }
     } else {
         let sums = world.peer_client(&["sha256sum", &path])?;
@@ -119,7 +119,7 @@ fn curl(feature: Feature, world: &Trial<'_>) -> Result<TrialResult, String> {
     };
     let same = |output: String, times: usize| match output == SMALL.repeat(times) {
         true => Ok(TrialResult::Works),
-        false => Err(format!("{} bytes received, or different ones", output.len())),
+        false => Err(format!("received {} bytes, which are not the bytes sent", output.len())),
     };
     match feature {
         Feature::Download => {

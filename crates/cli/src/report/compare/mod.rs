@@ -68,7 +68,7 @@ pub enum ClaimChange {
     NotMeasured,
 }
 
-/// A figure in both runs.
+/// A metric that both runs have.
 #[derive(Debug)]
 pub struct Measure {
     /// Row of the figure.

@@ -30,7 +30,7 @@ pub struct Difference {
     pub differs: Option<bool>,
 }
 
-/// Figure of one run: the value shown, and the values of its repetitions.
+/// A metric of one run: the value shown, and the values of its repetitions.
 pub type RunSample<'a> = (f64, &'a [Option<f64>]);
 
 /// Compares `b` with `a`; `is_paired` if the n-th repetitions used the same seed.

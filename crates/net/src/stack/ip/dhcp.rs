@@ -22,7 +22,7 @@ const RETRY_MIN: Span = Span::from_secs(4);
 const RETRY_MAX: Span = Span::from_secs(64);
 /// Minimum interval of requests while a lease runs (RFC 2131 §4.4.5).
 const RENEW_MIN: Span = Span::from_secs(60);
-/// Most transactions that one shard may be ahead of another.
+/// Maximum number of transactions that one shard may be ahead of another.
 const AHEAD_MAX: usize = 16;
 /// Requests for one offer before the client discovers servers again.
 const REQUESTS_MAX: u32 = 4;

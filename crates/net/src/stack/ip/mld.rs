@@ -16,7 +16,7 @@ use super::interface::ADDRS_MAX;
 /// Reports of each change (Robustness Variable), and their interval.
 const TIMES: u8 = 2;
 const INTERVAL: Span = Span::from_secs(1);
-/// Most groups with a pending report: all that are joined, and as many left.
+/// Maximum number of groups with a pending report: all that are joined, and as many left.
 const WAITING_MAX: usize = 2 * ADDRS_MAX;
 /// Longest delay of a response, whatever the query allows.
 const DELAY_MAX: Span = Span::from_secs(10);

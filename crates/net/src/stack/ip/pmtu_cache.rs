@@ -14,7 +14,7 @@ use wire::ipv6;
 
 use super::plpmtu::{BASE, Event, Plpmtud};
 
-/// Most peers cached; a further one evicts the least recently used.
+/// Maximum number of peers cached; a further one evicts the least recently used.
 pub(crate) const PATHS_MAX: usize = 1024;
 /// Usual MTUs of links, descending (RFC 1191 §7.1, and the minimum of IPv6).
 const PLATEAUS: [u16; 8] = [8166, 4352, 2002, 1492, 1280, 1006, 552, 296];

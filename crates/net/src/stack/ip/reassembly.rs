@@ -13,11 +13,11 @@ use wire::Malformed;
 use wire::ethernet::Mac;
 use wire::ip::{Fragment, Protocol, TrafficClass};
 
-/// Most packets in reassembly.
+/// Maximum number of packets in reassembly.
 pub(crate) const PACKETS_MAX: usize = 64;
-/// Most bytes of fragments in reassembly.
+/// Maximum number of bytes of fragments in reassembly.
 pub(crate) const BYTES_MAX: usize = 1 << 20;
-/// Most fragments of one packet: 64 KiB at an MTU of 576 is 119.
+/// Maximum number of fragments of one packet: 64 KiB at an MTU of 576 is 119.
 pub(crate) const PIECES_MAX: usize = 128;
 /// Reassembly timeout.
 pub(crate) const LIFE: Span = Span::from_secs(15);

@@ -21,9 +21,9 @@ use crate::stack::ip::question;
 use crate::stack::neighbors::Resolution;
 use crate::stack::{Counters, Stack};
 
-/// Most datagrams that wait to be sent.
+/// Maximum number of datagrams that wait to be sent.
 const SENDING_MAX: usize = 256;
-/// Most datagrams that wait for address resolution; a further one evicts the oldest.
+/// Maximum number of datagrams that wait for address resolution; a further one evicts the oldest.
 const HELD_MAX: usize = 64;
 
 /// Options of sending a datagram.

@@ -43,7 +43,7 @@ struct Writing {
 struct Call {
     label: Label,
     begun: Time,
-    /// Time at which TCP had all of it.
+    /// Time at which TCP had the whole request.
     sent: Option<Time>,
     answer: Option<Answer>,
     bytes: usize,

@@ -74,8 +74,8 @@ impl Top {
         Self { period, siblings: false, ..self }
     }
 
-    /// Longest time that a task with work can be without a core, while some core is
-    /// beyond all guarantees.
+    /// Longest time that a task with work can be without a core, while some core is not guaranteed
+    /// to any task.
     pub fn starvation(&self) -> Span {
         // Each task before it may hold the last such core for a slice.
         let tasks = self.granted_at.len() as u64;

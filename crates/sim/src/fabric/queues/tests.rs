@@ -145,7 +145,7 @@ fn settings_that_do_not_fit_the_scheduler_are_refused() {
     }
 }
 
-/// Settings as `fish` takes them.
+/// Configuration with the scheduler `fish`, and the settings `more`.
 fn config_of(more: &str) -> Config {
     config(Scheduler::Fish, "24", more)
 }

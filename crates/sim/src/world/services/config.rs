@@ -29,9 +29,9 @@ pub struct Config {
     /// Arrival process.
     #[serde(deserialize_with = "text")]
     pub arrivals: Arrivals,
-    /// Measured requests, at least 1.
+    /// Number of measured requests, at least 1.
     pub requests: u64,
-    /// Warm-up requests before them, which fill the queues.
+    /// Number of requests before the measured ones, which fill the queues.
     #[serde(default)]
     pub warmup: u64,
     /// User classes and their objectives.

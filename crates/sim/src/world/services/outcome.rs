@@ -40,7 +40,7 @@ pub struct UserClassOutcome {
     pub parts: u64,
     /// `elapsed_time` of answered requests.
     pub latency: Histogram,
-    /// Shortest of them.
+    /// Shortest latency of an answered request.
     pub shortest: Span,
 }
 
