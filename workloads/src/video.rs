@@ -17,9 +17,9 @@ use crate::progress::{Check, ProgressArgs, ProgressReporter};
 /// Small, so that progress shows in much less than a second.
 const WIDTH: usize = 320;
 const HEIGHT: usize = 176;
-/// Frames made before the encoding; they are repeated.
+/// Number of frames made before the encoding; they are repeated.
 const FRAMES: usize = 48;
-/// Pixels that each frame moves on.
+/// Number of pixels by which each frame moves.
 const STEP: usize = 3;
 /// Bytes read at once.
 const PIECE: usize = 16 * 1024;

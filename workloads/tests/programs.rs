@@ -43,7 +43,7 @@ fn works(workload: &str, lines: &[Value]) {
     assert!(counts.iter().all(|line| line["per_s"].as_f64() >= Some(0.0)), "{counts:?}");
 }
 
-/// Many times longer than any step here.
+/// Timeout of each step, many times its usual duration.
 const LIMIT: Duration = Duration::from_secs(60);
 const PACE: [&str; 4] = ["--for", "300ms", "--every", "50ms"];
 

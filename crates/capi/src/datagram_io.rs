@@ -30,7 +30,7 @@ pub(crate) struct ReceivedDatagram {
     pub flags: c_int,
 }
 
-/// Iovecs that fit without an allocation.
+/// Number of iovecs that fit without an allocation.
 const FEW: usize = 16;
 
 /// `iovec` of one buffer.
@@ -61,7 +61,8 @@ fn with<T>(envelope: &mut [u8; LEN], pieces: &[iovec], call: impl FnOnce(&mut ms
 
 /// Receives a datagram into `pieces`; `None`: errno is set.
 ///
-/// # Safety `pieces` are the iovecs that the program passed to recvmsg(2).
+/// # Safety
+/// `pieces` are the iovecs that the program passed to recvmsg(2).
 pub(crate) unsafe fn receive(fd: c_int, pieces: &[iovec], flags: c_int) -> Option<ReceivedDatagram> {
     type Real = unsafe extern "C-unwind" fn(c_int, *mut msghdr, c_int) -> ssize_t;
     if flags & libc::MSG_ERRQUEUE != 0 {
@@ -111,7 +112,8 @@ fn is_nonblocking(fd: c_int) -> bool {
 
 /// Sends `pieces` to `to`, or to the connected peer, with ancillary data `cmsg`.
 ///
-/// # Safety `pieces` are the iovecs that the program passed to sendmsg(2).
+/// # Safety
+/// `pieces` are the iovecs that the program passed to sendmsg(2).
 pub(crate) unsafe fn send(
     fd: c_int,
     name: &Name,

@@ -22,7 +22,7 @@ use crate::real_fn::next;
 const SETS_MAX: usize = 256;
 static SETS: [AtomicI32; SETS_MAX] = [const { AtomicI32::new(-1) }; SETS_MAX];
 static SETS_LEN: AtomicUsize = AtomicUsize::new(0);
-/// Descriptors recorded, one bit each; those beyond count as registered.
+/// Number of descriptors recorded, one bit each; those beyond count as registered.
 const FDS: usize = 1 << 20;
 static WATCHED: [AtomicU64; FDS / 64] = [const { AtomicU64::new(0) }; FDS / 64];
 

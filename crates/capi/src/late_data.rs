@@ -36,7 +36,8 @@ pub(crate) fn may_follow(got: ssize_t) -> bool {
 /// Result of a receive call on `fd` with `flags` into `pieces`, of which the pair has filled `got`
 /// bytes: adds late data.
 ///
-/// # Safety `pieces` are the iovecs that the program passed.
+/// # Safety
+/// `pieces` are the iovecs that the program passed.
 pub(crate) unsafe fn add(fd: c_int, flags: c_int, pieces: &[iovec], got: ssize_t) -> ssize_t {
     let Ok(mut len) = usize::try_from(got) else { return got };
     let room = pieces.iter().any(|piece| piece.iov_len > 0);
@@ -69,9 +70,10 @@ pub(crate) unsafe fn add(fd: c_int, flags: c_int, pieces: &[iovec], got: ssize_t
     len as ssize_t
 }
 
-/// The same for a buffer of `n` bytes.
+/// Same as [`add`], for a buffer of `n` bytes.
 ///
-/// # Safety `bytes` is the pointer that the program passed.
+/// # Safety
+/// `bytes` is the pointer that the program passed.
 pub(crate) unsafe fn add_to(fd: c_int, flags: c_int, bytes: *mut c_void, n: usize, got: ssize_t) -> ssize_t {
     // SAFETY: the caller's buffer.
     unsafe { add(fd, flags, &[iovec { iov_base: bytes, iov_len: n }], got) }

@@ -27,7 +27,7 @@ static STACK: AtomicUsize = AtomicUsize::new(0);
 const STACK_MAX: usize = 64 << 20;
 /// Smallest page size; every page size is a multiple.
 const PAGE: usize = 4096;
-/// Iovecs that fit without an allocation.
+/// Number of iovecs that fit without an allocation.
 const FEW: usize = 64;
 /// Bytes that getrandom(2) writes completely or not at all.
 const WRITTEN_MAX: usize = 256;

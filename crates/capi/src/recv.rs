@@ -113,7 +113,8 @@ pub unsafe extern "C-unwind" fn recvfrom(
 
 /// Writes the length 0: there is no sender address.
 ///
-/// # Safety `len` is the pointer that the program passed.
+/// # Safety
+/// `len` is the pointer that the program passed.
 unsafe fn no_name(len: *mut socklen_t) -> Result<(), Errno> {
     // SAFETY: the caller's.
     unsafe { memory::write(len, 0) }

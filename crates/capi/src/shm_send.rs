@@ -121,7 +121,8 @@ pub(crate) fn disable() {
 
 /// Writes `pieces` to `fd` with `flags`: into its shared-memory send buffer, or by `call`.
 ///
-/// # Safety `pieces` are the iovecs that the program passed.
+/// # Safety
+/// `pieces` are the iovecs that the program passed.
 pub(crate) unsafe fn write(
     fd: c_int,
     pieces: &[iovec],

@@ -21,7 +21,8 @@ pub(crate) unsafe fn family(addr: *const sockaddr, len: socklen_t) -> Option<lib
 /// The program's address; `None` if it is not an IP address or cannot be read. The kernel reports
 /// the error.
 ///
-/// # Safety `addr` and `len` are the address and the length that the program passed.
+/// # Safety
+/// `addr` and `len` are the address and the length that the program passed.
 pub(crate) unsafe fn read(addr: *const sockaddr, len: socklen_t) -> Option<SocketAddr> {
     // SAFETY: the caller's address.
     match c_int::from(unsafe { family(addr, len) }?) {

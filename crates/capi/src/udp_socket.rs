@@ -89,7 +89,8 @@ pub(crate) fn connect(shim_client: &ShimClient, name: &Name, to: Option<SocketAd
 
 /// True if `addr` has the family AF_UNSPEC, which disconnects a socket.
 ///
-/// # Safety `addr` and `len` are the program's arguments to connect(2).
+/// # Safety
+/// `addr` and `len` are the program's arguments to connect(2).
 pub(crate) unsafe fn is_unspec(addr: *const sockaddr, len: socklen_t) -> bool {
     // SAFETY: the caller's address.
     unsafe { socket_address::family(addr, len) }.is_some_and(|family| c_int::from(family) == libc::AF_UNSPEC)

@@ -13,7 +13,7 @@ use queueing::Span;
 
 use super::Private;
 
-/// First byte of the application's part.
+/// Offset of the first byte of the application's part.
 pub const APPLICATION: usize = 16;
 
 /// The application's 48 bytes, read-only.
@@ -27,7 +27,7 @@ pub fn application_mut(private: &mut Private) -> &mut [u8] {
     &mut private[APPLICATION..]
 }
 
-/// Request kinds whose expected service time fits into the application's bytes.
+/// Number of request kinds whose expected service time fits into the application's bytes.
 pub const KINDS: usize = (64 - APPLICATION) / 4;
 
 /// Publishes the expected service time of `kind`, in ns and at most 4.29 s. The application's bytes

@@ -285,7 +285,7 @@ impl Policy for ShedAll {
     }
 }
 
-/// SYNs queued at once.
+/// Number of SYNs queued at once.
 const SYNS: u64 = 64;
 const SYN_LEN: usize = ethernet::HEADER_LEN + ipv4::HEADER_LEN + tcp::HEADER_LEN;
 

@@ -16,7 +16,7 @@ use crate::{check, output};
 #[path = "../../net/tests/fuzz/corpus.rs"]
 mod corpus;
 
-/// Inputs in an ordinary test run.
+/// Number of inputs in an ordinary test run.
 const COUNT: u64 = 300;
 
 /// Outcomes of `text` as a file of `greenwave check` and of `exp run`.

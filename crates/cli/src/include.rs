@@ -19,9 +19,9 @@ pub struct Included {
     files: Vec<(usize, PathBuf)>,
 }
 
-/// Nesting depth of includes.
+/// Maximum nesting depth of includes.
 const DEPTH_MAX: usize = 8;
-/// Files in total.
+/// Maximum number of files in total.
 const FILES_MAX: usize = 64;
 
 /// Reads the file at `path` and its includes.

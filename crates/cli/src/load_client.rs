@@ -9,9 +9,9 @@ use queueing::Span;
 
 /// Maximum time for connections to open.
 pub const OPEN_WITHIN: Span = Span::from_secs(10);
-/// Frames in each ring of a client's socket.
+/// Number of frames in each ring of a client's socket.
 pub const FRAMES: u32 = 8192;
-/// Linux' `TCP_RTO_MIN`: with less, a thousand queued requests are all retransmitted.
+/// Minimum RTO, Linux' `TCP_RTO_MIN`: with less, a thousand queued requests are all retransmitted.
 pub const RTO_MIN: Span = Span::from_millis(200);
 
 /// A client's stack at `addr` in a /24 network.

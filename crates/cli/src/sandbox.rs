@@ -84,7 +84,7 @@ pub struct Sandbox {
 }
 
 impl Sandbox {
-    /// Drops them in all threads, including that of `ui`. Other threads start after this.
+    /// Drops the privileges in all threads, including that of `ui`. Other threads start after this.
     ///
     /// # Errors
     /// The kernel's.

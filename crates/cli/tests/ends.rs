@@ -28,7 +28,7 @@ use Cause::{
 };
 
 const GREENWAVE: &str = env!("CARGO_BIN_EXE_greenwave");
-/// Many times longer than any step here.
+/// Timeout of each step, many times its usual duration.
 const LIMIT: Duration = Duration::from_secs(60);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -42,7 +42,7 @@ use serde_json::Value;
 
 const GREENWAVE: &str = env!("CARGO_BIN_EXE_greenwave");
 const SERVER: ([u8; 4], u16) = ([10, 77, 0, 2], 80);
-/// Many times longer than any step here.
+/// Timeout of each step, many times its usual duration.
 const LIMIT: Duration = Duration::from_secs(60);
 /// Shorter than the retransmission timeout of a dropped SYN.
 const ONE_SYN: Duration = Duration::from_millis(900);

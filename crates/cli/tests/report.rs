@@ -25,7 +25,7 @@ impl Folder {
         Self(path)
     }
 
-    /// The path of `name` in it.
+    /// The path of `name` in the folder.
     fn path(&self, name: &str) -> String {
         self.0.join(name).to_str().expect("a path of ours is UTF-8").to_owned()
     }

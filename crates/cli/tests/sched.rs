@@ -43,7 +43,7 @@ use serde_json::Value;
 
 const GREENWAVE: &str = env!("CARGO_BIN_EXE_greenwave");
 const SPINS: &str = "while :; do :; done";
-/// Many times longer than any step here.
+/// Timeout of each step, many times its usual duration.
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// Reports a skipped test, bypassing the test harness, which hides the output of passing tests.

@@ -28,7 +28,7 @@ use serde_json::Value;
 
 const GREENWAVE: &str = env!("CARGO_BIN_EXE_greenwave");
 const ADDR: &str = "10.77.0.2/24";
-/// Many times longer than any step here.
+/// Timeout of each step, many times its usual duration.
 const LIMIT: Duration = Duration::from_secs(60);
 
 fn skipped(test: &str, why: &str) {
@@ -85,7 +85,7 @@ impl Server {
         server
     }
 
-    /// Sends ctrl-C; returns the output after it.
+    /// Sends Ctrl-C to the server; returns its output after that.
     fn stop(mut self) -> String {
         kill_process(Pid::from_child(&self.child), Signal::INT).expect("it runs");
         let (code, printed, stderr) = self.ended();

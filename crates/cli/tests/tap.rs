@@ -101,7 +101,7 @@ impl Server {
         kill_process(Pid::from_child(&self.child), signal).expect("the server runs");
     }
 
-    /// Sends ctrl-C; returns the server's output after it.
+    /// Sends Ctrl-C; returns the server's output after that.
     fn stop(mut self) -> String {
         self.signal(Signal::INT);
         let mut rest = String::new();

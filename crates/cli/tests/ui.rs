@@ -27,7 +27,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use scratch::Scratch;
 
 const GREENWAVE: &str = env!("CARGO_BIN_EXE_greenwave");
-/// Many times longer than any step here.
+/// Timeout of each step, many times its usual duration.
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// Reports a skipped test, bypassing the test harness, which hides the output of passing tests.

@@ -21,9 +21,9 @@ use queueing::{Clock, CoreId, Time};
 const REFLECTOR: Ipv4Addr = Ipv4Addr::new(10, 7, 0, 2);
 const SENDER: Ipv4Addr = Ipv4Addr::new(10, 7, 0, 9);
 const MEASURED: Duration = Duration::from_secs(1);
-/// Frames in flight.
+/// Number of frames in flight.
 const WINDOW: u64 = 512;
-/// Frames per reading of the clock.
+/// Number of frames per reading of the clock.
 const BATCH: usize = 64;
 
 fn main() {

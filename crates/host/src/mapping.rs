@@ -9,7 +9,7 @@ use rustix::process::{Resource, getrlimit};
 
 /// Bytes mapped by [`Mapping::modest`].
 static MODEST: AtomicUsize = AtomicUsize::new(0);
-/// Divisor of the address-space limit: the share that those mappings may have together.
+/// Divisor of the address-space limit: all those mappings together may use this fraction of it.
 const PART: u64 = 8;
 
 const READ_WRITE: i32 = libc::PROT_READ | libc::PROT_WRITE;

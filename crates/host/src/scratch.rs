@@ -16,7 +16,7 @@ impl Scratch {
         Self(path)
     }
 
-    /// Path of `name` in it.
+    /// Path of `name` in the folder.
     pub(crate) fn at(&self, name: &str) -> PathBuf {
         self.0.join(name)
     }

@@ -120,7 +120,7 @@ impl InetDiagMessage<'_> {
         SocketAddr::new(ip.expect("a reply holds an address"), port)
     }
 
-    /// Device it is bound to, or 0.
+    /// Index of the device to which the socket is bound, or 0.
     pub fn device(self) -> u32 {
         self.word(40)
     }

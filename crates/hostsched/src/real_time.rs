@@ -64,7 +64,7 @@ pub(super) struct RealTime {
     account: Account,
     /// Number of the current period.
     period: u64,
-    /// Time asleep in it.
+    /// Time asleep in the period.
     slept_ns: i64,
     /// Time between the last two checks and on a core in it, in ns.
     last: (i64, i64),

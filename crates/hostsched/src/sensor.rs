@@ -89,11 +89,12 @@ pub struct Limit {
     pub bandwidth: f64,
 }
 
-/// Readings whose lower quartile counts: most of them may have been interrupted.
+/// Number of latest readings, of which the lower quartile counts: most of them may have been
+/// interrupted.
 const RECENT: usize = 8;
-/// Loads per reading.
+/// Number of loads per reading.
 const LOADS: u32 = 32;
-/// Readings per block. The first block gives the latency of an idle machine.
+/// Number of readings per block. The first block gives the latency of an idle machine.
 const BLOCK: usize = 64;
 /// Interval between those first readings, the same as between rounds. Taken in a row, they would find
 /// lines in caches that later readings do not, and every later one would look busy.

@@ -40,7 +40,7 @@ const STILL: Span = Span::from_millis(12);
 /// Maximum of watched threads per task, since each takes an open file. More have the task's class and
 /// cores as well, are counted, and are watched once others end.
 const WATCHED_MAX: usize = 4096;
-/// Sleeping threads whose accounts are read in a round.
+/// Number of sleeping threads whose accounts are read in a round.
 const SLEEPERS: usize = 8;
 /// A task under management.
 #[derive(Debug)]
@@ -70,7 +70,7 @@ pub struct Managed {
     schedule: Schedule,
     /// Threads found by the last scan.
     fresh: Vec<u32>,
-    /// Cores it may run on, once they were set.
+    /// Cores on which the task may run, once they were set.
     cores: Option<CpuSet>,
     /// State that new threads inherit from us.
     legacy: InheritedState,
@@ -96,7 +96,7 @@ struct Thread {
     changed: Time,
     /// Time at which the thread's state was last read.
     asked: Time,
-    /// True if the thread waited for a core then.
+    /// True if the thread waited for a core at that time.
     waits: bool,
     /// State for threads of LC tasks that may be real-time.
     real_time: Option<RealTimeThread>,
@@ -108,7 +108,7 @@ struct RealTimeThread {
     /// The class to return to.
     fair: SchedPolicy,
     rule: RealTime,
-    /// Level whose class it has.
+    /// Level whose scheduling class the thread has.
     level: Level,
 }
 
@@ -129,7 +129,7 @@ pub struct Figures {
     pub ran_ns: u64,
     /// Nanoseconds runnable without a core.
     pub waited_ns: u64,
-    /// Number of times one of them got a core.
+    /// Number of times that a thread of the task got a core.
     pub turns: u64,
     /// Longest wait of a round since `Managed::take_longest`: the mean of a thread's waits.
     pub longest: Span,
@@ -331,8 +331,8 @@ impl Managed {
         sleepers
     }
 
-    /// Lets it run on `cores`, or parks it. A task that sleeps is parked once it wakes up: the freezer
-    /// would wake all of its threads, and each would count as active.
+    /// Lets the task run on `cores`, or parks it. A task that sleeps is parked once it wakes up:
+    /// the freezer would wake all of its threads, and each would count as active.
     pub fn place(&mut self, cores: Option<CpuSet>, protected: &Protected, journal: &mut Journal) {
         let sleeps = self.awake.is_empty() && self.figures.unwatched == 0;
         let park = cores.is_none() && (self.parked || !sleeps);

@@ -95,13 +95,13 @@ pub struct Author {
     pub cores: Vec<CoreId>,
     /// Boot in which it ran, if recorded.
     boot: Option<String>,
-    /// True if its lock is held.
+    /// True if the lock of the log is held.
     is_locked: bool,
 }
 
 impl Author {
-    /// True if it still runs. Versions without a lock recorded no boot; they are identified by start
-    /// time.
+    /// True if the process still runs. Versions without a lock recorded no boot; they are
+    /// identified by start time.
     #[must_use]
     pub fn is_alive(&self) -> bool {
         let is_there =

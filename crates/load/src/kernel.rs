@@ -55,11 +55,11 @@ const OPENING_MAX: usize = 128;
 const RETRY_AFTER: Span = Span::from_millis(10);
 /// Time limit for opening all connections.
 const OPEN_WITHIN: Span = Span::from_secs(30);
-/// Spin below this: the kernel's timer is too coarse.
+/// Waits shorter than this spin, since the kernel's timer is too coarse.
 const SPIN: Span = Span::from_millis(2);
 /// Maximum sleep, which bounds the reaction time to the stop flag.
 const SLEEP_MAX: Span = Span::from_millis(100);
-/// File descriptors besides the connections.
+/// Number of file descriptors in addition to the connections.
 const FILES_OTHER: u64 = 64;
 
 /// Runs `plan` against `target`.

@@ -63,7 +63,7 @@ pub struct ShortConnectionResults {
     pub limited: u64,
 }
 
-/// Delay of a start above which the client is the bottleneck.
+/// Delay of a request's start above which the client is the bottleneck.
 pub const LATE: Span = Span::from_millis(5);
 
 /// Maximum number of frames received, and of requests started, per step.

@@ -66,7 +66,7 @@ impl ShardIndex {
     }
 }
 
-/// Entries of the indirection table, as in NICs.
+/// Number of entries of the indirection table, as in NICs.
 const TABLE: u32 = 128;
 
 impl FlowSteering {

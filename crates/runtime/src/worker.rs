@@ -45,7 +45,7 @@ pub(crate) struct Remote {
 
 /// Ring capacity: one job is in flight at a time, one slot is slack.
 const RING_LEN: usize = 2;
-/// Polls of an empty ring before parking.
+/// Number of polls of an empty ring before parking.
 const SPINS: u32 = 5_000;
 
 /// Both sides of a worker's rings.

@@ -32,7 +32,7 @@ pub struct ConnPair {
     end: OwnedFd,
     /// Number of the connection.
     id: u64,
-    /// The epoll set in which it is registered.
+    /// The epoll set in which the pair is registered.
     watch: Arc<OwnedFd>,
     /// Label table, read by programs.
     label_table: Arc<LabelTable>,

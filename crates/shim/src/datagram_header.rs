@@ -36,7 +36,7 @@ pub const PAYLOAD_MAX: [usize; 2] = [65_507, 65_527];
 /// Kind and peer of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DatagramHeader {
-    /// A datagram from this peer, or for it.
+    /// A datagram from or to this peer.
     Peer(SocketAddr),
     /// A datagram for the connected peer.
     Connected,

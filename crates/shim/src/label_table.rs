@@ -20,9 +20,9 @@ use host::mapping::Mapping;
 
 /// Private bytes of the program (ADPS M5; of 64 the first 16 are the classifiers').
 pub const PRIVATE: usize = 48;
-/// Connections with a record.
+/// Number of connections with a record.
 pub const LINES: usize = 1 << 16;
-/// Records of UDP sockets; the newer of two that collide has the record.
+/// Number of records of UDP sockets; the newer of two that collide has the record.
 const MAILBOX_LINES: u64 = 1 << 12;
 /// First index of a UDP socket's record in numbers, far above any connection's.
 pub(super) const MAILBOX_FIRST: u64 = 1 << 29;

@@ -38,9 +38,9 @@ pub(super) struct Listener {
     pub half: Option<OwnedFd>,
     /// Accept queue beyond the pair's capacity.
     waiting: VecDeque<([u8; LEN], OwnedFd)>,
-    /// Number of connections assigned to it.
+    /// Number of connections assigned to the listener.
     given: u64,
-    /// Options that its connections inherit.
+    /// Options that the listener's connections inherit.
     settings: Vec<TcpSockopt>,
 }
 

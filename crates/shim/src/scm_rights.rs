@@ -14,7 +14,7 @@ use rustix::net::{
 pub struct ReceivedMessage {
     /// Length in bytes; 0 also at the end of the stream.
     pub len: usize,
-    /// Descriptor received with it.
+    /// Descriptor received with the message.
     pub fd: Option<OwnedFd>,
     /// A descriptor was lost because this process has none left.
     pub lost: bool,

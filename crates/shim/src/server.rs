@@ -92,7 +92,7 @@ const LISTENER: u64 = 1 << 63;
 const CONTROL: u64 = u64::MAX;
 /// Number of an eventfd, which only wakes the driver.
 pub(super) const EVENTFD: u64 = u64::MAX - 1;
-/// Events and requests handled per poll.
+/// Maximum number of events, and of requests, handled per poll.
 const EVENTS: usize = 64;
 /// Maximum number of distinct refusals; further ones are not counted.
 const REFUSALS_MAX: usize = 1024;

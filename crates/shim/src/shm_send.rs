@@ -38,7 +38,7 @@ mod buffer;
 pub const BYTES: usize = SLOT - DATA;
 /// Number of connections with a buffer.
 pub const OUTBOXES: usize = 1 << 14;
-/// Memory that empty buffers may keep beyond their first pages, in bytes.
+/// Maximum memory that empty buffers keep beyond their first pages, in bytes.
 pub const HELD_MAX: usize = 64 << 20;
 /// Bytes that a program maps at a time.
 pub const CHUNK: usize = 16 * SLOT;
@@ -48,7 +48,7 @@ pub const CHUNK: usize = 16 * SLOT;
 const PID_NAMESPACE: [usize; 2] = [0, 8];
 /// The file's size is checked once in this many releases or opportunities to release.
 const LOOK_EVERY: u32 = 1024;
-/// Buffers swept per check, if the file is too large.
+/// Number of buffers swept per check, if the file is too large.
 const SWEPT: usize = 64;
 
 const PAGE: usize = 4096;

@@ -36,7 +36,7 @@ pub(super) struct UdpSocketEntry {
     pub local: IpAddr,
     /// Connected peer.
     pub peer: Option<SocketAddr>,
-    /// Stack that delivered to it last.
+    /// Stack that last delivered a datagram to the socket.
     pub stack: u16,
     /// Option values.
     pub options: DatagramOptions,

@@ -12,7 +12,7 @@ use std::path::Path;
 /// alignment fits the disk's files, and it is registered with the kernel where
 /// there is one.
 pub trait BufferMemory: Any + Send + Sync {
-    /// All bytes, with whatever the last use left in them.
+    /// All bytes; their values are those of the last use.
     fn bytes(&self) -> &[u8];
     /// All bytes, to fill.
     fn bytes_mut(&mut self) -> &mut [u8];

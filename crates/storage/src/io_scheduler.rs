@@ -14,7 +14,7 @@ use queueing::{Priority, Time};
 use crate::disk::{Buffer, Disk, DiskRequest, FileId, FileOptions, IoCompletion, OpenedFile};
 use crate::request_queue::{RequestQueue, Waiting};
 
-/// Requests at a time, including cancelled ones that are still in flight.
+/// Maximum number of requests at a time, including cancelled ones that are still in flight.
 pub const REQUESTS_MAX: usize = 1 << 16;
 
 /// See the module. `W` identifies the waiter to notify.

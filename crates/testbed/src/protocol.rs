@@ -223,9 +223,9 @@ impl fmt::Display for OutputLine {
 
 /// Advice for invalid input.
 const SPEC: &str = "see the input of a runner in spec/testbed.md";
-/// Bound of a plan, which is held in memory.
+/// Maximum number of requests of a plan, which is held in memory.
 const REQUESTS_MAX: usize = 10_000_000;
-/// Same bound as in the simulator.
+/// Maximum capacity of a queue, the same as in the simulator.
 const CAPACITY_MAX: usize = 100_000_000;
 
 #[cfg(test)]

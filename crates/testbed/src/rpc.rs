@@ -212,7 +212,7 @@ pub(crate) const PATHS: [&str; 8] = [
     "/greenwave.Stage/Call6",
     "/greenwave.Stage/Call7",
 ];
-/// Calls queued for the connection's task, which takes them immediately.
+/// Maximum number of calls queued for the connection's task, which takes them immediately.
 const CALLS_QUEUED_MAX: usize = 65_536;
 /// Flow control window: far more than the answers in flight of a level.
 const WINDOW: u32 = 8 << 20;

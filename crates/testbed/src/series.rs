@@ -155,7 +155,7 @@ pub(crate) fn wait_for_requests(done_rx: &Receiver<()>) -> Result<(), Error> {
     }
 }
 
-/// Blocking threads in addition to the services'.
+/// Number of blocking threads in addition to the services'.
 const SPARE_THREADS: usize = 8;
 /// Timeout without progress, after which a run is aborted.
 pub(crate) const PROGRESS_TIMEOUT: Duration = Duration::from_secs(60);

@@ -291,10 +291,10 @@ fn stats_json(stats: &Mutex<Stats>, queue: &DeadlineLayer, guard: &GuardLayer) -
 const SERVICE: &str = "testbed-service";
 /// Advice for invalid settings.
 const SPEC: &str = "see the settings of a tier in spec/testbed.md";
-/// Same bound as for a runner.
+/// Maximum capacity of a queue, the same as for a runner.
 const CAPACITY_MAX: usize = 100_000_000;
 const ANSWER_MAX: usize = 1 << 20;
-/// Blocking threads in addition to the service's.
+/// Number of blocking threads in addition to the service's.
 const SPARE_THREADS: usize = 8;
 
 #[cfg(test)]

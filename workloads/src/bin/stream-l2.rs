@@ -3,7 +3,7 @@
 
 use std::process::ExitCode;
 
-/// Half of a small second-level cache, much larger than a first-level one.
+/// Memory in KiB: half of a small second-level cache, much larger than a first-level one.
 const KIB: usize = 256;
 
 fn main() -> ExitCode {

@@ -17,7 +17,7 @@ struct Args {
     keep_mib: usize,
 }
 
-/// Paths between two checks of the clock.
+/// Number of paths between two checks of the clock.
 const BATCH: u64 = 64;
 
 fn main() -> ExitCode {

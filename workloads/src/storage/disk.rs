@@ -16,7 +16,7 @@ pub enum Io {
     Plain,
 }
 
-/// Operations in flight, and buffers.
+/// Number of operations in flight, and of buffers.
 const DEPTH: usize = 32;
 const BUFFERS: usize = 32;
 

@@ -30,7 +30,7 @@ pub enum StorageOp {
     Write(u8),
 }
 
-/// Most blocks of a read.
+/// Maximum number of blocks of a read.
 pub const BLOCKS_MAX: u8 = 16;
 /// Bit of a kind that marks a write.
 const WRITE: u8 = 0x80;

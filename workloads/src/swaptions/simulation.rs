@@ -27,7 +27,7 @@ pub struct MeanEstimate {
     pub count: u64,
     /// The mean.
     pub mean: f64,
-    /// Sum of squared deviations from it.
+    /// Sum of squared deviations from the mean.
     squares: f64,
 }
 

@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-/// Districts of a warehouse.
+/// Number of districts of a warehouse.
 pub(super) const DISTRICTS: usize = 10;
 /// Number of last names.
 pub(super) const NAMES: usize = 1000;
@@ -48,7 +48,7 @@ pub(super) struct Customer {
     pub last_order: Option<u32>,
 }
 
-/// C_DATA's length.
+/// Maximum length of C_DATA.
 pub(super) const DATA_MAX: usize = 500;
 
 #[derive(Clone, Debug, PartialEq)]

@@ -6,7 +6,7 @@ use super::draw::{CustomerKey, Home, NewOrder, Payment};
 use super::rows::{DATA_MAX, District, History, Line, Order};
 use super::{Database, Ended};
 
-/// Orders examined by Stock-Level, §2.8.2.2.
+/// Number of orders examined by Stock-Level, §2.8.2.2.
 const RECENT: usize = 20;
 
 impl Database {

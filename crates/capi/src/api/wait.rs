@@ -28,7 +28,7 @@ pub struct GreenwaveEvent {
     pub priority: c_int,
 }
 
-/// Events fetched by one epoll_wait.
+/// Number of events fetched by one epoll_wait.
 const BATCH: usize = 256;
 
 type Control = unsafe extern "C" fn(c_int, c_int, c_int, *mut epoll_event) -> c_int;

@@ -154,7 +154,7 @@ impl fmt::Debug for RequestKind {
     }
 }
 
-/// Parts of a path that distinguish kinds. Later parts usually name single objects.
+/// Number of parts of a path that distinguish kinds. Later parts usually name single objects.
 const PATH_PARTS: usize = 2;
 
 /// Reason for giving up a stream.
@@ -243,7 +243,7 @@ enum Then {
     Trailers,
     /// Bytes up to the end mark of a message.
     Mark,
-    /// The same request until the connection ends.
+    /// Bytes of the same request until the connection ends.
     Rest,
 }
 

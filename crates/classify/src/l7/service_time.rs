@@ -20,7 +20,7 @@ use super::RequestKind;
 
 /// Maximum number of kinds in the table.
 pub const KINDS_MAX: usize = 256;
-/// Answers before a kind is known. The estimate starts at the fastest of them.
+/// Number of answers before a kind is known. The estimate starts at the fastest of them.
 pub const FIRST: u32 = 8;
 /// Age at which an unseen kind is forgotten.
 pub const FORGOTTEN: Span = Span::from_secs(60);

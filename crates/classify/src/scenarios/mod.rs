@@ -29,7 +29,7 @@ pub use volume::volume;
 pub struct Scenario {
     /// Name of the constructor.
     pub name: &'static str,
-    /// Layer at which it runs.
+    /// Layer at which the classifier runs.
     pub layer: Layer,
     /// Behaviour, in one sentence.
     pub doc: &'static str,

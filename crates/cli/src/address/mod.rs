@@ -107,7 +107,7 @@ pub struct Addresses {
     named: [bool; 2],
 }
 
-/// IPv6 addresses that may be given.
+/// Maximum number of IPv6 addresses that may be given.
 const GIVEN_MAX: usize = 8;
 
 impl Addresses {

@@ -81,7 +81,7 @@ struct Shares {
     answer: Option<f64>,
 }
 
-/// Connections that wait for an answer during the measurement.
+/// Number of connections that wait for an answer during the measurement.
 const WAITING: usize = 1_000;
 
 /// Goals.

@@ -124,9 +124,9 @@ enum State {
     Over,
 }
 
-/// Clients at a time.
+/// Maximum number of clients at a time.
 const CLIENTS_MAX: usize = 16;
-/// Clients accepted per poll.
+/// Maximum number of clients accepted per poll.
 const LOOK_MAX: usize = 64;
 /// Maximum time for a client to send its request.
 const ASK_MAX: Span = Span::from_secs(1);

@@ -106,7 +106,7 @@ pub fn may(user: u32, owners: &[u32], name: &str) -> Result<(), Error> {
     Err(Error::new(what).advice(format!("sudo greenwave control {name}")))
 }
 
-/// User id of root, which may everything.
+/// User id of root, which may send every request.
 pub const ROOT: u32 = 0;
 
 impl Command {

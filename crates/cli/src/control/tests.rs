@@ -14,7 +14,7 @@ use rustix::thread::set_thread_res_uid;
 use super::*;
 use crate::ui::Head;
 
-/// Many times longer than any step here.
+/// Timeout of each step, many times its usual duration.
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// A daemon of this process's user, polled by the test.

@@ -11,7 +11,7 @@ use crate::Error;
 #[derive(Default)]
 pub struct LinkMonitor {
     interface: Option<Presence>,
-    /// Our XDP program on it, where frames arrive through one.
+    /// Our XDP program on the interface, if frames arrive through one.
     program: Option<Attachment>,
     /// Time of the next check.
     due: Time,
@@ -27,7 +27,7 @@ const TAKEN_OFF: &str =
 const EVERY: Span = Span::from_millis(500);
 
 impl LinkMonitor {
-    /// Monitor of the interface of `kind`, where it has one.
+    /// Monitor of the interface of `kind`, if that has an interface.
     pub fn of(kind: &DeviceKind) -> Self {
         let interface = kind.name().map(Presence::of);
         let index = interface.as_ref().and_then(Presence::index);

@@ -58,7 +58,7 @@ pub struct Open {
 
 /// The largest MTU that the stack supports.
 const MTU_MAX: u16 = 9216;
-/// The smallest that carries IPv6 (RFC 8200 §5).
+/// The smallest MTU that carries IPv6 (RFC 8200 §5).
 const MTU_IPV6: u16 = 1280;
 
 impl DeviceKind {

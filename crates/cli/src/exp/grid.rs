@@ -32,7 +32,7 @@ pub struct GridRun {
     pub point: String,
     /// Mode.
     pub mode: String,
-    /// Settings it ran with.
+    /// Settings of the run.
     pub settings: toml::Table,
     /// Rows of the first seed.
     pub rows: Vec<ClassFigures>,

@@ -319,9 +319,9 @@ fn replay(args: &Args) -> Result<ExitCode, Error> {
     Ok(ExitCode::from(u8::from(findings > 0)))
 }
 
-/// Cases that are kept.
+/// Number of cases that are kept.
 const WORST: usize = 20;
-/// Cases that are printed.
+/// Number of cases that are printed.
 const SHOWN: usize = 5;
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ use crate::bound::Bound;
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Experiment {
-    /// One line: the effect that it shows.
+    /// One line: the effect that the experiment shows.
     pub title: String,
     /// Paper section and figure.
     pub source: String,
@@ -26,7 +26,7 @@ pub struct Experiment {
     pub modes: Vec<String>,
     /// Class whose tail the figure shows.
     pub class: String,
-    /// World that it runs in; `server` when absent.
+    /// World in which the experiment runs; `server` if absent.
     #[serde(default = "server")]
     world: String,
     /// Settings that all runs share: the world's `Config` without mode and seed.
@@ -65,13 +65,13 @@ pub struct Scale {
 }
 
 impl Scale {
-    /// True if it runs the point called `name`.
+    /// True if the scale includes the point called `name`.
     #[must_use]
     pub fn runs_point(&self, name: &str) -> bool {
         self.points.as_ref().is_none_or(|names| names.iter().any(|point| point == name))
     }
 
-    /// True if it runs `mode`.
+    /// True if the scale includes `mode`.
     #[must_use]
     pub fn runs_mode(&self, mode: &str) -> bool {
         self.modes.as_ref().is_none_or(|names| names.iter().any(|known| known == mode))
@@ -109,14 +109,14 @@ pub struct Claim {
     pub says: String,
     /// Measured quantity, as a [`MetricExpr`].
     pub metric: String,
-    /// Bound on it, as a [`Bound`].
+    /// Bound on the value, as a [`Bound`].
     pub holds: String,
     /// Row of `paper.csv` shown for comparison, if the paper prints one.
     pub paper: Option<String>,
     /// Unit of the metric; `ratio` when absent.
     #[serde(default = "ratio")]
     pub unit: String,
-    /// Points at which it must hold; all when absent.
+    /// Points at which the claim must hold; all if absent.
     pub at: Option<Vec<String>>,
     /// True if one point that keeps the bound is enough.
     #[serde(default)]

@@ -12,9 +12,9 @@ use crate::error::Error;
 
 /// Cost of the runs made so far.
 pub struct RunCost {
-    /// Time that they took.
+    /// Duration of the runs.
     pub duration: Duration,
-    /// Runs that were made in it, without those from a checkpoint.
+    /// Number of runs made in that time, without those from a checkpoint.
     pub runs: usize,
     /// Runs of each seed: points times modes.
     pub runs_per_seed: usize,

@@ -326,7 +326,7 @@ fn wait(clock: &Monotonic, due: Time) -> Time {
     due
 }
 
-/// Control steps between two checks that the guard is still attached.
+/// Number of control steps between two checks that the guard is still attached.
 const CHECK: u64 = 20;
 
 fn greeting(args: &Args) -> String {

@@ -22,7 +22,7 @@ pub struct ResultHeader {
     pub kind: String,
     /// Greenwave's version.
     pub version: String,
-    /// Arguments that repeat it.
+    /// Arguments that repeat the measurement.
     pub command: Vec<String>,
     /// Date, such as 2026-11-22.
     pub date: String,
@@ -40,7 +40,7 @@ pub struct ResultHeader {
 /// A mechanism, as `greenwave doctor` reports it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MechanismState {
-    /// The command that uses it.
+    /// The command that uses the mechanism.
     pub command: String,
     /// Mechanism or interface.
     pub mechanism: String,
@@ -50,7 +50,7 @@ pub struct MechanismState {
     /// Observation, in one line.
     #[serde(rename = "seen")]
     pub observation: String,
-    /// Advice to improve it.
+    /// Advice to improve the state of the mechanism.
     #[serde(rename = "try")]
     pub remedies: Vec<String>,
 }

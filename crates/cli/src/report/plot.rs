@@ -88,7 +88,7 @@ impl Plot {
         Self::Line { title: title.into(), x, y, log_y, series: series(lines) }
     }
 
-    /// Creates bars of parts in `unit`.
+    /// Creates a plot of stacked bars, whose parts are in `unit`.
     pub fn bars(
         title: impl Into<String>,
         unit: &str,

@@ -267,7 +267,7 @@ fn is_label(key: &str, value: &Value) -> bool {
     text && ![&SPECIAL[..], &INPUTS[..], &PROSE[..]].concat().contains(&key)
 }
 
-/// True if it has tables at any depth.
+/// True if `object` has tables at any depth.
 fn has_tables(object: &Map<String, Value>) -> bool {
     object.iter().any(|(key, value)| match value {
         Value::Array(list) => list.iter().any(Value::is_object),

@@ -10,7 +10,7 @@ use shim::bypass::{BypassingSocket, SocketProtocol, Use, Watcher, WatcherEvent};
 use crate::error::plain;
 use crate::ui::{Figure, Labels};
 
-/// Sockets reported by name; further ones are counted.
+/// Maximum number of sockets reported by name; further ones are counted.
 const NAMED_MAX: usize = 16;
 
 /// Monitor of bypassing sockets.

@@ -242,7 +242,7 @@ fn delivered(what: shim::Delivered) -> DeliveryResult {
     }
 }
 
-/// The errno of connect(2) for it.
+/// The errno of connect(2) for the failure `why`.
 fn errno(why: ConnectFailure) -> Errno {
     match why {
         ConnectFailure::Local(ConnectError::NoPort) => Errno::ADDRNOTAVAIL,

@@ -84,7 +84,7 @@ pub(super) struct Stacks<'a> {
 /// A stack and its device.
 pub(super) type Server<D> = (SocketProxy<D, SocketAdapter>, D);
 
-/// Bound of received frames queued for TCP.
+/// Maximum number of received frames queued for TCP.
 const FRAMES_MAX: usize = 16_384;
 /// Interval of checks of the program and the interrupt flag.
 const LOOK_EVERY: Duration = Duration::from_millis(10);

@@ -18,7 +18,7 @@ pub(super) struct Shown {
     cost: Histogram,
 }
 
-/// Core moves kept between two updates; further ones are not shown.
+/// Maximum number of core moves kept between two updates; further ones are not shown.
 const MOVES_MAX: usize = 4096;
 
 /// Description of this command for the live view.

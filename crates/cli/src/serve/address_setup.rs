@@ -19,9 +19,9 @@ use crate::device::not_the_kernels;
 
 /// Maximum time for a server or a router to answer.
 const CHECK_TIMEOUT: Span = Span::from_secs(10);
-/// Poll interval while nothing comes.
+/// Poll interval while no frame arrives.
 const LOOK_EVERY: Span = Span::from_millis(5);
-/// Steps of a shard before the next shard runs.
+/// Maximum number of steps of a shard before the next shard runs.
 const STEPS_MAX: usize = 1024;
 
 /// Addresses in use.

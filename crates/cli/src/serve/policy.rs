@@ -9,7 +9,7 @@ use sched::dispatch::{Params, Steering, by_name};
 use super::{Args, Serves};
 use crate::{Error, classify};
 
-/// Bound of the event queue.
+/// Capacity of the event queue.
 const TASKS: usize = 65_536;
 
 /// A policy for each of `shards` shards, and their common observations.

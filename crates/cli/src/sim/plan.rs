@@ -59,13 +59,13 @@ const OWN: [(&str, &str); 11] = [
 
 /// Default load for the choice of thresholds.
 const LOAD: f64 = 0.8;
-/// Levels of the chosen thresholds.
+/// Number of levels of the chosen thresholds.
 const LEVELS: usize = queueing::Priority::LEVELS;
 /// Size of the sample of a list of flows, evenly over their sizes.
 const SAMPLE: usize = 10_000;
 /// Default number of flows of a run without a duration.
 const FLOWS: u32 = 1000;
-/// The most flows of a run.
+/// Maximum number of flows of a run.
 const FLOWS_MAX: u32 = 10_000_000;
 
 impl SimPlan {

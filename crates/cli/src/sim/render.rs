@@ -297,7 +297,7 @@ fn waiting(outcomes: &[Outcome], index: usize) -> [f64; 2] {
     [mean(queues().map(|queue| queue.quantile(0.99) as f64)), most as f64]
 }
 
-/// Points of a plot over time or sizes.
+/// Number of points of a plot over time or sizes.
 const POINTS: usize = 100;
 
 /// Longest queue in packets at any port of a place, over time in ms.

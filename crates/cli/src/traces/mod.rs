@@ -53,9 +53,9 @@ pub struct Flags {
 const MOST: i64 = 1000;
 /// Default number of requests per second, without threshold and number.
 const FEW: usize = 10;
-/// Default bound of a file in bytes.
+/// Default maximum size of a file in bytes.
 const FILE_MAX: u64 = 64 << 20;
-/// Bound of the queue, in seconds of requests.
+/// Capacity of the queue, in seconds of requests.
 const QUEUE: usize = 16;
 
 impl Flags {

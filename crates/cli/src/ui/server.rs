@@ -30,7 +30,7 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 use super::window::{Live, WINDOW_MAX_S, WINDOW_S};
 use super::{metrics, page};
 
-/// Concurrent connections.
+/// Maximum number of concurrent connections.
 pub const CONNECTIONS_MAX: usize = 16;
 /// Time limit of a connection, from its first byte to the last of its answer.
 pub const CONNECTION_MAX: Duration = Duration::from_secs(4);

@@ -20,7 +20,7 @@ pub struct TitledTable {
 
 /// Number of moves shown; `/snapshot.json` has them all.
 const MOVES_SHOWN: usize = 12;
-/// Width of a text column, so that tables stay within 80.
+/// Maximum width of a text column, so that tables fit in 80 columns.
 const WORD_MAX: usize = 34;
 /// Maximum width of a slow request's operation, so that its stages fit on the same line.
 const REQUEST_MAX: usize = 20;

@@ -89,9 +89,9 @@ pub const STEP: Span = Span::from_secs(1);
 pub const WINDOW_MAX_S: u64 = 60;
 /// The default window.
 pub const WINDOW_S: u64 = 10;
-/// Slow requests kept per report and shown per window.
+/// Number of slow requests kept per report and shown per window.
 pub const SLOW_SHOWN: usize = 8;
-/// Bound of kept moves.
+/// Maximum number of core moves kept.
 const MOVES_MAX: usize = 512;
 
 impl Live {

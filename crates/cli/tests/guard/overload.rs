@@ -16,7 +16,7 @@ use super::{Rig, SERVER, number};
 /// Interval between two connections of the clients, and between two that the server serves.
 const ARRIVAL: Duration = Duration::from_millis(1);
 pub(super) const SERVICE: Duration = Duration::from_millis(4);
-/// Connections that the clients keep; older ones are closed.
+/// Number of connections that the clients keep; older ones are closed.
 const KEPT: usize = 300;
 
 /// Threads that end on drop.

@@ -11,9 +11,10 @@ use serde_json::Value;
 
 use super::{LIMIT, ONE_SYN, Rig, SERVER, ended, number, signal};
 
-/// A service beside the one on port 80.
+/// Port of a second service, next to the one on port 80.
 const NEIGHBOUR: u16 = 81;
-/// Connections to it, one after the other: enough for a limit of another port to shed many.
+/// Number of connections to the second service, one after the other: enough for a limit of another
+/// port to shed many.
 const CONNECTIONS: usize = 200;
 
 impl Rig {

@@ -27,7 +27,7 @@ pub struct Block {
 pub struct Step {
     pub line: usize,
     pub command: String,
-    /// True if it keeps running, beside the following commands.
+    /// True if the command keeps running during the following commands.
     pub goes_on: bool,
     /// Lines of its output, in this order; `…` stands for any text.
     pub prints: Vec<String>,

@@ -104,7 +104,7 @@ struct Server {
     stdout: BufReader<std::process::ChildStdout>,
     /// The addresses it found.
     found: String,
-    /// The line that says where it listens.
+    /// The line that reports the address on which the server listens.
     line: String,
 }
 
@@ -124,7 +124,7 @@ impl Server {
         Self { child, stdout, found: String::new(), line: String::new() }
     }
 
-    /// Waits until it listens.
+    /// Waits until the server listens.
     fn listens(&mut self) {
         while !self.line.starts_with("listening on ") {
             self.found.push_str(&std::mem::take(&mut self.line));
@@ -137,7 +137,7 @@ impl Server {
         Pid::from_raw(self.child.id() as i32).expect("a process has an id")
     }
 
-    /// Ends it by a signal; returns its last output.
+    /// Ends the server by a signal; returns its last output.
     fn stop(mut self, signal: Signal) -> String {
         kill_process(self.pid(), signal).expect("the server runs");
         self.wait()

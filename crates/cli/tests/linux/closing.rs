@@ -48,7 +48,7 @@ fn we_hear_the_answer_after_we_closed_our_half() {
     same("the answer", &world.ours.only().inbox, &answer);
 }
 
-/// Connections reset in one test.
+/// Number of connections reset in one test.
 const STORM: usize = 2000;
 
 #[test]

@@ -11,7 +11,7 @@ use crate::ours::Stream;
 use crate::world::{World, accept, dial, listener, same, skipped};
 
 const CONNECTIONS: usize = 10_000;
-/// Concurrent handshakes.
+/// Number of concurrent handshakes.
 const OPENING_MAX: usize = 64;
 
 /// Raises this process's limit of open files as required.

@@ -31,7 +31,7 @@ pub struct Stream {
     pub peer_closed: bool,
     /// True once we have closed our half.
     pub closed: bool,
-    /// The reason it ended, if it has.
+    /// The reason for which the connection ended, if it has ended.
     pub ended: Option<CloseReason>,
 }
 

@@ -20,7 +20,7 @@ impl World {
         self.answer_in((&self.clients, PEER), to, ask)
     }
 
-    /// The same of a socket at this address of a namespace.
+    /// Same as `answer`, on a socket at the address `from` of the namespace `of`.
     #[track_caller]
     fn answer_in(&self, (of, from): (&Namespace, &str), to: SocketAddr, ask: &[u8]) -> Vec<u8> {
         of.enter(|| {

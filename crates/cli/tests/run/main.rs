@@ -45,7 +45,7 @@ const GREENWAVE: &str = env!("CARGO_BIN_EXE_greenwave");
 const OURS: &str = "10.7.0.2";
 /// The kernel's address at the clients' end.
 const PEER: &str = "10.7.0.9";
-/// Many times longer than any step here.
+/// Timeout of each step, many times its usual duration.
 const LIMIT: Duration = Duration::from_secs(60);
 
 fn skipped(test: &str, why: &str) {
@@ -68,7 +68,7 @@ impl World {
         Self::over(&Veth::default(), test, program)
     }
 
-    /// The same over a given link.
+    /// Same as `new`, over the link `cable`.
     fn over(cable: &Veth, test: &str, program: &str) -> Option<Self> {
         let missing = || {
             let there = Command::new("sh").args(["-c", "command -v \"$0\"", program]).output();
@@ -123,7 +123,7 @@ impl World {
         self.start_as(&words, device, port, program)
     }
 
-    /// The same with all words before the library.
+    /// Same as `start`, with all words before the library given.
     fn start_as(&self, words: &[&str], device: &str, port: u16, program: &[&str]) -> Server {
         let mut command = self.ours.command(GREENWAVE);
         command.args(words).arg("--lib").arg(library()).arg("--").args(program);
@@ -151,13 +151,13 @@ impl World {
         self.client_with(&[], device, program)
     }
 
-    /// The same with options.
+    /// Same as `client`, with options of `greenwave run`.
     #[track_caller]
     fn client_with(&self, options: &[&str], device: &str, program: &[&str]) -> (String, String) {
         self.client_as(&format!("{OURS}/24"), options, device, program)
     }
 
-    /// The same with another address.
+    /// Same as `client`, with another address.
     #[track_caller]
     fn client_at(&self, addr: &str, device: &str, program: &[&str]) -> (String, String) {
         self.client_as(addr, &[], device, program)

@@ -130,7 +130,7 @@ fn a_server_on_all_addresses_is_reached_by_the_kernels_too() {
     );
 }
 
-/// Concurrent connections, at most as many as a test may hold.
+/// Number of concurrent connections, at most as many as a test may hold.
 const MANY: usize = 1000;
 
 #[test]

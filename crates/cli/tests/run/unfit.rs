@@ -79,7 +79,7 @@ fn folder(name: &str) -> PathBuf {
     folder
 }
 
-/// Builds it, or returns the reason it cannot be built here.
+/// Builds the program, or returns the reason it cannot be built here.
 pub(super) fn build(folder: &Path, (name, compiler, script, _): &Kind) -> Result<PathBuf, String> {
     let there = Command::new("sh").args(["-c", "command -v \"$0\"", compiler]).output().unwrap();
     if !there.status.success() {

@@ -106,7 +106,7 @@ fn is_asked(lane: &WorkerSlot) -> bool {
     lane.park.word().load(std::sync::atomic::Ordering::Acquire) & 1 == 1
 }
 
-/// True if it begins a run after `at`.
+/// True if the worker begins a run after `at`.
 fn goes_on_after(lane: &WorkerSlot, at: Time) -> bool {
     lane.read().is_some_and(|signals| signals.request.is_some_and(|since| since > at))
 }

@@ -11,7 +11,7 @@ use rustix::process::Signal;
 
 use super::{Scratch, Server, URL, curl, echo};
 
-/// Many times longer than any step here.
+/// Timeout of each step, many times its usual duration.
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// A server whose stderr is the file `log`.

@@ -210,7 +210,7 @@ impl Device for AfXdp {
     }
 }
 
-/// Chunks that go to the fill ring at once.
+/// Number of chunks that are put on the fill ring at once.
 const FILL_BATCH: u32 = 16;
 /// Retry interval after a busy link when the device is otherwise idle.
 const RETRY: Span = Span::from_millis(1);

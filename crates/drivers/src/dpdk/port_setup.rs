@@ -177,7 +177,7 @@ const MTU_MAX: u16 = 9216;
 const ETHERNET: usize = 22;
 /// Headroom before a frame, `RTE_PKTMBUF_HEADROOM`.
 const HEADROOM: usize = 128;
-/// MiB for DPDK and its drivers besides frames.
+/// Memory for DPDK and its drivers in addition to frames, in MiB.
 const SPARE_MIB: usize = 4;
 /// Minimum buffer size that all drivers accept.
 const ROOM_MIN: usize = 2048;

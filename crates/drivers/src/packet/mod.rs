@@ -58,7 +58,7 @@ pub enum Fanout {
 pub struct Options {
     /// Number of sockets, 1..=256.
     pub sockets: u16,
-    /// Distribution of frames to them.
+    /// Distribution of frames to the sockets.
     pub fanout: Fanout,
     /// Ring size in each direction of a socket, in frames, 64..=65536.
     pub frames: u32,

@@ -110,7 +110,7 @@ impl Presence {
         self.index
     }
 
-    /// True if it exists now, or if the kernel does not report it.
+    /// True if the interface exists now, or if the kernel does not report it.
     #[must_use]
     pub fn is_there(&self) -> bool {
         let Some(asked) = &self.asked else { return true };
@@ -170,7 +170,7 @@ impl Question {
         }
     }
 
-    /// True if its driver is reported as `veth`.
+    /// True if the interface's driver is reported as `veth`.
     fn is_veth(&self) -> bool {
         let mut driver = Driver { cmd: ETHTOOL_GDRVINFO, name: [0; 32], rest: [0; 160] };
         let argument = Argument { ifru_data: (&raw mut driver).cast() };
@@ -178,7 +178,8 @@ impl Question {
         answer.is_ok() && driver.name.starts_with(b"veth\0")
     }
 
-    /// True if it does segmentation (TSO). False for a veth whose peer has an XDP program.
+    /// True if the interface does segmentation (TSO). False for a veth whose peer has an XDP
+    /// program.
     fn has_segmentation(&self) -> bool {
         let mut value = [ETHTOOL_GTSO, 0];
         let argument = Argument { ifru_data: value.as_mut_ptr().cast() };

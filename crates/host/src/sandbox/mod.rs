@@ -34,7 +34,7 @@ pub enum Duty {
     /// Serves on sockets that it passes to programs which it has started and must end, whatever user
     /// they run as: CAP_KILL.
     Run {
-        /// True if it reads their queue reports, as a guard does.
+        /// True if the process reads the programs' queue reports, as a guard does.
         reads_reports: bool,
     },
     /// Inspects processes that `run` has started, of any user, and takes no input from the network:

@@ -21,7 +21,7 @@ pub(super) const NOTES_LEN: usize = 4096;
 pub struct EgressAttachment {
     /// The policy's name.
     pub policy: String,
-    /// Rate it is shaped to.
+    /// Rate to which the egress is shaped.
     pub rate: Rate,
     /// Qdiscs that form levels and queues.
     pub shape: Shape,

@@ -33,7 +33,7 @@ pub struct Line {
 
 /// Nanoseconds per second times bits per byte.
 pub(super) const NS_BITS: u64 = 8_000_000_000;
-/// Queues that fq and sfq serve in turn: at most this many are assumed. fq has no limit.
+/// Number of queues that fq and sfq are assumed to serve in turn, at most. fq itself has no limit.
 const TURNS_FQ: u64 = 1_024;
 const TURNS_SFQ: u64 = 128;
 

@@ -85,7 +85,7 @@ fn levels(kind: &str) -> String {
 /// Minor numbers of the queue of packets that the classifier did not see.
 const UNSEEN_CLASS: u16 = 0xff;
 const UNSEEN_BAND: u16 = 16;
-/// The most that sfq and fq take as a quantum.
+/// Maximum quantum that sfq and fq accept, in bytes.
 const QUANTUM_SFQ: u32 = 262_136;
 const QUANTUM_FQ: u32 = 1 << 20;
 

@@ -74,7 +74,7 @@ impl SavedQdisc {
         }
     }
 
-    /// Lines that restore it on `device`, which has ours.
+    /// Lines of tc that restore the saved qdisc on `device`, which has ours.
     pub(super) fn commands(&self, device: &str) -> Vec<String> {
         match self {
             Self::Default => vec![format!("qdisc del dev {device} root")],

@@ -86,7 +86,7 @@ pub enum Warning {
     },
 }
 
-/// Packets below which nothing is concluded.
+/// Minimum number of packets for a conclusion.
 const PACKETS_MIN: u64 = 1_000;
 /// Share of the packets that counts as nearly all, and share that may be larger than a turn: in %.
 const NEARLY_ALL: u64 = 99;

@@ -16,7 +16,7 @@ use serde_json::Value;
 use super::error::FabricError;
 use super::tc;
 
-/// Transmission time that a packet may take, unless it is one frame.
+/// Maximum transmission time of a packet that is more than one frame.
 const PERIOD: Span = Span::from_millis(1);
 /// Assumed size of the largest packet if the kernel does not report it.
 const GSO_DEFAULT: u32 = 65_536;

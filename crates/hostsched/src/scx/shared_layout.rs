@@ -47,7 +47,7 @@ pub struct Core {
 }
 
 impl Core {
-    /// Current decision for it.
+    /// Current decision for the core.
     pub fn wanted(&self) -> Wanted {
         Wanted(self.wanted.load(Relaxed))
     }
@@ -136,7 +136,7 @@ pub struct Thread {
 pub struct ThreadSnapshot {
     /// Time since which the thread waits for a core, if it waits.
     pub waits: Option<Time>,
-    /// True if it runs.
+    /// True if the thread runs.
     pub runs: bool,
     /// Nanoseconds on cores, without the present time slice.
     pub ran_ns: u64,

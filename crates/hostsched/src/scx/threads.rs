@@ -6,7 +6,7 @@ use sched::cores::TaskId;
 use super::shared_layout::{THREADS, Thread, ThreadSnapshot};
 use crate::Figures;
 
-/// Slots that a new thread tries, as in `cores.bpf.c`.
+/// Maximum number of slots that a new thread tries, as in `cores.bpf.c`.
 const TRIES: usize = 64;
 
 /// Takes a free slot for `thread` of `task`.

@@ -198,12 +198,12 @@ impl Managed {
         }
     }
 
-    /// True if it has a thread of `process`.
+    /// True if the task has a thread of `process`.
     pub(crate) fn has_process(&self, process: u32) -> bool {
         self.threads.range((process, 0)..=(process, u32::MAX)).next().is_some()
     }
 
-    /// True if its group holds single threads of processes.
+    /// True if the task's cgroup holds single threads of processes.
     pub(crate) fn is_threaded(&self) -> bool {
         self.group.as_ref().is_some_and(Group::is_threaded)
     }

@@ -108,7 +108,7 @@ impl Managed {
         }
     }
 
-    /// True if its group was there before.
+    /// True if the task's cgroup existed before.
     const fn is_of_others(&self) -> bool {
         matches!(self.selector, TaskSelector::Group(_))
     }

@@ -6,7 +6,7 @@
 use super::real_time::{BUSY, REGULAR};
 use super::*;
 
-/// Many times what anything here takes.
+/// Timeout of each step, many times its usual duration.
 const LIMIT: Span = Span::from_secs(30);
 
 impl Program {

@@ -33,7 +33,7 @@ impl<F: AsRef<[u8]>> AsRef<[u8]> for MergedFrame<F> {
     }
 }
 
-/// Frames received from one device before the next is polled.
+/// Maximum number of frames received from one device before the next is polled.
 const BATCH: u32 = 32;
 
 impl<D: Device> MultiQueue<D> {

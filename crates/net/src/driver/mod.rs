@@ -49,9 +49,9 @@ impl DriverCounters {
 #[must_use]
 #[derive(Clone, Copy, Debug)]
 pub enum Admission {
-    /// Push it into the receive buffer with this metadata.
+    /// Push the frame into the receive buffer with this metadata.
     Queue(PacketMeta),
-    /// Return it to the device.
+    /// Return the frame to the device.
     Drop,
 }
 

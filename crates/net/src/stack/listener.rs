@@ -42,7 +42,7 @@ pub(super) struct Listener {
     closed: bool,
 }
 
-/// Default of a listener's bounds.
+/// Default limit of a listener's half-open connections and accept queue.
 const BACKLOG: usize = 1024;
 /// Maximum number of replies queued when a cookie is added; the rest of the queue is for other replies.
 const COOKIES_WAITING_MAX: usize = super::egress::REPLIES_MAX / 2;

@@ -52,9 +52,9 @@ pub(crate) enum Due {
 /// Policy for a neighbour that is not in the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum UnsolicitedPolicy {
-    /// Add it: it sent a packet to this host.
+    /// Add the neighbour: it sent a packet to this host.
     Welcome,
-    /// Ignore it.
+    /// Ignore the neighbour.
     Ignored,
 }
 
@@ -82,7 +82,7 @@ impl Neighbors {
     pub(crate) const KNOWN_MAX: usize = 1024;
     /// Maximum number of connections that wait; others retry when their timer fires.
     const WAITING_MAX: usize = 16_384;
-    /// Requests before a neighbour counts as unreachable (RFC 4861 §10).
+    /// Number of requests before a neighbour counts as unreachable (RFC 4861 §10).
     const REQUESTS_MAX: u8 = 3;
     /// Time until the first repetition, which bounds the delay by a lost request.
     const REQUEST_FIRST: Span = Span::from_millis(250);

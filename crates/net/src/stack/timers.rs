@@ -49,5 +49,5 @@ fn move_timer(timers: &mut TimerWheel<u32>, connection: &mut Connection, deadlin
     }
 }
 
-/// With more timers than this, idle connections keep none.
+/// Maximum number of timers at which idle connections keep theirs.
 const IDLE_TIMERS_MAX: usize = 512;

@@ -58,7 +58,7 @@ impl Default for TransmitOrder {
     }
 }
 
-/// Segments of one transmit opportunity.
+/// Maximum number of segments of one transmit opportunity.
 pub(super) const TURN: u8 = 16;
 /// Acknowledgements before a connection with data has a transmit opportunity: together they take
 /// less of the link than that opportunity.
@@ -79,9 +79,9 @@ pub(crate) struct TxLinks {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TxTurn {
     pub(super) index: u32,
-    /// True if it may only acknowledge.
+    /// True if the connection may only acknowledge.
     pub(super) acks_only: bool,
-    /// Segments it may still send.
+    /// Number of segments that the connection may still send.
     pub(super) left: u8,
 }
 

@@ -21,7 +21,7 @@ pub(super) struct AckResult {
     pub(super) bytes: u32,
     /// Bytes by which `snd_una` advances.
     pub(super) advanced: u32,
-    /// Bytes in flight before, and how many of them were SACKed.
+    /// Number of bytes in flight before, and number of them that were SACKed.
     pub(super) flight: u32,
     pub(super) sacked: u32,
     /// True for a duplicate acknowledgement, as a segment received out of order causes.
@@ -29,7 +29,7 @@ pub(super) struct AckResult {
     /// True if it delivers a segment that was sent before the current timeout and never
     /// retransmitted.
     pub(super) original: bool,
-    /// True if it carries an ECN echo.
+    /// True if the ACK carries an ECN echo.
     pub(super) marked: bool,
     /// Range that the peer received twice (D-SACK).
     pub(super) twice: Option<(Seq, Seq)>,
@@ -39,7 +39,7 @@ pub(super) struct AckResult {
     /// Send times of the oldest and the youngest delivered segment that were sent once.
     oldest: Time,
     youngest: Time,
-    /// True if it covers a retransmitted segment (Karn's rule).
+    /// True if the ACK covers a retransmitted segment (Karn's rule).
     pub(super) again: bool,
 }
 

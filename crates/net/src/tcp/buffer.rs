@@ -135,7 +135,7 @@ impl Pool {
         self.free.take(len)
     }
 
-    /// Same for a buffer that counts towards the bound.
+    /// Same as [`take`](Self::take), for a buffer that counts towards the pool's limit.
     ///
     /// A reused buffer may have grown. If it exceeds the free memory, a smaller one is allocated
     /// instead.
@@ -260,7 +260,7 @@ impl ByteQueue {
         self.affordable_anew(n, pool)
     }
 
-    /// Same when more memory has to be allocated.
+    /// Same as [`affordable`](Self::affordable), if more memory has to be allocated.
     #[inline]
     fn affordable_anew(&self, n: usize, pool: &Pool) -> usize {
         if self.bytes.capacity() == 0 && n <= BufferPool::LARGE {

@@ -15,7 +15,7 @@ use queueing::Time;
 use super::connection::{Connection, Context};
 use super::store::ByteStore;
 
-/// Segments acknowledged at once at the start of a connection.
+/// Number of segments acknowledged at once at the start of a connection.
 const QUICK: u64 = 16;
 /// ECN codepoint "congestion experienced" (RFC 3168 §5).
 const CE: u8 = 0b11;

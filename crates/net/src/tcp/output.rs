@@ -31,7 +31,7 @@ pub(crate) struct SegmentPlan {
     pub(crate) probe: bool,
     /// True if it acknowledges less than it could, with the ECE value that belongs to that number.
     pub(crate) partial: bool,
-    /// Number of segments that the device makes of it.
+    /// Number of segments into which the device splits the data.
     pub(crate) segments: u8,
 }
 

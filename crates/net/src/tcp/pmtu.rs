@@ -34,7 +34,7 @@ const TIMEOUTS_SMALL: u8 = 5;
 /// Minimum timeout for that suspicion: with a floor of milliseconds, several timeouts may be only a
 /// moment of congestion.
 const TIMEOUT_MIN: Span = Span::from_millis(500);
-/// Full segments sent after a probe, to reveal its loss.
+/// Number of full segments sent after a probe, to reveal its loss.
 const FOLLOWERS: u32 = 2;
 
 /// Probing state of a connection whose segments are below their largest size.
@@ -79,7 +79,7 @@ pub(crate) enum Outcome {
 pub(super) enum ProbeDecision {
     /// No probe is requested, or the connection cannot send it now.
     None,
-    /// Send it once the window allows; other data waits.
+    /// Send the probe once the window allows; other data waits.
     Soon,
     /// Send this segment.
     Now(SegmentPlan),

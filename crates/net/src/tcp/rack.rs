@@ -18,7 +18,7 @@ pub(crate) struct Rack {
     end: Seq,
     /// Round-trip time (RACK.rtt).
     rtt: Span,
-    /// True if it was a retransmission.
+    /// True if the segment was a retransmission.
     again: bool,
     /// True once a segment was delivered.
     known: bool,
@@ -125,7 +125,7 @@ pub(crate) struct Reordering {
 impl Reordering {
     /// Number of recoveries for which a wider window persists.
     const PERSIST: u8 = 16;
-    /// SACKed segments that indicate loss, as long as no reordering was seen.
+    /// Number of SACKed segments that indicate loss, as long as no reordering was seen.
     const DUP_THRESH: u32 = 3;
     /// Period of the minimum RTT: 2³³ ns, 8.6 s.
     const PERIOD_BITS: u32 = 33;

@@ -80,7 +80,7 @@ impl RetransmitRecords {
     const KEPT_RECORDS_MAX: usize = 512;
     /// Minimum capacity, in records.
     const RECORDS_MIN: usize = 4;
-    /// Records that do not count towards the pool's bound: more than are sent at once.
+    /// Number of records that do not count towards the pool's limit: more than are sent at once.
     const RECORDS_FREE: usize = 64;
 
     /// Memory of the records that counts towards the pool's bound, in bytes.

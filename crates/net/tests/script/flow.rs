@@ -10,7 +10,7 @@ use super::ast::{Body, FIN, Opt, Packet, Quote, SYN, Tcp};
 pub struct Flow {
     /// Number of the stack that is 0 in the script.
     local: Option<u32>,
-    /// The same number of the previous connection.
+    /// The stack's number that was 0 in the script for the previous connection.
     before: Option<u32>,
     /// True if the next SYN of the stack may restart the count.
     anew: bool,

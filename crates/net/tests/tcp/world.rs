@@ -13,7 +13,7 @@ use queueing::{Span, Time};
 /// Device that collects the frames of a stack.
 pub struct Outbox {
     pub frames: Vec<Vec<u8>>,
-    /// Frames that it still accepts.
+    /// Number of frames that the device still accepts.
     pub space: usize,
 }
 

@@ -174,7 +174,7 @@ pub enum OutgoingDatagram {
     Nothing,
     /// Nothing, and the socket is closed by all processes.
     End {
-        /// Port it was bound to.
+        /// Port to which the socket was bound.
         port: u16,
         /// True if no other socket is bound to the same address.
         last: bool,
@@ -236,7 +236,7 @@ pub enum AppEvent {
     SocketClosed {
         /// Closed socket.
         socket: u64,
-        /// Port it was bound to.
+        /// Port to which the socket was bound.
         port: u16,
         /// True if no other socket is bound to the same address.
         last: bool,

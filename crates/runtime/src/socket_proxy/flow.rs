@@ -35,9 +35,9 @@ pub(super) struct Flow<P> {
     pub(super) pipe: P,
     /// True during the handshake.
     pub(super) opening: bool,
-    /// Level on which it is queued for delivery.
+    /// Level at which the flow is queued for delivery.
     queued_in: Option<Priority>,
-    /// Level on which it is queued for output.
+    /// Level at which the flow is queued for output.
     queued_out: Option<Priority>,
     /// Level of the last delivered bytes, or as set by the program.
     pub(super) level: Priority,

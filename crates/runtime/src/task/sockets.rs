@@ -41,7 +41,7 @@ pub(crate) struct Socket {
     pub connected: bool,
     pub peer_closed: bool,
     pub closed: Option<CloseReason>,
-    /// True once a task has read from it.
+    /// True once a task has read from the socket.
     pub read: bool,
     pub reader: Option<Waiter>,
     pub writer: Option<Waiter>,

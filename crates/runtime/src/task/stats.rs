@@ -18,14 +18,14 @@ pub enum TaskStep {
     },
     /// Ran one frame through TCP.
     Transport {
-        /// True if it carried payload.
+        /// True if the frame carried payload.
         payload: bool,
     },
     /// Woke a task whose request on a file is finished.
     Complete,
     /// Polled a task.
     Poll {
-        /// Level at which it was queued.
+        /// Level at which the task was queued.
         priority: Priority,
     },
     /// Submitted requests on files to the disk.

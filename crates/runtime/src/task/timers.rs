@@ -28,7 +28,7 @@ pub(crate) enum Until {
 enum Slot {
     Free,
     Fresh(Until, Waker),
-    /// Cancelled before it started.
+    /// The timer was cancelled before it started.
     Gone,
     Armed(TimerKey, Waker),
     Due,

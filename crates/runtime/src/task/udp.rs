@@ -33,7 +33,7 @@ pub struct DatagramInfo {
     pub len: usize,
     /// Sender.
     pub remote: SocketAddr,
-    /// Our address to which it was sent.
+    /// Our address to which the datagram was sent.
     pub local: IpAddr,
 }
 

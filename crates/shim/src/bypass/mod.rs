@@ -87,7 +87,7 @@ pub struct BypassingSocket {
     pub protocol: SocketProtocol,
     /// Use of the socket.
     pub used: Use,
-    /// Address that it is bound or connected to.
+    /// Address to which the socket is bound or connected.
     pub addr: SocketAddr,
     /// Reason why the library did not take it.
     pub why: String,

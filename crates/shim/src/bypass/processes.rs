@@ -48,7 +48,7 @@ enum State {
 /// execve(2).
 type Image = [Option<u64>; 3];
 
-/// Snapshots between two readings of the mappings.
+/// Number of snapshots between two readings of the mappings.
 const LOOKS_MAPPED: u32 = 10;
 
 impl Processes {

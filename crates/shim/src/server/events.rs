@@ -11,7 +11,7 @@ use crate::tcp_sockopt::TcpSockopt;
 pub enum SocketEvent {
     /// I/O on connection `id`.
     Pipe {
-        /// Number under which it was offered.
+        /// Number under which the connection was offered.
         id: u64,
         /// There may be bytes to read, or the end of the stream.
         readable: bool,
@@ -52,7 +52,7 @@ pub enum SocketEvent {
     },
     /// A program sets an option of connection `id`.
     Set {
-        /// Number under which it was offered.
+        /// Number under which the connection was offered.
         id: u64,
         /// The option and its value.
         setting: TcpSockopt,

@@ -58,8 +58,8 @@ const PLACE: u64 = (1 << FIELD) - 1;
 const CLOSED: u64 = 1 << (2 * FIELD);
 const TAKING: u64 = CLOSED << 1;
 const GENERATION: u32 = 2 * FIELD + 2;
-/// Attempts of the stack to change the word: a writer causes one or two, and a hostile program must
-/// not block the stack.
+/// Maximum number of attempts of the stack to change the word: a writer causes one or two, and a
+/// hostile program must not block the stack.
 const TRIES: usize = 64;
 /// Holder of a lock that is never broken: the stack, or a process of another PID namespace.
 pub(super) const UNBROKEN: u32 = u32::MAX;

@@ -2,7 +2,8 @@
 
 use super::Pending;
 
-/// Children per node. Four children fit two cache lines and halve the depth of a binary heap.
+/// Number of children per node. Four children fit two cache lines and halve the depth of a binary
+/// heap.
 const ARITY: usize = 4;
 
 #[derive(Clone, Debug)]

@@ -5,7 +5,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// Spins before the thread yields.
+/// Number of spins before the thread yields.
 const SPINS: u32 = 100;
 
 /// Reusable barrier: no thread passes before all have arrived.

@@ -76,7 +76,7 @@ pub(super) struct Sampler {
 struct LocationSamples {
     /// Per sample: packets at all ports, and at the fullest port.
     series: Vec<(usize, usize)>,
-    /// Same as in [`Waited`].
+    /// Counts as in [`Waited`].
     counts: Vec<u64>,
 }
 

@@ -15,7 +15,7 @@ use super::packet::{ACK_BYTES, Packet, Queued, SEGMENT_BYTES};
 use super::queues::{Queue, queue};
 use super::topology::{DirectedLink, Node};
 
-/// Flows whose byte counts a port keeps; the longest-idle one is evicted.
+/// Maximum number of flows whose byte counts a port keeps; the longest-idle one is evicted.
 const FLOWS_MAX: usize = 65_536;
 
 /// A line and its queue.

@@ -17,7 +17,7 @@ pub(super) struct FlowParams {
     pub endpoints: [Node; 2],
     /// Size in full segments.
     pub segments: u32,
-    /// Highest level of its packets.
+    /// Most urgent level that the flow's packets may have.
     pub floor: Priority,
     /// Round-trip time of minimal packets on an idle network.
     pub round_trip: Span,

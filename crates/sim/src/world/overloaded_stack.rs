@@ -252,7 +252,7 @@ impl Config {
     }
 }
 
-/// Bound on the number of events.
+/// Maximum load, which bounds the number of events.
 const LOAD_MAX: f64 = 100.0;
 /// Default of the stack's connection limit.
 const CONNECTIONS_MAX: usize = 1 << 20;

@@ -30,7 +30,7 @@ use super::Alarm;
 use super::cores::WorkCompletion;
 use crate::{CostModel, Engine, SimDevice, link};
 
-/// Events between two progress reports.
+/// Number of events between two progress reports.
 const PROGRESS_EVERY: u64 = 1 << 15;
 
 /// Runs the simulation described by `config`. `progress` receives the elapsed share of virtual

@@ -95,7 +95,7 @@ const USERS: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 77, 0, 2), Ipv4Addr::new(10, 77,
 const PORT: u16 = 80;
 /// Bottleneck buffer: more than users request at once.
 const BUFFER: Bytes = Bytes::new(256 << 20);
-/// Frames that can wait for TCP.
+/// Maximum number of frames that wait for TCP.
 const FRAMES_MAX: usize = 16_384;
 const REQUEST: &[u8] = b"GET /p HTTP/1.1\r\nHost: server\r\n\r\n";
 /// Receive buffer of users.

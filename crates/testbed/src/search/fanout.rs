@@ -227,7 +227,7 @@ fn worker(run: &Arc<Run>, index_set: &IndexSet, part: usize) -> Handler {
     })
 }
 
-/// Blocking threads in addition to the workers'.
+/// Number of blocking threads in addition to the workers'.
 const SPARE_THREADS: usize = 72;
-/// Entries (query, worker) in the estimates.
+/// Maximum number of entries (query, worker) in the estimates.
 const ESTIMATES_MAX: usize = 1_000_000;

@@ -104,7 +104,7 @@ fn hash(text: &str) -> u64 {
 }
 
 const TOKENIZER: &str = "grams";
-/// Memory of a partition's writer before it writes a segment.
+/// Memory in bytes that a partition's writer fills before it writes a segment.
 const WRITER_MEMORY_BYTES: usize = 100_000_000;
 
 #[cfg(test)]

@@ -55,5 +55,5 @@ impl IndexSet {
     }
 }
 
-/// Documents of the generated corpus.
+/// Number of documents of the generated corpus.
 const GENERATED: usize = 2_000;

@@ -21,7 +21,7 @@ use crate::options::secret;
 
 /// Capacity of the event queue.
 const TASKS: usize = 65_536;
-/// Frames per direction of a socket.
+/// Number of frames per direction of a socket.
 const FRAMES: u32 = 8192;
 
 /// Serves until killed.

@@ -16,7 +16,7 @@ use smoltcp::wire::{EthernetAddress, IpAddress, IpCidr};
 use super::{Args, PORT, Serves, page, ready, requests};
 use crate::Error;
 
-/// Buffer of each socket per direction: four responses of 16 KiB.
+/// Size of the buffer of each socket per direction: four responses of 16 KiB.
 const BUFFER: usize = 64 * 1024;
 
 struct Port(RefCell<Tap>);

@@ -107,5 +107,5 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     Ok(if args.common.check && !met { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// Connections of each client, with one outstanding request each.
+/// Number of connections of each client, with one outstanding request each.
 const CONNECTIONS: u32 = 100;

@@ -34,7 +34,7 @@ impl ScalingServer {
         }
     }
 
-    /// Unmodified program, if it is one.
+    /// The unmodified program, if this server is one.
     pub const fn program(self) -> Option<Program> {
         match self {
             Self::Echo => None,

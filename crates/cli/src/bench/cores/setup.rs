@@ -84,7 +84,7 @@ struct Setup<'a> {
 struct ServerProcess(Child);
 
 impl ServerProcess {
-    /// Kills all of them: workers do not exit with their master.
+    /// Kills the server's process and its descendants: workers do not exit with their master.
     fn end(&self) {
         let pids = proc::family(self.0.id()).into_iter().filter_map(|id| Pid::from_raw(id.try_into().ok()?));
         for pid in pids {

@@ -25,13 +25,13 @@ const PORT: u16 = 7000;
 const CLIENT_CONNECTIONS_MAX: u64 = 28_000;
 /// Capacity of the link per direction, in frames.
 const FRAMES: usize = 4096;
-/// Concurrent handshakes.
+/// Number of concurrent handshakes.
 const BATCH: u64 = 512;
 /// Bytes of a request and of its response.
 const REQUEST: usize = 64;
 /// Offset of the target address in a frame.
 const TARGET: std::ops::Range<usize> = 30..34;
-/// Limit of polls without progress, more than any handshake needs.
+/// Maximum number of polls without progress, more than any handshake needs.
 const STILL_MAX: u32 = 1_000_000;
 
 /// Connection that sends requests.

@@ -181,5 +181,5 @@ fn print(report: &Report, args: &Args) {
     );
 }
 
-/// Limit from the number of client addresses.
+/// Maximum number of connections, limited by the number of client addresses.
 const CONNECTIONS_MAX: u64 = 4_000_000;

@@ -5,9 +5,9 @@ use super::http_checks::serving;
 use super::program::{DESCRIPTORS, SetupVariant, TestedProgram};
 use super::verdict::TrialResult;
 
-/// Concurrent connections.
+/// Number of concurrent connections.
 const MANY: usize = 1000;
-/// Connections to a program with too few descriptors.
+/// Number of connections to a program with too few descriptors.
 const TOO_MANY: usize = 150;
 
 pub fn many(program: TestedProgram, world: &Trial<'_>) -> Result<TrialResult, String> {

@@ -7,9 +7,9 @@ use super::harness::{ListeningServer, OURS, PEER, Trial, because};
 use super::program::{BIG, SMALL, SetupVariant, TestedProgram};
 use super::verdict::TrialResult;
 
-/// Requests on one connection.
+/// Number of requests on one connection.
 const REQUESTS: usize = 100;
-/// Concurrent clients.
+/// Number of concurrent clients.
 const CLIENTS: usize = 4;
 
 /// `program` in its usual setup, with content.

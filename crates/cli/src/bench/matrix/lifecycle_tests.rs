@@ -11,7 +11,7 @@ use super::http_checks::serving;
 use super::program::{AGAIN, BIG, SetupVariant, TestedProgram};
 use super::verdict::TrialResult;
 
-/// Open connections at the end of a process.
+/// Number of open connections at the end of a process.
 const OPEN: usize = 10;
 
 /// Starts `program` and, after its end, starts it again on the same stack.

@@ -114,7 +114,7 @@ impl TestedProgram {
         }
     }
 
-    /// Name of its source package.
+    /// Name of the program's source package.
     pub const fn upstream(self) -> &'static str {
         match self {
             Self::Redis => "redis",
@@ -122,7 +122,7 @@ impl TestedProgram {
         }
     }
 
-    /// Name of its processes.
+    /// Name of the program's processes.
     pub const fn process(self) -> &'static str {
         match self {
             Self::HttpServer | Self::Asyncio => "python3",
@@ -143,7 +143,7 @@ impl TestedProgram {
         modules.then(|| format!("no Apache modules in {MODULES}"))
     }
 
-    /// Version that it prints.
+    /// Version that the program prints.
     pub fn version(self) -> Option<String> {
         let flag = match self {
             Self::Lighttpd | Self::Nginx | Self::Apache | Self::Redis | Self::Node | Self::Iperf3 => "-v",
@@ -170,12 +170,12 @@ impl TestedProgram {
         matches!(self, Self::Curl | Self::Iperf3)
     }
 
-    /// True if it serves in other processes.
+    /// True if worker processes serve, not the first process.
     pub const fn has_workers(self) -> bool {
         matches!(self, Self::Lighttpd | Self::Nginx | Self::Apache)
     }
 
-    /// Command line that starts it at `addr`, in the foreground.
+    /// Command line that starts the program at `addr`, in the foreground.
     ///
     /// # Errors
     /// One of its files cannot be written.

@@ -38,7 +38,7 @@ impl FileResult {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SuiteResult {
     pub files: BTreeMap<String, FileResult>,
-    /// True if they ran to their end.
+    /// True if the tests ran to their end.
     pub is_complete: bool,
 }
 

@@ -66,13 +66,13 @@ impl Case {
         }
     }
 
-    /// True if its figure is a throughput in bytes.
+    /// True if the measured value of the case is a throughput in bytes.
     pub fn is_stream(&self) -> bool {
         matches!(self.serves, Serves::Sink | Serves::Source)
     }
 }
 
-/// Outstanding requests of a stream: 1 MiB.
+/// Number of outstanding requests of a stream: 1 MiB together.
 const STREAM_OUTSTANDING: u32 = 16;
 
 fn streams() -> [Case; 2] {

@@ -56,7 +56,7 @@ pub struct SystemResults {
     pub latency: Histogram,
     /// Connections closed before the end.
     pub broken: u64,
-    /// Retransmitted segments of the client, of all that it sent.
+    /// Number of segments that the client retransmitted, and number of all that it sent.
     pub resent: u64,
     pub sent: u64,
     /// Segments that the client received out of order: earlier ones were lost.

@@ -74,7 +74,7 @@ impl System {
         format!("{}/{}", self.stack.name(), self.device.name())
     }
 
-    /// True if it takes part in `case`. Streams are compared with the kernel only.
+    /// True if the system is measured in `case`. Streams are compared with the kernel only.
     pub fn serves(&self, case: &Case) -> bool {
         let stream = matches!(case.serves, Serves::Sink | Serves::Source);
         !stream || matches!(self.stack, SystemStack::Kernel | SystemStack::Greenwave)

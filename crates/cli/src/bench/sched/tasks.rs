@@ -13,7 +13,7 @@ use crate::Error;
 
 const WORKERS: usize = 2;
 const TASKS: usize = 2;
-/// Computing time of one task poll.
+/// CPU time of one task poll.
 const TURN: Span = Span::from_micros(20);
 
 /// Computes until SIGINT or SIGTERM.

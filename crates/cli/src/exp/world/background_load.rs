@@ -16,7 +16,7 @@ pub struct BackgroundLoad {
 
 /// Clock ticks per second: `USER_HZ`, constant for user space.
 pub const TICKS_PER_S: f64 = 100.0;
-/// Parent of the kernel threads.
+/// Process id of the parent of the kernel threads.
 const KERNEL: u64 = 2;
 
 impl BackgroundLoad {

@@ -46,7 +46,7 @@ impl Daemon {
         Err(failed(line.trim_start_matches("error: ")))
     }
 
-    /// Checks that it still runs.
+    /// Checks that the scheduler still runs.
     ///
     /// # Errors
     /// It has ended.

@@ -12,7 +12,7 @@ use crate::verdict::ClaimVerdict;
 /// Largest width of a claim's or a row's name on a terminal.
 const CLAIM_WIDTH: usize = 24;
 const ROW_WIDTH: usize = 40;
-/// Figures and settings of each pair on a terminal.
+/// Maximum number of metrics, and of settings, shown for each pair on a terminal.
 const FIGURES_MAX: usize = 12;
 const SETTINGS_MAX: usize = 5;
 
@@ -47,7 +47,7 @@ pub fn text(comparisons: &[Comparison], unpaired: &[String]) -> String {
     text + &closing(comparisons) + "\n"
 }
 
-/// HTML page with all of it.
+/// HTML page with all comparisons.
 #[must_use]
 pub fn page(comparisons: &[Comparison], unpaired: &[String]) -> String {
     let mut lines = vec![closing(comparisons)];

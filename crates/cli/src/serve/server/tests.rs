@@ -45,7 +45,7 @@ impl Drop for Breaks {
     }
 }
 
-/// Many times longer than any step here.
+/// Timeout of each step, many times its usual duration.
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// The dying shard drives the device of all, or has a queue of its own.

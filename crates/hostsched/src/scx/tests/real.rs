@@ -12,9 +12,9 @@ use host::affinity;
 use host::proc::Ledger;
 
 const SPINS: &str = "while :; do :; done";
-/// Many times what anything here takes, in a virtual machine too.
+/// Timeout of each step, many times its usual duration, in a virtual machine too.
 const LIMIT: Span = Span::from_secs(60);
-/// Repetitions of each operation.
+/// Number of repetitions of each operation.
 const TURNS: usize = 100;
 
 /// Only one scheduler can be loaded at a time.

@@ -38,7 +38,7 @@ pub struct Rates {
 /// with [`Rates::loss`] outside bursts and all frames lost within them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BurstLoss {
-    /// Probability per frame that a burst begins with it.
+    /// Probability that a burst begins with a frame.
     pub begin: f64,
     /// Probability per frame of a burst that the burst ends after it.
     pub end: f64,

@@ -23,7 +23,7 @@ const NOTHING: u8 = 59;
 pub(in crate::stack) struct Arrived<'a> {
     pub(in crate::stack) from: Mac,
     pub(in crate::stack) meta: &'a PacketMeta,
-    /// True if it was broadcast or multicast.
+    /// True if the packet was broadcast or multicast.
     pub(in crate::stack) group: bool,
     /// Whole packet including headers; empty if it was reassembled.
     pub(in crate::stack) packet: &'a [u8],

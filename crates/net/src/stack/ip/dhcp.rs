@@ -24,7 +24,7 @@ const RETRY_MAX: Span = Span::from_secs(64);
 const RENEW_MIN: Span = Span::from_secs(60);
 /// Maximum number of transactions that one shard may be ahead of another.
 const AHEAD_MAX: usize = 16;
-/// Requests for one offer before the client discovers servers again.
+/// Maximum number of requests for one offer before the client discovers servers again.
 const REQUESTS_MAX: u32 = 4;
 
 /// Lease of an IPv4 address.
@@ -36,7 +36,7 @@ pub struct Lease {
     pub prefix: u8,
     /// Default gateway.
     pub router: Option<Ipv4Addr>,
-    /// Server that granted it.
+    /// Server that granted the lease.
     pub server: Ipv4Addr,
     /// End of the lease.
     pub until: Time,

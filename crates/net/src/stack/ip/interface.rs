@@ -30,7 +30,7 @@ const PROBE_INTERVAL: Span = Span::from_secs(1);
 /// Interval and number of router solicitations (RFC 4861 §10).
 const SOLICIT_INTERVAL: Span = Span::from_secs(4);
 const SOLICITS_MAX: u8 = 3;
-/// Further interface identifiers tried after a conflict (RFC 7217 §6).
+/// Maximum number of further interface identifiers tried after a conflict (RFC 7217 §6).
 const CONFLICTS_MAX: u8 = 3;
 
 const LINK_LOCAL: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0);

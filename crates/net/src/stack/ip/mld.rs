@@ -13,7 +13,7 @@ use wire::mld::AddressRecord;
 
 use super::interface::ADDRS_MAX;
 
-/// Reports of each change (Robustness Variable), and their interval.
+/// Number of reports of each change (Robustness Variable), and their interval.
 const TIMES: u8 = 2;
 const INTERVAL: Span = Span::from_secs(1);
 /// Maximum number of groups with a pending report: all that are joined, and as many left.

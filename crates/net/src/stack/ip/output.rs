@@ -25,7 +25,7 @@ pub(crate) struct Outgoing {
     pub(crate) protocol: Protocol,
     pub(crate) marks: TrafficClass,
     pub(crate) hops: u8,
-    /// True if it must not be fragmented.
+    /// True if the packet must not be fragmented.
     pub(crate) dont_fragment: bool,
     pub(crate) payload: Vec<u8>,
     /// Identification of its fragments.
@@ -42,7 +42,7 @@ impl Outgoing {
         (payload_max, (payload_max.saturating_sub(extra) & !7).max(8))
     }
 
-    /// True if it fits one packet of `mtu`.
+    /// True if the payload fits in one packet of `mtu`.
     pub(crate) fn fits(&self, mtu: u16) -> bool {
         self.payload.len() <= self.room(mtu).0
     }

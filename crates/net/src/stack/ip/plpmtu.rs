@@ -11,7 +11,7 @@
 use queueing::{Span, Time};
 use wire::ipv6::MTU_MIN;
 
-/// Losses in a row after which a size counts as too large (MAX_PROBES).
+/// Number of losses in a row after which a size counts as too large (MAX_PROBES).
 pub(crate) const PROBES_MAX: u8 = 3;
 /// Size that nearly every path carries (BASE_PLPMTU; RFC 8899 §5.1.2 has 1200, or the minimum MTU
 /// for IPv6, which serves both).

@@ -33,19 +33,19 @@ pub(super) struct HyStart {
     rounds: u8,
 }
 
-/// No sample.
+/// Value that means no sample.
 const NONE: u32 = u32::MAX;
 /// Lower bound of the RTT threshold, in nanoseconds: a smaller rise is noise.
 const MIN_RTT_THRESH: u32 = 4_000_000;
 /// Upper bound of the RTT threshold, in nanoseconds: a larger rise always counts.
 const MAX_RTT_THRESH: u32 = 16_000_000;
-/// Between the bounds, the threshold is the RTT divided by this.
+/// Divisor of the RTT that gives the threshold between the bounds.
 const MIN_RTT_DIVISOR: u32 = 8;
 /// Minimum number of RTT samples per round for a decision.
 const N_RTT_SAMPLE: u8 = 8;
 /// Divisor of the growth in conservative slow start.
 const CSS_GROWTH_DIVISOR: u32 = 4;
-/// Rounds of conservative slow start, including the one in which it began.
+/// Number of rounds of conservative slow start, including the one in which it began.
 const CSS_ROUNDS: u8 = 5;
 /// Maximum growth per acknowledgement, in segments.
 const L: u32 = 8;

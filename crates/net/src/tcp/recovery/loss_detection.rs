@@ -12,7 +12,7 @@ use crate::tcp::connection::{Connection, Context, Recovery};
 use crate::tcp::retransmit_queue::LossDecision;
 use crate::tcp::store::ByteStore;
 
-/// Duplicate ACKs that indicate a loss (DupThresh).
+/// Number of duplicate ACKs that indicate a loss (DupThresh).
 const DUPLICATE_ACKS_MAX: u8 = 3;
 
 /// Method of loss detection.

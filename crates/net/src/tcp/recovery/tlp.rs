@@ -20,9 +20,9 @@ const PROBE_MIN: Span = Span::from_micros(10);
 /// Unanswered tail loss probe (RFC 8985 §7.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TailLossProbe {
-    /// `snd_nxt` when it was sent (TLP.end_seq).
+    /// `snd_nxt` when the probe was sent (TLP.end_seq).
     pub(crate) end: Seq,
-    /// True if it was a retransmission (TLP.is_retrans).
+    /// True if the probe was a retransmission (TLP.is_retrans).
     pub(crate) again: bool,
 }
 

@@ -21,17 +21,17 @@ const STEPS: usize = 200_000;
 struct Side {
     stack: Stack,
     conn: Option<ConnId>,
-    /// Bytes that it sends in total, has written, and has read.
+    /// Numbers of bytes that this side sends in total, has written, and has read.
     len: u32,
     written: u32,
     read: u32,
-    /// Bytes that it is to read.
+    /// Number of bytes that this side is to read.
     awaited: u32,
     /// Options that the application changes during the transfer.
     options: u16,
     /// Consecutive losses of its frames, by [`Kind`].
     lost: [u32; 4],
-    /// Highest sequence number that it has sent.
+    /// Highest sequence number that this side has sent.
     highest: Option<u32>,
     mtu: u16,
     open: bool,

@@ -72,7 +72,7 @@ pub struct WorkerSignals {
     pub long: u32,
 }
 
-/// Words of a slot.
+/// Number of words of a slot.
 const WORDS: usize = 8;
 const SLEEPING: u64 = 1;
 const CORE_AT: u32 = 16;
@@ -181,7 +181,7 @@ struct Lease {
     until: AtomicU64,
 }
 
-/// Slots of a page.
+/// Number of slots of a page.
 pub const WORKERS_MAX: usize = 64;
 const MAGIC: u64 = u64::from_ne_bytes(*b"gwpulse2");
 

@@ -22,7 +22,7 @@ pub struct SeqCell<const N: usize> {
     count: AtomicU64,
 }
 
-/// Attempts of a reader; each failed one means that the worker wrote meanwhile.
+/// Maximum number of attempts of a reader; each failed one means that the worker wrote meanwhile.
 const ATTEMPTS: usize = 8;
 
 impl<const N: usize> SeqCell<N> {

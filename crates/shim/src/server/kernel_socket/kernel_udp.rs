@@ -28,7 +28,7 @@ use host::sockopt;
 
 /// Bit in the number of a kernel socket, added to its UDP socket's, which never has it.
 pub(in super::super) const HALF: u64 = MAILBOX >> 1;
-/// Datagrams received per event; the rest is reported again.
+/// Maximum number of datagrams received per event; the rest is reported again.
 const BATCH: usize = 64;
 /// Longest datagram in bytes.
 const LONGEST: usize = 65_535;

@@ -42,7 +42,7 @@ use requests::{NewRequest, Requests, SubrequestId};
 /// Message between hosts.
 #[derive(Clone, Copy, Debug)]
 struct Message {
-    /// Sub-request that it belongs to.
+    /// Sub-request to which the message belongs.
     at: SubrequestId,
     /// True for an answer to the sub-request's sender.
     answer: bool,

@@ -411,5 +411,5 @@ impl Request {
     }
 }
 
-/// Entries (query, worker) in an aggregator's estimates.
+/// Maximum number of entries (query, worker) in an aggregator's estimates.
 const ESTIMATES_MAX: usize = 1_000_000;

@@ -32,7 +32,7 @@ pub struct UserClassOutcome {
     pub on_time: u64,
     /// Answered late.
     pub late: u64,
-    /// Dropped at some stage.
+    /// Number of requests dropped at some stage.
     pub dropped: u64,
     /// Parts used in the answers of the last unit.
     pub parts_used: u64,

@@ -112,9 +112,9 @@ struct Parties {
 const STEP: f64 = 0.1;
 /// Smallest share; the largest is 1 minus this.
 const SHARE_MIN: f64 = 0.05;
-/// Tails below this fraction of the target allow a step.
+/// Fraction of the target latency: a step is allowed while the tail latency is below it.
 const HEADROOM: f64 = 0.8;
-/// Steps skipped after one that broke the target.
+/// Number of steps skipped after one that exceeded the target.
 const HOLD: u32 = 10;
 
 impl Parties {

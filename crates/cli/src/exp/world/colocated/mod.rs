@@ -64,7 +64,7 @@ struct Config {
     be: BestEffort,
     /// Requests per second, at random instants.
     rate: f64,
-    /// Connections that carry them.
+    /// Number of connections that carry the requests.
     #[serde(default = "connections")]
     connections: u32,
     /// Warm-up before requests count.

@@ -45,7 +45,7 @@ pub enum BestEffort {
     X264,
 }
 
-/// Keys stored in memcached.
+/// Number of keys stored in memcached.
 pub const KEYS: u32 = 100_000;
 /// Requests of `storage`: reads of 4 to 64 KiB, and a tenth as many writes.
 const BLOCKS: [(&str, f64, u8, usize); 4] = [
@@ -117,7 +117,8 @@ impl BestEffort {
         }
     }
 
-    /// Command line that starts it, including a wrapper. Builds its inputs in `folder` if needed.
+    /// Command line that starts the program, including a wrapper. Builds its inputs in `folder` if
+    /// needed.
     ///
     /// # Errors
     /// A required file or program is missing.

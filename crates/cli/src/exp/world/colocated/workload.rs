@@ -33,7 +33,7 @@ pub struct ColocatedResults {
 pub struct BestEffortWork {
     /// Rate in its own unit.
     pub per_s: f64,
-    /// Cores that it used.
+    /// CPU time used by BE, in cores.
     pub cores: f64,
 }
 

@@ -56,7 +56,7 @@ struct Config {
     bulk: u32,
     /// Small flows of each burst.
     small: Group,
-    /// Larger flows that start with them.
+    /// Larger flows that start at the same time as the small ones.
     large: Group,
     /// Interval between the starts of bursts.
     period: String,

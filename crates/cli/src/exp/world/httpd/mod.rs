@@ -165,8 +165,8 @@ fn whole() -> f64 {
     1.0
 }
 
-/// Concurrent clients of the capacity measurement: enough that the server never idles, and few
-/// enough that none times out.
+/// Number of concurrent clients of the capacity measurement: enough that the server never idles,
+/// and few enough that none times out.
 const CAPACITY_CLIENTS: u32 = 32;
 
 fn prepare(_mode: &str, settings: Table) -> Result<PreparedRun, String> {

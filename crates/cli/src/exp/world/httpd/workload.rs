@@ -34,9 +34,9 @@ pub struct HttpdResults {
     pub other: f64,
 }
 
-/// Client addresses: each has 28,232 ports, so none repeats within seconds.
+/// Number of client addresses: each has 28,232 ports, so none repeats within seconds.
 const ADDRESSES: u32 = 64;
-/// Buffers of a visit: for one request, and for a few segments of a response.
+/// Buffer sizes of a client: for one request, and for a few segments of a response.
 const SEND_BUFFER: usize = 4096;
 const RECEIVE_BUFFER: usize = 64 * 1024;
 /// Time that a client's closed connection stays in FIN_WAIT or TIME_WAIT.

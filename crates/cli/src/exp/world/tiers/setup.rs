@@ -32,7 +32,7 @@ const fn addresses(network: u8) -> [Ipv4Addr; 2] {
     [Ipv4Addr::new(10, 75, network, 2), Ipv4Addr::new(10, 75, network, 1)]
 }
 
-/// Network of the users; those of the workers follow.
+/// Number of the network of the users; the networks of the workers have the next numbers.
 const USERS: u8 = 0;
 const PREFIX: u8 = 24;
 const PORT: u16 = 7000;
