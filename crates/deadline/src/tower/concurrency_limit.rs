@@ -4,9 +4,9 @@
 //! of the limit. Dropping it returns the unit; [`PermitSlot::release_early`] returns it before
 //! that. A [`QueueSlot`] leaves the queue when dropped, so a cancelled future leaks nothing.
 //!
-//! Under [`Shedding::Infeasible`] a method that was slow must not be rejected forever: after
-//! [`PROBE_EVERY`] infeasible requests without a response in between, one request is served as
-//! a probe. If it meets its deadline, the method's samples are discarded.
+//! Under [`Shedding::Infeasible`] a method that was slow must not be rejected forever: of its
+//! infeasible requests without a response in between, one in 64 and one a second
+//! ([`ProbeInterval`]) is served as a probe. If it meets its deadline, the method's samples are discarded.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -15,6 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use queueing::{Entry, Label, Priority, Span, Time};
 use tokio::sync::oneshot;
 
+use super::probe::ProbeInterval;
 use crate::slack::is_late;
 use crate::{
     Budget, BudgetMedian, BudgetValidator, DeadlineQueue, DequeueResult, EnqueueResult, Forecast, History,
@@ -117,9 +118,9 @@ struct State {
     /// Slack of recent arrivals.
     budget_median: BudgetMedian,
     service_times: History<String>,
-    /// Infeasible requests per method since its last response or probe; methods without an
-    /// estimate of their own share `None`.
-    infeasible: BTreeMap<Option<String>, u32>,
+    /// Infeasible requests per method since its last response; methods without an estimate of
+    /// their own share `None`.
+    infeasible: BTreeMap<Option<String>, ProbeInterval>,
     counts: LimitCounts,
     /// Requests in the handler that had low slack at dequeue and hold their permit.
     late_serving: usize,
@@ -250,7 +251,7 @@ impl ConcurrencyLimit {
         let expected = estimate.map_or_else(|| state.expected(method), |estimate| estimate.service);
         let occupancy = forecast.mean() * state.held_share / HELD_ALL;
         let mut service = expected;
-        let is_probe = self.shedding == Shedding::Infeasible && left < service && state.is_probe(method);
+        let is_probe = self.shedding == Shedding::Infeasible && left < service && state.is_probe(now, method);
         if is_probe {
             service = Span::ZERO;
         }
@@ -346,12 +347,10 @@ impl ConcurrencyLimit {
 }
 
 impl State {
-    /// True for the one infeasible request in [`PROBE_EVERY`] that is served.
-    fn is_probe(&mut self, method: &String) -> bool {
+    /// True for an infeasible request at `now` that is served as a probe.
+    fn is_probe(&mut self, now: Time, method: &String) -> bool {
         let tracked = self.tracked_method(method);
-        let infeasible = self.infeasible.entry(tracked).or_default();
-        *infeasible = (*infeasible + 1) % PROBE_EVERY;
-        *infeasible == 0
+        self.infeasible.entry(tracked).or_default().is_due(now)
     }
 
     /// Returns a permit of the handler.
@@ -551,8 +550,6 @@ const HELD: u8 = 0;
 const RELEASED: u8 = 1;
 /// The request has left the handler.
 const CLOSED: u8 = 2;
-/// Infeasible requests of a method, without a response in between, per probe.
-const PROBE_EVERY: u32 = 64;
 /// Share of a request that holds its permit until the response.
 const HELD_ALL: u64 = 1 << 16;
 /// Inverse of the weight of a new sample of the share.

@@ -26,6 +26,7 @@ mod client;
 mod clock;
 mod concurrency_limit;
 mod network_delay;
+mod probe;
 mod reject_response;
 mod route;
 mod server;

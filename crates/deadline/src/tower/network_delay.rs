@@ -3,14 +3,15 @@
 //! A response with a budget shows how long the peer held the request: by how much its stages
 //! grew. The rest of the round-trip time is network delay. Peers that send no budget have no
 //! estimate. The first call to a peer is not a sample, since it includes connection setup. An
-//! estimate must not block a peer forever: if C alone uses up the budget, one call in
-//! [`PROBE_EVERY`] is sent without subtracting it.
+//! estimate must not block a peer forever: of the calls for which C alone uses up the budget,
+//! one in 64 and one a second ([`ProbeInterval`]) is sent without subtracting it.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use queueing::{Span, Time};
 
+use super::probe::ProbeInterval;
 use crate::{Budget, NetworkDelay, StageTime};
 
 /// The network delay to each peer, by authority.
@@ -20,8 +21,8 @@ pub(super) struct PeerDelays(Mutex<State>);
 #[derive(Debug, Default)]
 struct State {
     delays: BTreeMap<String, NetworkDelay>,
-    /// Calls since the last probe for which C alone used up the budget.
-    exhausted: u32,
+    /// Calls for which C alone used up the budget.
+    exhausted: ProbeInterval,
     /// Time of the last call.
     now: Time,
 }
@@ -46,8 +47,7 @@ impl PeerDelays {
         if budget.remaining().is_missed() || !delayed.remaining().is_missed() {
             return delayed;
         }
-        state.exhausted = (state.exhausted + 1) % PROBE_EVERY;
-        if state.exhausted == 0 { budget } else { delayed }
+        if state.exhausted.is_due(now) { budget } else { delayed }
     }
 
     /// Records at `now` that `sent` returned from `authority` as `returned`, `waited` later.
@@ -72,9 +72,6 @@ impl PeerDelays {
 fn stage_time(budget: &Budget) -> Span {
     budget.stages().iter().map(|StageTime { queue, service, .. }| *queue + *service).sum()
 }
-
-/// Calls for which C uses up the budget, per probe.
-const PROBE_EVERY: u32 = 64;
 
 /// Maximum number of peers with an estimate.
 const PEERS_MAX: usize = 1024;

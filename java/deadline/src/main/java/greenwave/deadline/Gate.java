@@ -10,8 +10,9 @@ import java.util.concurrent.atomic.AtomicLongArray;
  *
  * <p>The expected time of a method is the 95th percentile of earlier requests, from the start of service to the
  * answer, calls to other services included; for a sub-request it is the aggregator's estimate. Under
- * {@link Shedding#INFEASIBLE} one infeasible request of {@value #TRY_EVERY} is served all the same, so that an
- * estimate cannot exclude a method for good; if it is in time, the method's history is dropped. Thread-safe.
+ * {@link Shedding#INFEASIBLE} one infeasible request of {@value ProbeInterval#EVERY}, and one a second, is
+ * served all the same, so that an estimate cannot exclude a method for good; if it is in time, the method's
+ * history is dropped. Thread-safe.
  * Source: D2P §3; the rules of the crate's {@code tower} layer.
  */
 public final class Gate {
@@ -23,7 +24,7 @@ public final class Gate {
     /** Also the lock for {@code infeasible}. */
     private final History<String> history = new History<>(METHODS_MAX);
 
-    private int infeasible;
+    private final ProbeInterval infeasible = new ProbeInterval();
 
     /** A gate that grants within {@code limits}, for a queue with {@code queue}. */
     public Gate(Limits limits, DeadlineQueue.Settings queue) {
@@ -54,7 +55,7 @@ public final class Gate {
         long expected = Spans.plus(own, restNanos);
         Forecast forecast = part.map(known -> Forecast.constant(known.serviceNanos())).orElseGet(() -> forecast(method));
         boolean late = queue.shedding() == Shedding.INFEASIBLE && timer.remaining(nowNanos).leftNanos() < expected;
-        boolean tried = late && tries();
+        boolean tried = late && isProbe(nowNanos);
         long service = tried ? 0 : expected;
         long slowest = part.map(SubrequestEstimate::slowestNanos).orElse(service);
         return new Arrival(timer, method, service, slowest, forecast, restNanos, tried);
@@ -144,16 +145,13 @@ public final class Gate {
         }
     }
 
-    /** True if the current infeasible request is to be served all the same. */
-    private boolean tries() {
+    /** True if the infeasible request that arrives at {@code nowNanos} is to be served all the same. */
+    private boolean isProbe(long nowNanos) {
         synchronized (history) {
-            infeasible = (infeasible + 1) % TRY_EVERY;
-            return infeasible == 0;
+            return infeasible.isDue(nowNanos);
         }
     }
 
     /** Maximum number of methods with an estimate, about 6 kB each; the least recently used is evicted. */
     private static final int METHODS_MAX = 1_024;
-    /** Number of infeasible requests per one that is served all the same. */
-    private static final int TRY_EVERY = 64;
 }

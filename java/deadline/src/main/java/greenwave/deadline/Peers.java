@@ -9,11 +9,12 @@ import java.util.Map;
  * <p>The stages in an answer's budget give the time that the peer had the request; the rest of the wait was the
  * network. Peers that answer without a budget have no estimate, and nothing is subtracted for them. The first
  * exchange with a peer is ignored, since it includes connection setup. An estimate cannot exclude a peer for good:
- * if C alone exceeds the budget, one call of {@value #TRY_EVERY} is made with nothing subtracted. Thread-safe.
+ * if C alone exceeds the budget, one call of {@value ProbeInterval#EVERY}, and one a second, is made with nothing
+ * subtracted. Thread-safe.
  */
 public final class Peers {
     private final Map<String, NetworkDelay> known = new HashMap<>();
-    private int infeasible;
+    private final ProbeInterval infeasible = new ProbeInterval();
     /** Time of the last call. */
     private long lastNanos;
 
@@ -28,8 +29,7 @@ public final class Peers {
         lastNanos = nowNanos;
         Budget delayed = budget.delayed(oneWayNanos(peer));
         if (delayed.remaining().isMissed() && !budget.remaining().isMissed()) {
-            infeasible = (infeasible + 1) % TRY_EVERY;
-            return infeasible == 0 ? budget : delayed;
+            return infeasible.isDue(nowNanos) ? budget : delayed;
         }
         return delayed;
     }
@@ -54,8 +54,6 @@ public final class Peers {
         return sum;
     }
 
-    /** Number of calls with C above the budget per one that is made all the same. */
-    private static final int TRY_EVERY = 64;
     /** Maximum number of peers with an estimate. */
     private static final int PEERS_MAX = 1_024;
 }

@@ -61,7 +61,20 @@ class GateTest {
     }
 
     @Test
-    void whoIsNotShedAheadIsNotTriedEither() {
+    void anIdleServerDoesNotRefuseTwiceInARow() {
+        Gate gate = gate(Shedding.INFEASIBLE);
+        for (int lesson = 0; lesson < 16; lesson++) {
+            serve(gate, 900_000);
+        }
+        assertTrue(!arrive(gate, 500_000).tried());
+        for (int request = 0; request < 5; request++) {
+            now += 9_000_000_000L;
+            assertTrue(arrive(gate, 500_000).tried());
+        }
+    }
+
+    @Test
+    void requestsThatAreNotShedAheadAreNotTried() {
         Gate gate = gate(Shedding.EXPIRED);
         for (int lesson = 0; lesson < 16; lesson++) {
             serve(gate, 900_000);
