@@ -1,6 +1,7 @@
 package greenwave.deadline;
 
 import java.util.Optional;
+import java.util.OptionalLong;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.concurrent.atomic.AtomicLongArray;
 
@@ -20,6 +21,11 @@ public final class Gate {
     private final DeadlineQueue.Settings queue;
     private final AtomicLongArray shed = new AtomicLongArray(Shedding.Reason.values().length);
     private final AtomicLong answered = new AtomicLong();
+    /** Rule of which a dry run counts the drops; {@link Shedding#NONE} without one. */
+    private final Shedding dryRun;
+
+    private final AtomicLong wouldDrop = new AtomicLong();
+    private final AtomicLong wouldDropInTime = new AtomicLong();
 
     /** Also the lock for {@code infeasible}. */
     private final History<String> history = new History<>(METHODS_MAX);
@@ -28,8 +34,23 @@ public final class Gate {
 
     /** A gate that grants within {@code limits}, for a queue with {@code queue}. */
     public Gate(Limits limits, DeadlineQueue.Settings queue) {
+        this(limits, queue, Shedding.NONE);
+    }
+
+    private Gate(Limits limits, DeadlineQueue.Settings queue, Shedding dryRun) {
         this.validator = new BudgetValidator(limits);
         this.queue = queue;
+        this.dryRun = dryRun;
+    }
+
+    /**
+     * A gate whose queue is in order of arrival and drops nothing but what finds it full. It counts the requests
+     * that the shedding of {@code queue} would have dropped when they were next.
+     */
+    public static Gate dryRun(Limits limits, DeadlineQueue.Settings queue) {
+        DeadlineQueue.Settings idle = new DeadlineQueue.Settings(
+                queue.capacity(), Order.FIFO, Shedding.NONE, queue.ageMaxNanos());
+        return new Gate(limits, idle, queue.shedding());
     }
 
     /** Settings of the queue. */
@@ -86,6 +107,11 @@ public final class Gate {
         StageTimer timer = arrival.timer();
         long service = timer.stage(nowNanos).serviceNanos();
         answered.incrementAndGet();
+        OptionalLong due = OptionalLong.of(timer.dueNanos());
+        if (dryRun.sheds(Spans.minus(nowNanos, service), due, arrival.serviceNanos()) != null) {
+            wouldDrop.incrementAndGet();
+            wouldDropInTime.addAndGet(timer.remaining(nowNanos).isMissed() ? 0 : 1);
+        }
         synchronized (history) {
             if (arrival.tried() && !timer.remaining(nowNanos).isMissed()) {
                 history.forget(arrival.method());
@@ -102,6 +128,16 @@ public final class Gate {
     /** Number of requests whose service time was recorded. */
     public long answered() {
         return answered.get();
+    }
+
+    /** Number of answered requests that only a {@link #dryRun dry run} served: its rule would have dropped them. */
+    public long wouldDrop() {
+        return wouldDrop.get();
+    }
+
+    /** Number of those that were answered before their deadline all the same. */
+    public long wouldDropInTime() {
+        return wouldDropInTime.get();
     }
 
     /** Number of requests answered with {@code reason} instead of being served. */

@@ -60,6 +60,29 @@ class GateTest {
         assertEquals(0, gate.expectedNanos("go"), "one that made it shows that it holds no longer");
     }
 
+    //~ java: a dry run keeps the order of arrival, drops nothing, and counts what would be dropped
+    @Test
+    void aDryRunCountsWhatItsRuleWouldHaveDropped() {
+        Gate gate = Gate.dryRun(LIMITS, new Settings(10, Order.EDF, Shedding.INFEASIBLE, 1_000));
+        assertEquals(new Settings(10, Order.FIFO, Shedding.NONE, 1_000), gate.queue());
+        for (int lesson = 0; lesson < 16; lesson++) {
+            serve(gate, 900_000);
+        }
+        assertEquals(0, gate.wouldDrop());
+        for (long takes : new long[] {900_000, 300_000}) {
+            Arrival unlikely = arrive(gate, 500_000);
+            unlikely.timer().start(now);
+            now += takes;
+            gate.answered(now, unlikely);
+        }
+        Arrival expired = arrive(gate, 500_000);
+        now += 600_000;
+        expired.timer().start(now);
+        gate.answered(now, expired);
+        assertEquals(3, gate.wouldDrop());
+        assertEquals(1, gate.wouldDropInTime());
+    }
+
     @Test
     void anIdleServerDoesNotRefuseTwiceInARow() {
         Gate gate = gate(Shedding.INFEASIBLE);

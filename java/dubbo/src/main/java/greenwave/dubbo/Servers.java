@@ -19,7 +19,8 @@ import org.apache.dubbo.rpc.Invocation;
  *
  * <p>The protocol's parameters: {@code deadline.default} and {@code deadline.longest} (ms) and {@code
  * deadline.trusted} for {@link Limits}; {@code queues}, {@code deadline.order}, {@code deadline.shedding} and
- * {@code deadline.timeout} (ms; its old name {@code deadline.patience} works for one release) for the queue.
+ * {@code deadline.timeout} (ms; its old name {@code deadline.patience} works for one release) for the queue;
+ * {@code deadline.dry-run} for {@link Gate#dryRun}.
  * One that is not given has the default of {@link Limits} or {@link Settings}. Thread-safe.
  */
 public final class Servers {
@@ -70,16 +71,17 @@ public final class Servers {
         Limits limits = Limits.DEFAULT;
         Settings standard = Settings.DEFAULT;
         int queues = url.getParameter(CommonConstants.QUEUES_KEY, 0);
-        return new Gate(
-                new Limits(
-                        millis(url, "deadline.default", limits.defaultNanos()),
-                        millis(url, "deadline.longest", limits.longestNanos()),
-                        url.getParameter("deadline.trusted", limits.trusted())),
-                new Settings(
-                        queues > 0 ? queues : standard.capacity(),
-                        named(url, "deadline.order", standard.order()),
-                        shedding(url),
-                        millis(url, "deadline.timeout", millis(url, "deadline.patience", standard.ageMaxNanos()))));
+        Limits validation = new Limits(
+                millis(url, "deadline.default", limits.defaultNanos()),
+                millis(url, "deadline.longest", limits.longestNanos()),
+                url.getParameter("deadline.trusted", limits.trusted()));
+        Settings queue = new Settings(
+                queues > 0 ? queues : standard.capacity(),
+                named(url, "deadline.order", standard.order()),
+                shedding(url),
+                millis(url, "deadline.timeout", millis(url, "deadline.patience", standard.ageMaxNanos())));
+        boolean isDryRun = url.getParameter("deadline.dry-run", false);
+        return isDryRun ? Gate.dryRun(validation, queue) : new Gate(validation, queue);
     }
 
     /** The rule for dropping requests, of a server or of a caller. */

@@ -188,6 +188,23 @@ class DubboTest extends LoopbackCluster {
         assertEquals(0, handled.get());
     }
 
+    //~ java: a dry run keeps the order of arrival, drops nothing, and counts what would be dropped
+    @Test
+    void aDryRunServesAnExpiredCallAndCountsIt() throws Exception {
+        Node server = node();
+        int port = server.serve("deadline", 1, null, Map.of("deadline.dry-run", "true"));
+        AtomicInteger handled = new AtomicInteger();
+        Step step = node().call(port, TIMEOUT_MS, null);
+        Kept kept = keep(server, step, text -> CompletableFuture.completedFuture(text + handled.incrementAndGet()));
+        CompletableFuture<String> answer = step.goAsync("late");
+        await(() -> server.waiting() == 1);
+        clock.addAndGet(TIMEOUT_MS * MS);
+        kept.free();
+        assertEquals("late1", get(answer));
+        await(() -> Servers.on(port).wouldDrop() == 1);
+        assertEquals(0, Servers.on(port).wouldDropInTime());
+    }
+
     //~ java: Dubbo: a full queue answers without the handler
     @Test
     void aCallBeyondTheQueueLimitIsAnsweredWithoutItsHandler() throws Exception {

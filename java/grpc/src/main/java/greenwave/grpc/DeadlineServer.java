@@ -29,7 +29,12 @@ public final class DeadlineServer implements AutoCloseable {
      * granted within {@code limits}.
      */
     public DeadlineServer(Limits limits, DeadlineQueue.Settings queue, int threads) {
-        gate = new Gate(limits, queue);
+        this(new Gate(limits, queue), threads);
+    }
+
+    /** A pool of {@code threads} (1 or more) behind {@code gate}, such as {@link Gate#dryRun}. */
+    public DeadlineServer(Gate gate, int threads) {
+        this.gate = gate;
         AtomicInteger made = new AtomicInteger();
         // Other tasks need no bound: they belong to calls that have begun, at most one each.
         pool = new DeadlinePool(gate, threads, Integer.MAX_VALUE, task -> {
