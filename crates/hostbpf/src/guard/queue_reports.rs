@@ -30,10 +30,16 @@ pub struct ReportFile {
 }
 
 impl ReportFile {
-    /// Paths of the reports that belong to `port`.
+    /// Paths of the reports that belong to `port`, each once.
     pub(super) fn of_port(files: &[Self], port: u16) -> Vec<PathBuf> {
         let of_port = files.iter().filter(|file| file.port.is_none_or(|own| own == port));
-        of_port.map(|file| file.path.clone()).collect()
+        let mut paths: Vec<PathBuf> = Vec::new();
+        for ReportFile { path, .. } in of_port {
+            if !paths.contains(path) {
+                paths.push(path.clone());
+            }
+        }
+        paths
     }
 }
 
@@ -182,6 +188,8 @@ mod tests {
             ["8443=/run/a=b", "/run/c", "./80=d"].map(|text| text.parse().unwrap()).into();
         assert_eq!(ReportFile::of_port(&files, 8443), ["/run/a=b", "/run/c", "./80=d"].map(PathBuf::from));
         assert_eq!(ReportFile::of_port(&files, 80), ["/run/c", "./80=d"].map(PathBuf::from));
+        let twice: Vec<ReportFile> = ["80=/run/c", "/run/c"].map(|text| text.parse().unwrap()).into();
+        assert_eq!(ReportFile::of_port(&twice, 80), [PathBuf::from("/run/c")], "it counts once");
     }
 
     #[test]
