@@ -130,6 +130,14 @@ impl Maps {
         Self::value(&self.counts, slot, Counts::sum)
     }
 
+    /// Counts of each of the first `ports` ports, and their sum.
+    pub(super) fn counts_of_ports(&self, ports: usize) -> io::Result<(Vec<Counts>, Counts)> {
+        let by_port = (0..ports).map(|slot| self.counts(slot)).collect::<io::Result<Vec<_>>>()?;
+        let mut all = Counts::default();
+        by_port.iter().for_each(|counts| all.add(counts));
+        Ok((by_port, all))
+    }
+
     /// Connections of the port at `slot` that were made, are no longer served, and were answered, since
     /// the attach.
     pub(super) fn connections(&self, slot: usize) -> io::Result<[u64; 3]> {

@@ -398,11 +398,7 @@ impl Guard {
     /// # Errors
     /// The kernel's.
     pub fn counts(&self) -> io::Result<Counts> {
-        let mut all = Counts::default();
-        for slot in 0..self.ports.len() {
-            all.add(&self.loaded.maps.counts(slot)?);
-        }
-        Ok(all)
+        self.loaded.maps.counts_of_ports(self.ports.len()).map(|(_, all)| all)
     }
 }
 

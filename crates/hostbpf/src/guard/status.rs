@@ -71,12 +71,10 @@ fn read(
     totals: LimitEntry,
     entries: Vec<LimitEntry>,
 ) -> io::Result<Status> {
-    let (mut ports, mut counts) = (Vec::new(), Counts::default());
-    for (slot, (&port, LimitEntry { held, seen, .. })) in notes.ports.iter().zip(entries).enumerate() {
-        let of_port = maps.counts(slot)?;
-        counts.add(&of_port);
-        ports.push(PortStatus { port, held, seen, counts: of_port });
-    }
+    let (by_port, counts) = maps.counts_of_ports(entries.len())?;
+    let ports = notes.ports.iter().zip(entries).zip(by_port);
+    let status = |((&port, LimitEntry { held, seen, .. }), counts)| PortStatus { port, held, seen, counts };
+    let ports = ports.map(status).collect();
     let silent = now.since(totals.alive);
     Ok(Status { notes, silent, held: totals.held, seen: totals.seen, counts, ports })
 }
