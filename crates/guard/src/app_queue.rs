@@ -31,7 +31,7 @@
 
 use queueing::{Span, Time};
 
-use crate::Signals;
+use crate::{Responses, Signals};
 
 /// State of a service's request queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -239,6 +239,9 @@ impl CombinedSignals {
             served: whole as u64,
             waiting: connections.waiting.saturating_add(requests.waiting),
             delay: Span::from_nanos(connections.delay.as_nanos().saturating_add(requests.delay.as_nanos())),
+            responses: connections
+                .responses
+                .map(|responses| Responses { time: responses.time + requests.delay, ..responses }),
             reordered,
             budget: requests.budget.into_iter().chain(connections.budget).min(),
             ..connections

@@ -31,6 +31,7 @@ mod admission;
 pub mod app_queue;
 mod limit;
 pub mod policy;
+mod response_waits;
 mod signals;
 #[cfg(feature = "tower")]
 pub mod tower;
@@ -40,5 +41,6 @@ pub use admission::{AdmissionController, Class, Counts};
 pub use limit::Limit;
 pub use policy::{POLICIES, Params, Policy, by_name};
 pub use queueing::UnknownName;
-pub use signals::{Signals, WaitEnd};
+pub use response_waits::ResponseWaits;
+pub use signals::{Responses, Signals, WaitEnd};
 pub use trunk_reservation::Share;

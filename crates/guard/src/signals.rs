@@ -13,6 +13,16 @@ pub enum WaitEnd {
     Answer,
 }
 
+/// Responses where waits end with them ([`ResponseWaits`](crate::ResponseWaits)).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Responses {
+    /// Time to a response, service included.
+    pub time: Span,
+    /// Requests that have ended their wait since the last tick: they were served, or turned out to be
+    /// long polls.
+    pub ended: u64,
+}
+
 /// Counters since the last tick, and current state. Signals that a place cannot measure keep
 /// their default, which no policy takes for overload.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -27,6 +37,8 @@ pub struct Signals {
     pub waiting: u64,
     /// Age of the oldest waiting request.
     pub delay: Span,
+    /// Responses of late; `None` where waits end before the service.
+    pub responses: Option<Responses>,
     /// True if requests may overtake the oldest one: its age can be large in a short queue.
     pub reordered: bool,
     /// Median of the time that waiting requests can afford to wait, if known (`deadline`).

@@ -39,7 +39,7 @@ use tower_layer::Layer;
 use tower_service::Service;
 
 use self::queue_report::ReportWriter;
-use crate::{AdmissionController, Class, Counts, Params, Policy, Signals, by_name};
+use crate::{AdmissionController, Class, Counts, Params, Policy, ResponseWaits, Signals, by_name};
 
 /// State of the queue inside the layer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -94,15 +94,17 @@ struct State {
     latency_sum: Span,
     report_writer: Option<ReportWriter>,
     last_tick: Option<Time>,
-    /// Arrival times of requests in the service, by number.
+    /// Arrival times of requests in the service, by number; long polls apart.
     in_flight: BTreeMap<u64, Time>,
+    long_polls: BTreeMap<u64, Time>,
+    response_waits: ResponseWaits,
     arrivals: u64,
 }
 
 impl GuardLayer {
     /// Layer with the policy called `policy`, the monotonic clock and one class. Without a
     /// [queue probe](Self::with_queue_probe) all requests in the service count as waiting,
-    /// those in service too.
+    /// those in service too, except for long polls ([`ResponseWaits`]).
     ///
     /// # Errors
     /// If the policy does not exist; the error lists the names.
@@ -115,6 +117,8 @@ impl GuardLayer {
             report_writer: None,
             last_tick: None,
             in_flight: BTreeMap::new(),
+            long_polls: BTreeMap::new(),
+            response_waits: ResponseWaits::default(),
             arrivals: 0,
         };
         let shared = Shared {
@@ -253,7 +257,7 @@ impl Shared {
             state.tick(now, queue);
         }
         state.signals.offered += 1;
-        let present = state.in_flight.len() as u64;
+        let present = state.present();
         if !state.admission.try_admit(now, class, present) {
             return None;
         }
@@ -270,11 +274,26 @@ impl State {
         self.last_tick.is_none_or(|last_tick| now.since(last_tick) >= period)
     }
 
+    /// Number of requests in the service.
+    fn present(&self) -> u64 {
+        (self.in_flight.len() + self.long_polls.len()) as u64
+    }
+
     fn tick(&mut self, now: Time, queue: Option<Queue>) {
-        let present = self.in_flight.len() as u64;
+        let present = self.present();
+        let long_polls_end = self.response_waits.long_polls_end(now);
+        while let Some(oldest) = self.in_flight.first_entry()
+            && *oldest.get() < long_polls_end
+        {
+            let (number, arrived) = oldest.remove_entry();
+            self.long_polls.insert(number, arrived);
+        }
         let head_age =
             self.in_flight.first_key_value().map_or(Span::ZERO, |(_, &arrived)| now.since(arrived));
-        let queue = queue.unwrap_or(Queue { waiting: present, delay: head_age, ..Queue::default() });
+        let is_probed = queue.is_some();
+        let delay = head_age.min(self.response_waits.response_time());
+        let waiting = self.in_flight.len() as u64;
+        let queue = queue.unwrap_or(Queue { waiting, delay, ..Queue::default() });
         let Queue { waiting, delay, reordered, budget, .. } = queue;
         let counted = std::mem::take(&mut self.signals);
         if let Some(report_writer) = &mut self.report_writer {
@@ -283,6 +302,10 @@ impl State {
         let latency_sum = std::mem::take(&mut self.latency_sum);
         let latency = (counted.served > 0).then(|| latency_sum / counted.served.max(1));
         let signals = Signals { waiting, delay, reordered, budget, latency, present, ..counted };
+        let signals = match is_probed {
+            true => signals,
+            false => self.response_waits.signals(signals, self.long_polls.len() as u64),
+        };
         let limit = self.policy.tick(now, &signals);
         self.admission.set(now, limit);
         self.last_tick = Some(now);
@@ -300,16 +323,21 @@ impl Admitted {
     fn complete(&self) {
         let now = self.shared.clock.now();
         let mut state = self.shared.state();
-        if let Some(&arrived) = state.in_flight.get(&self.number) {
+        let arrived = state.in_flight.get(&self.number).or_else(|| state.long_polls.get(&self.number));
+        if let Some(&arrived) = arrived {
             state.signals.served += 1;
             state.latency_sum += now.since(arrived);
+            state.response_waits.record(now.since(arrived));
         }
     }
 }
 
 impl Drop for Admitted {
     fn drop(&mut self) {
-        self.shared.state().in_flight.remove(&self.number);
+        let mut state = self.shared.state();
+        if state.in_flight.remove(&self.number).is_none() {
+            state.long_polls.remove(&self.number);
+        }
     }
 }
 

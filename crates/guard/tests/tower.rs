@@ -252,3 +252,37 @@ fn a_policy_that_is_none_is_refused_and_the_others_are_listed() {
     let error = GuardLayer::new("best", Params::default()).map(drop).unwrap_err().to_string();
     assert!(error.contains("queue-delay"), "{error}");
 }
+
+//~ guard: tower: long polls shut out no request; overload beside them is bounded
+/// Without a queue probe, 200 requests without a response wait besides the others.
+#[tokio::test(start_paused = true)]
+async fn long_polls_in_the_service_are_no_queue() {
+    let guard = guard();
+    let deadline = DeadlineLayer::new(Settings { limit: 1, ..Settings::default() });
+    let inside = deadline.layer(service_fn(async |_: Request<Body>| {
+        tokio::time::sleep(WORK).await;
+        Ok::<_, std::convert::Infallible>(Response::new(Body::empty()))
+    }));
+    let service = guard.layer(service_fn(move |request: Request<Body>| {
+        let inside = inside.clone();
+        async move {
+            if request.headers()["class"] == "poll" {
+                std::future::pending::<()>().await;
+            }
+            inside.oneshot(request).await
+        }
+    }));
+    let call = move |class: &str| {
+        let request = Request::get("/").header("class", class).body(Body::empty()).expect("a request");
+        let service = service.clone();
+        Box::pin(async move { service.oneshot(request).await.expect("the service is infallible").status() })
+            as Call
+    };
+    let polls: Vec<_> = (0..200).map(|_| tokio::spawn(call("poll"))).collect();
+    let (served, _) = load(&call, "short", Duration::from_millis(10), Duration::from_secs(5)).await;
+    assert!(served >= 490 && guard.counts()[0].shed == 0, "{served} of 500, {:?}", guard.counts());
+    load(&call, "short", Duration::from_millis(1), Duration::from_secs(2)).await;
+    let (served, worst) = load(&call, "short", Duration::from_millis(1), Duration::from_secs(4)).await;
+    assert!(served > 1_900 && worst < Duration::from_millis(100), "{served} of 2,000, {worst:?}");
+    polls.iter().for_each(tokio::task::JoinHandle::abort);
+}

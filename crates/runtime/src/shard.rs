@@ -300,7 +300,7 @@ impl<D: Device, A: App> Shard<D, A> {
             waiting: self.dispatch.len() + self.stalled_len,
             oldest: self.dispatch.oldest(),
             present: self.conns.live() as u64,
-            reordered: false,
+            long_polls: None,
         };
         let delay = self.front.update_admission(now, &mut self.stack, &behind);
         self.stats.delay.record(delay);

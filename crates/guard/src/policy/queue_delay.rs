@@ -14,21 +14,27 @@
 //!   can serve before the next is admitted ([`DelayBound`]). It falls to the target while the queue
 //!   does not drain.
 //!
+//! Where waits end with the response, the delay is taken from the responses ([`crate::ResponseWaits`]), less
+//! the service ([`ServiceTime`]): long polls wait without a queue.
+//!
 //! After [`QUIET`] without shedding the limit is lifted.
 //! Sources: Breakwater (OSDI '20) for delay as the signal; CoDel (RFC 8289) for the standing queue;
-//! the control law is greenwave's. Decision: `docs/adr/0081-never-idle-after-shedding.md`.
+//! the control law is greenwave's. Decisions: `docs/adr/0081-never-idle-after-shedding.md`,
+//! `docs/adr/0085-long-polls-are-no-queue.md`.
 
 mod delay_bound;
 mod onset;
 mod service_rate;
+mod service_time;
 
 use queueing::{Span, Time};
 
 use super::{Params, Policy};
-use crate::{Limit, Signals};
+use crate::{Limit, Responses, Signals};
 use delay_bound::DelayBound;
 use onset::Onset;
 use service_rate::ServiceRate;
+use service_time::ServiceTime;
 
 /// Admits the service rate, corrected by the head-of-queue delay.
 #[derive(Clone, Debug)]
@@ -36,6 +42,7 @@ pub struct QueueDelay {
     target: Span,
     last_tick: Option<Time>,
     service_rate: ServiceRate,
+    service_time: ServiceTime,
     onset: Onset,
     bound: DelayBound,
     /// Last time that requests were shed or late; `None` while there is no limit.
@@ -50,8 +57,14 @@ struct Tick {
     offered: u64,
     shed: u64,
     served: u64,
+    /// Requests that no longer wait: served, or found to be long polls.
+    ended: u64,
+    /// Requests in the queue, and all that are not served.
     waiting: u64,
+    unserved: u64,
     delay_s: f64,
+    /// True if waits end with the response.
+    until_response: bool,
 }
 
 impl QueueDelay {
@@ -62,6 +75,7 @@ impl QueueDelay {
             target: params.delay_target,
             last_tick: None,
             service_rate: ServiceRate::default(),
+            service_time: ServiceTime::default(),
             onset: Onset::default(),
             bound: DelayBound::default(),
             last_shed: None,
@@ -70,15 +84,30 @@ impl QueueDelay {
 
     /// Queueing delay in seconds: age of the oldest request. With reordering that request may be old
     /// in a short queue, which is the purpose of the order and no reason to shed. Then the delay is
-    /// the time to serve all waiting requests, if that is less.
+    /// the time to serve all waiting requests, if that is less. Where waits end with the response, it is
+    /// at most the time to a response beyond that at light load.
     fn delay_s(&self, signals: &Signals) -> f64 {
         let oldest_s = signals.delay.as_secs_f64();
-        match self.service_rate.per_s() {
-            Some(per_s) if signals.reordered => {
+        let delay_s = match self.service_rate.per_s() {
+            Some(per_s) if signals.reordered || signals.responses.is_some() => {
                 oldest_s.min(signals.waiting as f64 / per_s.max(RATE_MIN_PER_S))
             }
             _ => oldest_s,
+        };
+        match signals.responses {
+            None => delay_s,
+            Some(Responses { time, .. }) => self.service_time.delay_s(delay_s.min(time.as_secs_f64())),
         }
+    }
+
+    /// Requests that wait for the server. Where waits end with the response, others wait as well; by
+    /// Little's law as many are in the queue as are served during a delay of `delay_s`.
+    fn waiting(&self, signals: &Signals, delay_s: f64, interval_s: f64) -> u64 {
+        if signals.responses.is_none() || interval_s == 0.0 {
+            return signals.waiting;
+        }
+        let per_s = self.service_rate.per_s().unwrap_or(0.0).max(signals.served as f64 / interval_s);
+        signals.waiting.min((delay_s * per_s) as u64)
     }
 
     /// Target in seconds. With budgets shorter than it, requests miss their deadline below the
@@ -93,7 +122,7 @@ impl QueueDelay {
     fn is_limited(&mut self, tick: &Tick, per_s: f64, is_stalled: bool) -> bool {
         let Some(last_shed) = self.last_shed else {
             let delay_s = tick.delay_s - self.service_rate.stalled_s(tick.now, tick.delay_s);
-            let is_overload = self.onset.is_overload(delay_s, tick.waiting, per_s);
+            let is_overload = self.onset.is_overload(delay_s, tick, per_s);
             if is_stalled || delay_s <= self.bound.seconds() || !is_overload {
                 return false;
             }
@@ -116,14 +145,25 @@ impl Policy for QueueDelay {
     fn tick(&mut self, now: Time, signals: &Signals) -> Limit {
         let interval = self.last_tick.map_or(Span::ZERO, |last| now.since(last));
         self.last_tick = Some(now);
+        let interval_s = interval.as_secs_f64();
+        if let Some(Responses { time, .. }) = signals.responses {
+            let may_rise = self.last_shed.is_none();
+            self.service_time.learn(time.as_secs_f64(), self.target.as_secs_f64(), interval_s, may_rise);
+        }
+        let delay_s = self.delay_s(signals);
+        let ended = signals.responses.map_or(signals.served, |responses| responses.ended);
         let tick = Tick {
             now,
-            interval_s: interval.as_secs_f64(),
+            interval_s,
             offered: signals.offered,
             shed: signals.offered.saturating_sub(signals.admitted),
-            served: signals.served,
-            waiting: signals.waiting,
-            delay_s: self.delay_s(signals),
+            // A limit admits long polls too.
+            served: if self.last_shed.is_some() { ended } else { signals.served },
+            ended,
+            waiting: self.waiting(signals, delay_s, interval_s),
+            unserved: signals.waiting,
+            delay_s,
+            until_response: signals.responses.is_some(),
         };
         let is_stalled = self.service_rate.learn(&tick);
         let Some(per_s) = self.service_rate.per_s() else { return Limit::Open };

@@ -55,5 +55,26 @@ static long add_waiting(void *map, const __u64 *child, const __u64 *made, void *
 	waits->of[slot].waiting++;
 	if (!waits->of[slot].since_ns || *made < waits->of[slot].since_ns)
 		waits->of[slot].since_ns = *made;
+	if (*made < waits->of[slot].long_polls_end_ns)
+		waits->of[slot].long_polls++;
+	else if (!waits->of[slot].recent_ns || *made < waits->of[slot].recent_ns)
+		waits->of[slot].recent_ns = *made;
 	return 0;
+}
+
+/* Ends the wait of `child`, if it waits, with a response. */
+INLINE void count_response(struct connections *connections, __u64 child)
+{
+	const __u64 *made = map_lookup(&gw_unanswered, &child);
+	__u64 time = made ? ktime_ns() - *made : 0;
+	if (map_delete(&gw_unanswered, &child))
+		return;
+	__sync_fetch_and_add(&connections->answered, 1);
+	__u32 octave = RESPONSE_OCTAVE_MIN;
+	while (octave < RESPONSE_OCTAVE_MAX && time >> (octave + 1))
+		octave++;
+	__u32 quarter = time >> RESPONSE_OCTAVE_MIN ? (time >> (octave - 2)) & 3 : 0;
+	__u32 bin = 4 * (octave - RESPONSE_OCTAVE_MIN) + quarter;
+	if (bin < RESPONSE_BINS)
+		__sync_fetch_and_add(&connections->by_time[bin], 1);
 }

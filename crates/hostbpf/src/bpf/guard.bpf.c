@@ -266,7 +266,7 @@ int gw_look(struct xdp_md *context)
 	return found;
 }
 
-/* Not attached; its result overwrites the frame. */
+/* Not attached; its query is the frame, and its result overwrites that. */
 SEC("xdp")
 int gw_waits(struct xdp_md *context)
 {
@@ -276,9 +276,11 @@ int gw_waits(struct xdp_md *context)
 	struct waits *waits = map_lookup(&gw_waiting, &first);
 	if (!waits)
 		return 0;
-	__builtin_memset(waits, 0, sizeof(*waits));
+	for (__u32 slot = 0; slot < PORTS; slot++)
+		waits->of[slot] = answer->of[slot];
 	for_each(&gw_unanswered, add_waiting, 0, 0);
-	__builtin_memcpy(answer, waits, sizeof(*answer));
+	for (__u32 slot = 0; slot < PORTS; slot++)
+		answer->of[slot] = waits->of[slot];
 	return 1;
 }
 
@@ -315,8 +317,10 @@ int gw_state(__u64 *arguments)
 		__sync_fetch_and_add(&connections->closed, 1);
 		/* A server that closes has dealt with it; a client that resets has not waited for
 		 * that. */
-		if (settings->answers && !map_delete(&gw_unanswered, &child) && after != TCP_CLOSE)
-			__sync_fetch_and_add(&connections->answered, 1);
+		if (settings->answers && after != TCP_CLOSE)
+			count_response(connections, child);
+		else if (settings->answers)
+			map_delete(&gw_unanswered, &child);
 		return 0;
 	}
 	__sync_fetch_and_add(&connections->opened, 1);
@@ -339,8 +343,6 @@ int gw_answer(__u64 *arguments)
 	struct connections *connections = connections_of(settings, sk);
 	if (!connections)
 		return 0;
-	__u64 child = (__u64)sk;
-	if (!map_delete(&gw_unanswered, &child))
-		__sync_fetch_and_add(&connections->answered, 1);
+	count_response(connections, (__u64)sk);
 	return 0;
 }

@@ -15,6 +15,10 @@
 /* Connections tracked until a response. A walk visits the whole table, however few
  * there are. */
 #define UNANSWERED 8192
+/* Bins of the time to a response: guard::ResponseWaits. */
+#define RESPONSE_BINS 68
+#define RESPONSE_OCTAVE_MIN 16
+#define RESPONSE_OCTAVE_MAX 33
 /* Accept queues read behind one address and port. */
 #define QUEUES 192
 /* Accept queues shown in the status. */
@@ -130,10 +134,12 @@ struct counts {
 };
 
 /* Connections of each port that wait for a response, and when the first was made
- * (CLOCK_MONOTONIC); 0: none waits. */
+ * (CLOCK_MONOTONIC); 0: none waits. Those made before `long_polls_end_ns`, which the
+ * controller sets, are long polls; the first of the others was made at `recent_ns`. */
 struct waits {
 	struct {
-		__u64 waiting, since_ns;
+		__u32 waiting, long_polls;
+		__u64 since_ns, recent_ns, long_polls_end_ns;
 	} of[PORTS];
 };
 
@@ -143,6 +149,8 @@ struct connections {
 	__u64 opened;
 	__u64 closed;
 	__u64 answered;
+	/* Those answered, by the time that it took; longer than the last bin: none. */
+	__u64 by_time[RESPONSE_BINS];
 };
 
 /* Prefix of an IPv6 address, or of ::ffff:a.b.c.d, as the key of an LPM trie. */

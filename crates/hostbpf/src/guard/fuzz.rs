@@ -5,7 +5,7 @@
 
 use super::accept_queue::{self, QUEUE};
 use super::attachment::GuardAttachment;
-use super::map_layout::{CLASSES, Counts, LimitEntry, Reason, connections, words};
+use super::map_layout::{CLASSES, Connections, Counts, LimitEntry, Reason, words};
 use super::settings::Settings;
 use super::system_load::{memory_share, share_max, sockets, ticks};
 use host::netstat::counter;
@@ -41,7 +41,7 @@ pub(crate) fn maps(data: &[u8]) {
             assert!(bytes.len() == len || Counts::sum(bytes).is_none(), "a part of a processor is rejected");
         }
         3 => {
-            assert_eq!(connections(bytes).is_some(), bytes.len() == 24);
+            assert_eq!(Connections::read(bytes).is_some(), bytes.len() == Connections::LEN);
             assert_eq!(words::<2>(bytes).is_some(), bytes.len() == 16);
         }
         4 => {

@@ -6,11 +6,11 @@
 use std::io;
 
 use guard::app_queue::QueueReport;
-use guard::{Limit, Signals};
+use guard::{Limit, ResponseWaits, Signals};
 use queueing::{Span, Time};
 
 use super::accept_queue;
-use super::map_layout::{LimitEntry, LimitInForce, ObservedSignals, Queue};
+use super::map_layout::{Connections, LimitEntry, LimitInForce, ObservedSignals, Queue};
 use super::maps::Maps;
 use super::queue_reports::QueueReports;
 use super::response_wait::PendingResponses;
@@ -26,19 +26,21 @@ pub(super) struct GuardedPort {
     present_before: u64,
     stuck: StuckQueues,
     reports: QueueReports,
+    response_waits: ResponseWaits,
     /// Counts at the last control step.
     last: Last,
     entry: LimitEntry,
 }
 
 /// Counts at the last control step.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 struct Last {
     at: Time,
     offered: u64,
     shed: u64,
     closed: u64,
     answered: u64,
+    by_time: [u64; ResponseWaits::BINS],
     present: u64,
 }
 
@@ -64,10 +66,17 @@ impl GuardedPort {
         [waiting_before, present_before]: [u64; 2],
         reports: QueueReports,
     ) -> Self {
-        let last = Last { at: now, ..Last::default() };
+        let by_time = [0; ResponseWaits::BINS];
+        let last = Last { at: now, offered: 0, shed: 0, closed: 0, answered: 0, by_time, present: 0 };
         let entry = LimitEntry { alive: now, ..LimitEntry::default() };
         let stuck = StuckQueues::default();
-        Self { number, slot, waiting_before, present_before, stuck, reports, last, entry }
+        let response_waits = ResponseWaits::default();
+        Self { number, slot, waiting_before, present_before, stuck, reports, response_waits, last, entry }
+    }
+
+    /// Time before which connections without a response were made that are long polls at `now`.
+    pub fn long_polls_end(&mut self, now: Time) -> Time {
+        self.response_waits.long_polls_end(now)
     }
 
     /// Connections accepted since the attach, of `opened` ones, given the accept queues of all ports.
@@ -87,9 +96,10 @@ impl GuardedPort {
         maps: &Maps,
         observed: &Observed<'_>,
         accepted: u64,
-        [opened, closed, answered]: [u64; 3],
+        connections: &Connections,
     ) -> io::Result<Signals> {
         let Observed { now, load, .. } = *observed;
+        let Connections { opened, closed, answered, by_time } = *connections;
         let (last, span) = (self.last, now.since(self.last.at));
         let (mut seen, progressing) = self.see_queues(observed, accepted, span);
         let counts = maps.counts(self.slot)?;
@@ -99,31 +109,33 @@ impl GuardedPort {
         let area = span.as_secs_f64() * (present + last.present) as f64 / 2.0;
         let arrived = offered.saturating_sub(last.offered);
         let unanswered = observed.unanswered.map(|ports| ports[self.slot]);
-        let (served, waiting, delay) = match unanswered {
-            None => (accepted - self.entry.seen.served, progressing.waiting, progressing.delay),
-            Some(PendingResponses { waiting, delay }) => {
-                (answered.saturating_sub(last.answered), waiting, delay)
-            }
-        };
         let signals = Signals {
             offered: arrived,
             admitted: match observed.watching {
                 true => arrived,
                 false => arrived.saturating_sub(shed.saturating_sub(last.shed)),
             },
-            served,
-            waiting,
-            delay,
-            reordered: unanswered.is_some(),
-            budget: None,
+            served: accepted - self.entry.seen.served,
+            waiting: progressing.waiting,
+            delay: progressing.delay,
             latency: (left > 0).then(|| Span::from_secs_f64(area / left as f64)),
             present,
             kernel_share: load.kernel_share,
             sockets: load.sockets,
             memory_share: load.memory_share,
+            ..Signals::default()
         };
+        let signals =
+            unanswered.map_or(signals, |PendingResponses { waiting, long_polls, delay_recent, .. }| {
+                let new = by_time.iter().zip(last.by_time).map(|(now, before)| now.saturating_sub(before));
+                self.response_waits.record_bins(new);
+                let served = answered.saturating_sub(last.answered);
+                let waiting = waiting.saturating_sub(long_polls);
+                let seen = Signals { served, waiting, delay: delay_recent, ..signals };
+                self.response_waits.signals(seen, long_polls)
+            });
         let signals = self.reports.join(now, observed.reports, signals);
-        self.last = Last { at: now, offered, shed, closed, answered, present };
+        self.last = Last { at: now, offered, shed, closed, answered, by_time, present };
         (seen.served, seen.requests) = (accepted, self.reports.requests());
         let unanswered = unanswered.unwrap_or_default();
         (seen.unanswered, seen.unanswered_delay) = (unanswered.waiting, unanswered.delay);

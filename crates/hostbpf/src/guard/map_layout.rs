@@ -4,7 +4,7 @@
 //! [`load`](super::program) compares lengths with the program's own.
 
 use guard::app_queue::Requests;
-use guard::{Limit, Share};
+use guard::{Limit, ResponseWaits, Share};
 use queueing::{Span, Time};
 
 /// Maximum of classes.
@@ -364,9 +364,26 @@ fn total(counts: &[u64]) -> u64 {
     counts.iter().fold(0, |sum, count| sum.saturating_add(*count))
 }
 
-/// `struct connections`: established, no longer served, and answered.
-pub(super) fn connections(bytes: &[u8]) -> Option<[u64; 3]> {
-    words(bytes)
+/// Connections of a port since the attach.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Connections {
+    pub opened: u64,
+    /// No longer served.
+    pub closed: u64,
+    pub answered: u64,
+    /// Those answered, by the time that it took.
+    pub by_time: [u64; ResponseWaits::BINS],
+}
+
+impl Connections {
+    const WORDS: usize = 3 + ResponseWaits::BINS;
+    pub(super) const LEN: usize = 8 * Self::WORDS;
+
+    pub(super) fn read(bytes: &[u8]) -> Option<Self> {
+        let words: [u64; Self::WORDS] = words(bytes)?;
+        let [opened, closed, answered] = each_of(&words);
+        Some(Self { opened, closed, answered, by_time: each_of(&words[3..]) })
+    }
 }
 
 /// The first `N` words, which must exist.

@@ -6,7 +6,7 @@ use queueing::Time;
 
 use super::classes::Prefix;
 use super::error::GuardError;
-use super::map_layout::{self, Counts, LimitEntry, PORTS_MAX, PortEntry};
+use super::map_layout::{Connections, Counts, LimitEntry, PORTS_MAX, PortEntry};
 use super::settings::Settings;
 use crate::bpf::{self, Map};
 
@@ -67,7 +67,7 @@ impl Maps {
             limits: take("gw_limits", LimitEntry::LEN)?,
             spent: take("gw_spent", 8)?,
             counts: take("gw_counts", Counts::LEN)?,
-            connections: take("gw_connections", 24)?,
+            connections: take("gw_connections", Connections::LEN)?,
             own: match own {
                 true => {
                     Some(Own { ports: take("gw_ports", PortEntry::LEN)?, prefixes: take("gw_prefixes", 4)? })
@@ -138,15 +138,16 @@ impl Maps {
         Ok((by_port, all))
     }
 
-    /// Connections of the port at `slot` that were made, are no longer served, and were answered, since
-    /// the attach.
-    pub(super) fn connections(&self, slot: usize) -> io::Result<[u64; 3]> {
-        Self::value(&self.connections, slot, map_layout::connections)
+    /// Connections of the port at `slot` since the attach.
+    pub(super) fn connections(&self, slot: usize) -> io::Result<Connections> {
+        Self::value(&self.connections, slot, Connections::read)
     }
 
     #[cfg(all(test, feature = "bpf"))]
     pub(super) fn set_connections(&self, slot: usize, [opened, closed]: [u64; 2]) -> io::Result<()> {
-        self.connections.set(&key(slot), &[opened, closed, 0].map(u64::to_ne_bytes).concat())
+        let mut value = vec![0; Connections::LEN];
+        value[..16].copy_from_slice([opened, closed].map(u64::to_ne_bytes).as_flattened());
+        self.connections.set(&key(slot), &value)
     }
 }
 

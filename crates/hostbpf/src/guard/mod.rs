@@ -299,7 +299,8 @@ impl Guard {
     /// are not stuck among the port's; a connection older than the guard has waited since the attach.
     /// Latency is by Little's law, over whole connections. Under [`WaitEnd::Answer`] the wait ends with
     /// the first byte of a response. It covers every connection that has sent data, including those in
-    /// the accept queue; later ones may be answered before the first. Queue reports of services are added
+    /// the accept queue; later ones may be answered before the first, and long polls do not wait
+    /// ([`guard::ResponseWaits`]). Queue reports of services are added
     /// to it. The system's load is the same for all ports.
     ///
     /// # Errors
@@ -313,12 +314,13 @@ impl Guard {
             .ports
             .iter()
             .zip(&connections)
-            .map(|(port, [opened, ..])| port.count_accepted(*opened, queues))
+            .map(|(port, connections)| port.count_accepted(connections.opened, queues))
             .collect();
         let stuck = self.stuck.find(now, accepted.iter().sum(), queues);
         let queues: Vec<_> = queues.iter().copied().zip(stuck).collect();
         let waits = self.loaded.waits.as_ref();
-        let unanswered = waits.map(|program| response_wait::look(program, now)).transpose()?;
+        let ends = self.ports.iter_mut().map(|port| port.long_polls_end(now));
+        let unanswered = waits.map(|program| response_wait::look(program, now, ends)).transpose()?;
         let load = self.system_load.sample(now)?;
         let reports = self.report_files.read();
         let observed = Observed {
@@ -334,7 +336,7 @@ impl Guard {
         let mut totals = ObservedSignals { overflows, drops, requests, ..ObservedSignals::default() };
         let mut signals = Vec::with_capacity(self.ports.len());
         for ((port, accepted), connections) in self.ports.iter_mut().zip(accepted).zip(connections) {
-            signals.push(port.look(maps, &observed, accepted, connections)?);
+            signals.push(port.look(maps, &observed, accepted, &connections)?);
             totals.add(&port.entry().seen);
         }
         self.totals.seen = totals;

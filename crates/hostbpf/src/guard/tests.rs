@@ -337,7 +337,7 @@ fn connections_of_guarded_ports_of_the_namespace_are_counted() {
     let connect = |port: u16| TcpStream::connect(("127.0.0.1", port)).unwrap();
     let before = Monotonic::new().now();
     rig.namespace.enter(|| {
-        let opened = || [0, 1, 2, 3].map(|slot| maps.connections(slot).unwrap()[0]);
+        let opened = || [0, 1, 2, 3].map(|slot| maps.connections(slot).unwrap().opened);
         assert_eq!(opened(), [0, 0, 2, 0], "those of the full queue");
         let streams = [80, 84, 80].map(connect);
         assert_eq!(opened(), [2, 0, 2, 0], "port 84 is not guarded");
@@ -358,7 +358,7 @@ fn connections_of_guarded_ports_of_the_namespace_are_counted() {
         let listener = TcpListener::bind("127.0.0.1:80").unwrap();
         (connect(80), listener)
     });
-    assert_eq!(maps.connections(0).unwrap()[0], 2);
+    assert_eq!(maps.connections(0).unwrap().opened, 2);
 }
 
 //~ xdp-guard: until-answer: a connection counts as waiting until its first response byte
@@ -379,10 +379,10 @@ fn a_connection_with_a_request_waits_until_its_first_response_byte() {
     // Waiting connections, and responses.
     let look = || {
         let now = Monotonic::new().now();
-        let waits = response_wait::look(program, now).unwrap()[0];
+        let waits = response_wait::look(program, now, [Time::ZERO]).unwrap()[0];
         assert!(waits.delay <= now.since(start), "{waits:?}");
         assert_eq!(waits.delay == Span::ZERO, waits.waiting == 0, "{waits:?}");
-        (waits.waiting, rig.loaded.maps.connections(0).unwrap()[2])
+        (waits.waiting, rig.loaded.maps.connections(0).unwrap().answered)
     };
     rig.namespace.enter(|| {
         let connect = || TcpStream::connect("127.0.0.1:80").unwrap();
@@ -416,6 +416,22 @@ fn a_connection_with_a_request_waits_until_its_first_response_byte() {
         let mut other = TcpStream::connect("127.0.0.1:84").unwrap();
         other.write_all(b"f").unwrap();
         assert_eq!(look(), (0, 2), "port 84 is not guarded");
+        let by_time = rig.loaded.maps.connections(0).unwrap().by_time;
+        assert_eq!(by_time.iter().sum::<u64>(), 2, "{by_time:?}");
+        // Two that were made before a time are long polls; the third is not.
+        let ask = || {
+            let mut client = connect();
+            client.write_all(b"g").unwrap();
+            client
+        };
+        let clients = [ask(), ask()];
+        let end = Monotonic::new().now();
+        let last = ask();
+        let now = Monotonic::new().now();
+        let waits = response_wait::look(program, now, [end]).unwrap()[0];
+        assert_eq!((waits.waiting, waits.long_polls), (3, 2));
+        assert!(waits.delay_recent <= now.since(end) && now.since(end) < waits.delay, "{waits:?}");
+        drop((clients, last));
     });
 }
 

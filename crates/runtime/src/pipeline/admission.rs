@@ -16,7 +16,7 @@
 
 use classify::{PacketMeta, PacketView};
 use deadline::BudgetMedian;
-use guard::{AdmissionController, Class, Limit, Params, Policy, Share, Signals, UnknownName};
+use guard::{AdmissionController, Class, Limit, Params, Policy, ResponseWaits, Share, Signals, UnknownName};
 use net::Stack;
 use queueing::{Priority, Span, Time};
 use wire::tcp::Flags;
@@ -109,9 +109,8 @@ pub(crate) struct ShardLoad {
     pub(crate) delay: Span,
     /// Connections that the application has.
     pub(crate) present: u64,
-    /// True if others may be served before the oldest, apart from priority levels. Not set for
-    /// levels alone: frames wait too, and are not in `waiting`.
-    pub(crate) reordered: bool,
+    /// Long polls besides those waiting, where waits end with the response.
+    pub(crate) long_polls: Option<u64>,
 }
 
 /// State that a SYN meets on arrival.
@@ -132,6 +131,7 @@ pub(crate) struct DriverAdmission {
     /// Time of the next evaluation.
     due: Time,
     period: PeriodCounts,
+    response_waits: ResponseWaits,
     budgets: BudgetMedian,
 }
 
@@ -151,6 +151,7 @@ impl DriverAdmission {
             limit: Limit::Open,
             due,
             period,
+            response_waits: ResponseWaits::default(),
             budgets: BudgetMedian::default(),
         }
     }
@@ -171,13 +172,19 @@ impl DriverAdmission {
             served,
             waiting: load.waiting,
             delay: load.delay,
-            reordered: load.reordered,
+            // Levels reorder, but frames wait too, and are not in `waiting`.
+            reordered: false,
+            responses: None,
             budget: self.budgets.median(),
             latency: (answered > 0).then(|| answered_in / answered.max(1)),
             present: load.present,
             kernel_share: meter.take_share(),
             sockets: stack.connections() as u64,
             memory_share: stack.buffer_bytes() as f64 / stack.config().memory_max.max(1) as f64,
+        };
+        let signals = match load.long_polls {
+            None => signals,
+            Some(long_polls) => self.response_waits.signals(signals, long_polls),
         };
         self.limit = self.guard.policy.tick(now, &signals);
         self.controller.set(now, self.limit);
@@ -218,6 +225,17 @@ impl DriverAdmission {
     /// Records that a worker takes the first request of a connection.
     pub(crate) fn on_served(&mut self) {
         self.period.served += 1;
+    }
+
+    /// Records the first response of a connection, after `wait`.
+    pub(crate) fn on_first_response(&mut self, wait: Span) {
+        self.on_served();
+        self.response_waits.record(wait);
+    }
+
+    /// Time before which connections without a response were made that are long polls at `now`.
+    pub(crate) fn long_polls_end(&mut self, now: Time) -> Time {
+        self.response_waits.long_polls_end(now)
     }
 
     /// Records the budget of a request.

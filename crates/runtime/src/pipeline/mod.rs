@@ -102,8 +102,8 @@ pub(crate) struct ServerLoad {
     pub oldest: Option<Time>,
     /// Connections that the application has.
     pub present: u64,
-    /// True if others may be served before the oldest.
-    pub reordered: bool,
+    /// Long polls besides those waiting, where waits end with the response.
+    pub long_polls: Option<u64>,
 }
 
 /// Time between two attempts on a full device.
@@ -219,8 +219,8 @@ impl<F: AsRef<[u8]>> Pipeline<F> {
     ) -> Span {
         let since = |oldest: Option<Time>| oldest.map_or(Span::ZERO, |at| now.since(at));
         let delay = since(self.rx.oldest()) + since(server_load.oldest);
-        let ServerLoad { present, reordered, .. } = *server_load;
-        let load = ShardLoad { waiting: server_load.waiting as u64, delay, present, reordered };
+        let ServerLoad { present, long_polls, .. } = *server_load;
+        let load = ShardLoad { waiting: server_load.waiting as u64, delay, present, long_polls };
         let Self { admission, meter, .. } = self;
         if let Some(admission) = admission {
             below.with(|stack| admission.evaluate(now, &load, stack, meter));

@@ -2,7 +2,7 @@
 //! their program, in order of delivery.
 //!
 //! A program accepts a connection when it reads these bytes, or when it writes its first, as
-//! [`WaitEnd`] says. Later requests of a connection do not count: the guard sheds new connections,
+//! [`WaitEnd`] says, or is a long poll ([`guard::ResponseWaits`]). Later requests of a connection do not count: the guard sheds new connections,
 //! and these are new connections' waits.
 //!
 //! Bound: twice the largest number of simultaneous connections; with [`WaitEnd::Answer`], twice the
@@ -24,8 +24,9 @@ pub(super) struct UnacceptedConnections {
     until: WaitEnd,
     /// In order of delivery; may contain accepted connections.
     queue: VecDeque<(ConnId, Time)>,
-    /// Number of connections not answered yet ([`WaitEnd::Answer`]).
+    /// Number of connections not answered yet ([`WaitEnd::Answer`]), long polls apart.
     unanswered: usize,
+    long_polls: usize,
 }
 
 /// Progress of a connection.
@@ -34,8 +35,10 @@ pub(super) enum AcceptStage {
     /// No bytes delivered yet.
     #[default]
     NoData,
-    /// First bytes delivered.
-    Waiting,
+    /// First bytes delivered at this time.
+    Waiting(Time),
+    /// The same, for so long that its wait is no queueing.
+    LongPoll(Time),
     /// The program has accepted or opened the connection.
     Accepted,
 }
@@ -50,9 +53,9 @@ impl UnacceptedConnections {
         Self { until, ..Self::default() }
     }
 
-    /// True if others may be served before the connection that has waited longest.
-    pub fn are_reordered(&self) -> bool {
-        self.until == WaitEnd::Answer
+    /// Number of long polls, which wait no longer; `None` with [`WaitEnd::Accept`].
+    pub fn long_polls(&self) -> Option<u64> {
+        (self.until == WaitEnd::Answer).then_some(self.long_polls as u64)
     }
 
     /// Number of waiting connections; an estimate.
@@ -66,40 +69,42 @@ impl UnacceptedConnections {
     /// Records that bytes of `conn` were delivered at `now`.
     pub fn on_input_delivered(&mut self, now: Time, conn: ConnId, stage: &mut AcceptStage) {
         if *stage == AcceptStage::NoData {
-            *stage = AcceptStage::Waiting;
+            *stage = AcceptStage::Waiting(now);
             self.unanswered += usize::from(self.until == WaitEnd::Answer);
             self.queue.push_back((conn, now));
         }
     }
 
     /// Records the program's first write or close, which ends a wait for an answer.
-    pub fn on_answer(&mut self, stage: &mut AcceptStage, admission: &mut Option<DriverAdmission>) {
+    pub fn on_answer(&mut self, now: Time, stage: &mut AcceptStage, admission: &mut Option<DriverAdmission>) {
         if self.until == WaitEnd::Accept {
             return;
         }
-        if std::mem::replace(stage, AcceptStage::Accepted) == AcceptStage::Waiting {
-            self.unanswered -= 1;
-            admission.iter_mut().for_each(DriverAdmission::on_served);
+        let before = std::mem::replace(stage, AcceptStage::Accepted);
+        self.on_gone(before);
+        if let AcceptStage::Waiting(since) | AcceptStage::LongPoll(since) = before {
+            admission.iter_mut().for_each(|admission| admission.on_first_response(now.since(since)));
         }
     }
 
     /// Records the end of a connection.
     pub fn on_gone(&mut self, stage: AcceptStage) {
         if self.until == WaitEnd::Answer {
-            self.unanswered -= usize::from(stage == AcceptStage::Waiting);
+            self.unanswered -= usize::from(matches!(stage, AcceptStage::Waiting(_)));
+            self.long_polls -= usize::from(matches!(stage, AcceptStage::LongPoll(_)));
         }
     }
 }
 
 impl<D: Device, P: AppSockets> SocketProxy<D, P> {
     /// Delivery time of the connection that has waited longest. With [`WaitEnd::Accept`],
-    /// connections read meanwhile count as served.
-    pub(super) fn oldest_accept_wait(&mut self) -> Option<Time> {
-        let Self { accept_waits: UnacceptedConnections { until, queue, unanswered }, flows, front, .. } =
-            self;
+    /// connections read meanwhile count as served; with [`WaitEnd::Answer`], long polls are set apart.
+    pub(super) fn oldest_accept_wait(&mut self, now: Time) -> Option<Time> {
+        let Self { accept_waits, flows, front, .. } = self;
+        let UnacceptedConnections { until, queue, unanswered, long_polls } = accept_waits;
         let waits = |conn: &ConnId| {
             let flow = flows.get(conn.index as usize)?.as_ref()?;
-            (flow.is_of(*conn) && flow.stage == AcceptStage::Waiting).then_some(&flow.pipe)
+            (flow.is_of(*conn) && matches!(flow.stage, AcceptStage::Waiting(_))).then_some(&flow.pipe)
         };
         let most = match until {
             WaitEnd::Accept => 2 * flows.len(),
@@ -109,10 +114,20 @@ impl<D: Device, P: AppSockets> SocketProxy<D, P> {
             queue.retain(|(conn, _)| waits(conn).is_some());
         }
         if *until == WaitEnd::Answer {
-            while queue.front().is_some_and(|(conn, _)| waits(conn).is_none()) {
+            let end = front.admission.as_mut().map_or(Time::ZERO, |admission| admission.long_polls_end(now));
+            while let Some(&(conn, since)) = queue.front() {
+                let flow = flows.get_mut(conn.index as usize).and_then(Option::as_mut);
+                let flow = flow.filter(|flow| flow.is_of(conn));
+                if let Some(flow) = flow.filter(|flow| flow.stage == AcceptStage::Waiting(since)) {
+                    if since >= end {
+                        return Some(since);
+                    }
+                    flow.stage = AcceptStage::LongPoll(since);
+                    (*unanswered, *long_polls) = (*unanswered - 1, *long_polls + 1);
+                }
                 queue.pop_front();
             }
-            return queue.front().map(|&(_, since)| since);
+            return None;
         }
         let mut unread = 0;
         // A few connections that are never read do not hide the others.

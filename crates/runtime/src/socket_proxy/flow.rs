@@ -325,7 +325,7 @@ impl<D: Device, P: AppSockets> SocketProxy<D, P> {
     /// connection is reset.
     fn release_flow(&mut self, now: Time, conn: ConnId, reset: bool) {
         if let Some(flow) = of(&mut self.flows, conn) {
-            self.accept_waits.on_answer(&mut flow.stage, &mut self.front.admission);
+            self.accept_waits.on_answer(now, &mut flow.stage, &mut self.front.admission);
             if flow.gone {
                 self.programs.released(conn);
             }

@@ -316,13 +316,13 @@ impl<D: Device, P: AppSockets> SocketProxy<D, P> {
     /// Evaluates the guard's policy, if due.
     fn update_guard(&mut self, now: Time) {
         if self.front.is_due(now) {
-            let oldest = self.oldest_accept_wait();
+            let oldest = self.oldest_accept_wait(now);
             let waiting = self.inbound.iter().map(VecDeque::len).sum::<usize>() + self.accept_waits.len();
-            let (present, reordered) = (self.present, self.accept_waits.are_reordered());
+            let (present, long_polls) = (self.present, self.accept_waits.long_polls());
             self.front.update_admission(
                 now,
                 &mut self.stack,
-                &ServerLoad { waiting, oldest, present, reordered },
+                &ServerLoad { waiting, oldest, present, long_polls },
             );
         }
     }

@@ -713,3 +713,17 @@ fn a_guard_measures_the_time_to_the_first_write() {
     guarded.world.send(0, b"more");
     assert_eq!(guarded.sample().0, 0, "it was admitted before");
 }
+
+//~ guard: `run --measure first-byte` takes no long poll for a queue
+#[test]
+fn a_long_poll_waits_no_longer() {
+    let mut guarded = GuardedWorld::asked(WaitEnd::Answer);
+    guarded.write(1, b"answer");
+    assert_eq!(guarded.sample().0, 1);
+    guarded.world.now += Span::from_secs(2);
+    assert_eq!(guarded.sample(), (0, Span::ZERO, 0), "it was overtaken long ago");
+    let responses = guarded.signals.lock().unwrap().last().and_then(|signals| signals.responses);
+    assert!(responses.is_some_and(|responses| responses.time < Span::from_secs(1)), "{responses:?}");
+    guarded.write(0, b"an event");
+    assert_eq!(guarded.sample().0, 0);
+}

@@ -338,7 +338,7 @@ impl<D: Device> TaskShard<D> {
         }
         if self.front.is_due(now) {
             let (waiting, oldest) = (self.executor.waiting(), self.executor.oldest());
-            let load = ServerLoad { waiting, oldest, present: self.present, reordered: false };
+            let load = ServerLoad { waiting, oldest, present: self.present, long_polls: None };
             self.front.update_admission(now, &mut &self.home.sockets, &load);
         }
     }

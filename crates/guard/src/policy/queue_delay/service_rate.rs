@@ -33,12 +33,12 @@ impl ServiceRate {
     /// for longer than several services take.
     pub fn learn(&mut self, tick: &Tick) -> bool {
         let waited = std::mem::replace(&mut self.waited, tick.waiting);
-        if tick.served > 0 || tick.waiting == 0 {
+        if tick.served > 0 || tick.unserved == 0 {
             self.last_progress = Some(tick.now);
         }
         let services_s = self.per_s().map_or(0.0, |per_s| STALL_SERVICES / per_s);
         let silent = self.last_progress.map_or(Span::ZERO, |last| tick.now.since(last));
-        let is_stalled = tick.waiting > 0 && silent > STALL_MIN.max(Span::from_secs_f64(services_s));
+        let is_stalled = tick.unserved > 0 && silent > STALL_MIN.max(Span::from_secs_f64(services_s));
         if is_stalled && let Some(begin) = self.last_progress {
             self.stall = Some((begin, tick.now));
         }

@@ -85,7 +85,7 @@ impl<D: Device, P: AppSockets> SocketProxy<D, P> {
             if let ReadResult::Some(len) = read {
                 collected += len;
                 self.counters.bytes_out += len as u64;
-                self.accept_waits.on_answer(&mut flow.stage, &mut self.front.admission);
+                self.accept_waits.on_answer(now, &mut flow.stage, &mut self.front.admission);
                 if let Some(tracker) = &mut flow.tracker {
                     tracker.wrote(now, flow.level, &self.scratch[..len], &mut self.tracker_state);
                 }
@@ -120,7 +120,7 @@ impl<D: Device, P: AppSockets> SocketProxy<D, P> {
                     return self.release_flow(now, conn, reset);
                 }
                 ReadResult::End => {
-                    self.accept_waits.on_answer(&mut flow.stage, &mut self.front.admission);
+                    self.accept_waits.on_answer(now, &mut flow.stage, &mut self.front.admission);
                     return self.stack.close(now, conn);
                 }
                 // The output before it is sent first.
