@@ -25,7 +25,7 @@ fn main() -> ExitCode {
         Some("dist") => dist::run(root, &args[1..]),
         other => {
             eprintln!(
-                "error: {} is none of tidy, spec, picture, site, dist\n  try: cargo run -p xtask -- tidy",
+                "error: {} is not one of tidy, spec, picture, site, dist\n  try: cargo run -p xtask -- tidy",
                 other.unwrap_or("nothing")
             );
             ExitCode::from(2)

@@ -30,7 +30,7 @@ impl Bound {
     /// # Errors
     /// One line that quotes the text and lists the four forms.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let bad = || format!("bound {text:?} is none of \"<= X\", \">= X\", \"X..Y\", \"{WITHIN_SEEDS}\"");
+        let bad = || format!("bound {text:?} is not one of \"<= X\", \">= X\", \"X..Y\", \"{WITHIN_SEEDS}\"");
         if text.trim() == WITHIN_SEEDS {
             return Ok(Self::PaperWithinSeeds);
         }

@@ -189,7 +189,7 @@ fn a_guard_that_cannot_be_is_refused_before_anything_is_made() {
     let serve = |more: &[&str], expected: &str| {
         refused(&[&["serve", "--device", "tap:gw0", "--addr", "10.77.0.2/24"], more].concat(), expected);
     };
-    serve(&["--guard", "best"], "policy \"best\" is none of queue-delay");
+    serve(&["--guard", "best"], "policy \"best\" is not one of queue-delay");
     serve(&["--guard", "queue-delay", "--target-delay", "1us"], "outside 100us..=10s");
     serve(&["--target-delay", "20ms"], "--guard");
     serve(&["--rx-cpu-limit", "0"], "1..=100");

@@ -117,8 +117,8 @@ fn what_real_services_cannot_do_is_said_before_any_is_started() {
         "real services count their downstream services",
     );
     check("service = \"2ms\"", "service = \"2ms\", parts = 2", "parts 2 is not 1");
-    check("on = \"sim\"", "on = \"mars\"", "on \"mars\" is none of");
-    check("world = \"tonic\"", "world = \"tonics\"", "\"tonics\" is none of server");
+    check("on = \"sim\"", "on = \"mars\"", "on \"mars\" is not one of");
+    check("world = \"tonic\"", "world = \"tonics\"", "\"tonics\" is not one of server");
 }
 
 /// One latency-critical program, alone and beside another on its core.

@@ -177,7 +177,7 @@ fn what_an_experiment_of_services_cannot_be_is_said_before_any_runs() {
     TINY.is_refused(
         "mechanisms = \"all\"",
         "mechanisms = \"most\"",
-        "mechanisms \"most\" are none of none, all",
+        "mechanisms \"most\" is not one of: none, all",
     );
     TINY.is_refused("dscp = [32, 16, 10]", "dscp = [46]", "for each of 3 slos");
     TINY.is_refused(

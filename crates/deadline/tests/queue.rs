@@ -428,7 +428,7 @@ fn orders_and_sheddings_read_as_they_are_shown() {
     assert!(ORDERS.iter().all(|&(name, order)| name.parse() == Ok(order) && order.to_string() == name));
     assert!(SHEDDINGS.iter().all(|&(name, shed)| name.parse() == Ok(shed) && shed.to_string() == name));
     let error = "best".parse::<Order>().map(drop).unwrap_err().to_string();
-    assert_eq!(error, "order \"best\" is none of fifo, lifo, edf, laxity, paper, pace");
+    assert_eq!(error, "order \"best\" is not one of fifo, lifo, edf, laxity, paper, pace");
 }
 
 /// Request with a forecast of `samples`.

@@ -129,9 +129,9 @@ impl CpuRanks {
     pub fn limits(&self, names: &[String]) -> Vec<String> {
         let conflict = |Conflict { lc, be, group, strangers, raised }: &Conflict| {
             let why = match strangers {
-                0 => "a latency-critical task is inside, or it is a login session".to_owned(),
-                1 => "1 process outside the tasks is inside".to_owned(),
-                n => format!("{n} processes outside the tasks are inside"),
+                0 => "it contains a latency-critical task or is a login session".to_owned(),
+                1 => "it contains 1 process that belongs to no task".to_owned(),
+                n => format!("it contains {n} processes that belong to no task"),
             };
             let instead = match raised {
                 Some(group) => format!("; the weight of {} is raised instead", group.display()),

@@ -115,7 +115,7 @@ impl fmt::Display for ParseArrivalsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "arrivals {:?} are none of: poisson RATE | uniform RATE (per second, more than 0) | \
+            "arrivals {:?} is not one of: poisson RATE | uniform RATE (per second, more than 0) | \
              burst SIZE PERIOD SPACING (SIZE > 0, PERIOD > 0), such as burst 10000 1s 0ns",
             self.0
         )

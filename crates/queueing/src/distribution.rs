@@ -157,7 +157,7 @@ impl fmt::Display for ParseDistributionError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "distribution {:?} is none of: SPAN | exp MEAN | uniform MIN MAX (MIN <= MAX) | \
+            "distribution {:?} is not one of: SPAN | exp MEAN | uniform MIN MAX (MIN <= MAX) | \
              normal MEAN SD (SD <= MEAN / 3) | lognormal MEAN SIGMA (SIGMA >= 0) | bimodal SHORT LONG SHARE (of long, 0 to 1) | \
              pareto MIN MAX SHAPE (0 < MIN < MAX, SHAPE > 0); spans like 3us",
             self.0

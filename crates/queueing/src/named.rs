@@ -24,6 +24,6 @@ impl std::error::Error for UnknownName {}
 
 impl fmt::Display for UnknownName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {:?} is none of {}", self.what, self.name, self.known.join(", "))
+        write!(f, "{} {:?} is not one of {}", self.what, self.name, self.known.join(", "))
     }
 }

@@ -164,7 +164,7 @@ fn an_invalid_setting_is_refused_with_the_valid_range() {
         ("policy = \"caladan\"\nduration = \"1s\"\ntasks = []", "0 tasks are outside"),
         (
             "policy = \"magic\"\nduration = \"1s\"\ntasks = [{ name = \"a\", class = \"BE\" }]",
-            "none of caladan",
+            "not one of caladan",
         ),
         (
             "policy = \"static\"\nduration = \"1s\"\ntasks = [{ name = \"a\", class = \"LC\" }]",
@@ -180,7 +180,7 @@ fn an_invalid_setting_is_refused_with_the_valid_range() {
         ),
         (
             "policy = \"static\"\nduration = \"1s\"\ntasks = [{ name = \"a\", class = \"BE\", guaranteed = 1 }]",
-            "BE has 0",
+            "guaranteed cores of a BE task must be 0",
         ),
     ] {
         let error = Config::from_toml(text).unwrap_err().to_string();

@@ -212,7 +212,7 @@ fn an_invalid_setting_is_refused_with_its_value() {
         let error = Config::from_toml(&text.replace(from, to)).expect_err(to).to_string();
         assert!(error.contains(says), "{error}");
     };
-    refused("\"all\"", "\"most\"", "mechanisms \"most\" are none of");
+    refused("\"all\"", "\"most\"", "mechanisms \"most\" is not one of");
     refused("clients = 1", "clients = 0", "clients 0");
     refused("clients = 1", "clients = 9", "6 hosts are fewer than 14");
     refused("parts = 3", "parts = 4", "tier leaf: parts 4 are outside 1..=3");

@@ -121,8 +121,8 @@ fn a_run_replays() {
 fn an_invalid_configuration_is_refused_with_the_reason() {
     let stages = r#"{ name = "S1", service = "exp 9ms" }"#;
     for (good, bad, says) in [
-        ("\"fifo\"", "\"best\"", "\"best\" is none of fifo, lifo, edf, laxity, paper, pace"),
-        ("\"none\"", "\"all\"", "\"all\" is none of none, expired, infeasible"),
+        ("\"fifo\"", "\"best\"", "\"best\" is not one of fifo, lifo, edf, laxity, paper, pace"),
+        ("\"none\"", "\"all\"", "\"all\" is not one of none, expired, infeasible"),
     ] {
         let text = text(stages, 100.0, MIXED).replace(good, bad);
         let error = Config::from_toml(&text).map(drop).expect_err("it cannot be built").to_string();

@@ -42,7 +42,7 @@ fn run() -> Result<(), Error> {
     let runner = RUNNERS.iter().find(|(known, _)| *known == name).map(|&(_, runner)| runner);
     let runner = runner.ok_or_else(|| {
         let names: Vec<_> = RUNNERS.iter().map(|(name, _)| *name).collect();
-        let cause = format!("runner {name:?} is none of {}", names.join(", "));
+        let cause = format!("runner {name:?} is not one of {}", names.join(", "));
         Error::new(cause, "greenwave exp run d2p/e1-tonic, which starts it")
     })?;
     let (setup, plan) = protocol::read(std::io::stdin().lock())?;

@@ -130,7 +130,7 @@ impl Planned {
         };
         let class = *class as usize;
         if class >= setup.slos.len() {
-            return Err(format!("class {class} is none of {}", setup.slos.len()));
+            return Err(format!("class {class} is outside 0..{}", setup.slos.len()));
         }
         if rest.len() != parts && rest.len() != parts + 1 {
             return Err(format!("{} columns, not {} (and a query)", numbers.len(), parts + 2));
@@ -261,11 +261,11 @@ mod tests {
         };
         check(String::new(), "line 1: EOF");
         check(setup().replace("\"capacity\"", "\"cap\""), "unknown field `cap`");
-        check(setup().replace("edf", "first"), "order \"first\" is none of fifo");
+        check(setup().replace("edf", "first"), "order \"first\" is not one of fifo");
         check(setup().replace("\"threads\":1", "\"threads\":0"), "threads 0");
         check(format!("{}\n5,0,1,2,x", setup()), "line 2: \"x\"");
         check(format!("{}\n5,0,1,2,3\n4,0,1,2,3", setup()), "line 3: its send time is before");
-        check(format!("{}\n5,1,1,2,3", setup()), "class 1 is none of 1");
+        check(format!("{}\n5,1,1,2,3", setup()), "class 1 is outside 0..1");
         check(format!("{}\n5,0,1,2", setup()), "4 columns, not 5");
         check(format!("{}\n-5,0,1,2,3", setup()), "\"-5\"");
     }

@@ -314,7 +314,7 @@ mod tests {
             assert!(error.contains(says), "{says:?} is not in {error}");
         };
         check("\"listen\"", "\"listens\"", "unknown field `listens`");
-        check("edf", "first", "order \"first\" is none of fifo");
+        check("edf", "first", "order \"first\" is not one of fifo");
         check("\"threads\":1", "\"threads\":0", "threads 0 is outside 1..=1000");
         check("\"capacity\":10", "\"capacity\":0", "capacity 0 is outside");
         check("\"answer\":100", "\"answer\":2000000", "answer 2000000 is outside 1..=1048576");

@@ -111,7 +111,7 @@ fn an_unsupported_plan_is_an_error_with_a_remedy() {
         assert!(text.contains(what), "{what:?} is not in {text}");
     };
     check("", "line 1");
-    check(&setup("edf", "some"), "shedding \"some\" is none of none, expired, infeasible");
+    check(&setup("edf", "some"), "shedding \"some\" is not one of none, expired, infeasible");
     check(&setup("edf", "none").replacen("\"parts\":1", "\"parts\":2", 1), "stage S1: parts 2");
     check(&format!("{}\nsoon,0,1,2,3", setup("edf", "none")), "line 2");
 }

@@ -34,7 +34,7 @@ impl Settings {
             match flag.as_str() {
                 "--from" => settings.from = Some(value?.into()),
                 "--out" => settings.out = value?.into(),
-                other => return Err(format!("{other} is none of --static, --from, --out")),
+                other => return Err(format!("{other} is not one of --static, --from, --out")),
             }
         }
         Ok(settings)

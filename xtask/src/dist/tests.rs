@@ -123,7 +123,7 @@ fn what_is_not_there_is_said() {
     let parse = |words: &[&str]| {
         Settings::parse(root(), &words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>()).err()
     };
-    assert_eq!(parse(&["--to", "x"]), Some("--to is none of --static, --from, --out".to_owned()));
+    assert_eq!(parse(&["--to", "x"]), Some("--to is not one of --static, --from, --out".to_owned()));
     assert_eq!(parse(&["--out"]), Some("--out takes a folder".to_owned()));
     assert_eq!(parse(&["--static", "--from", "a", "--out", "b"]), None);
 }

@@ -53,7 +53,7 @@ pub struct Args {
 
 fn mechanism(name: &str) -> Result<&'static HuntTarget, String> {
     let names = MECHANISMS.map(|mechanism| mechanism.name).join(", ");
-    HuntTarget::find(name).ok_or_else(|| format!("{name:?} is none of {names}"))
+    HuntTarget::find(name).ok_or_else(|| format!("{name:?} is not one of {names}"))
 }
 
 /// Runs the command; exit status 1 if a case loses more than the price.

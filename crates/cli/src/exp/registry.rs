@@ -81,7 +81,7 @@ pub fn find(name: &str) -> Result<Vec<Source>, Error> {
         all().into_iter().filter(|s| s.name == name || s.name.starts_with(&prefix)).collect();
     if sources.is_empty() {
         let names: Vec<_> = all().into_iter().map(|s| s.name).collect();
-        return Err(Error::new(format!("experiment {name:?} is none of {}", names.join(", ")))
+        return Err(Error::new(format!("experiment {name:?} is not one of {}", names.join(", ")))
             .advice("greenwave exp list"));
     }
     Ok(sources)

@@ -179,7 +179,7 @@ impl Experiment {
         let named = self.scale.values().filter_map(|scale| scale.modes.as_ref()).chain(of_points);
         for name in named.flatten() {
             if !self.modes.contains(name) {
-                return Err(format!("mode {name:?} is none of {:?}", self.modes));
+                return Err(format!("mode {name:?} is not one of {:?}", self.modes));
             }
         }
         let points = self.points();
@@ -187,7 +187,7 @@ impl Experiment {
         let named = self.claim.iter().filter_map(|c| c.at.as_ref());
         for name in named.chain(self.scale.values().filter_map(|s| s.points.as_ref())).flatten() {
             if !known(name) {
-                return Err(format!("point {name:?} is none of {:?}", self.point_names()));
+                return Err(format!("point {name:?} is not one of {:?}", self.point_names()));
             }
         }
         for claim in &self.claim {
@@ -203,7 +203,7 @@ impl Experiment {
             metric.value(&|reference| {
                 if !self.modes.contains(&reference.mode) {
                     return Err(format!(
-                        "claim {}: mode {:?} is none of {:?}",
+                        "claim {}: mode {:?} is not one of {:?}",
                         claim.id, reference.mode, self.modes
                     ));
                 }
@@ -220,9 +220,11 @@ impl Experiment {
                     return Err(format!("claim {}: {message}; at = [those that do]", claim.id));
                 }
                 match reference.named_point() {
-                    Some(name) if !points.iter().any(|point| point.name == name) => {
-                        Err(format!("claim {}: point {name:?} is none of {:?}", claim.id, self.point_names()))
-                    }
+                    Some(name) if !points.iter().any(|point| point.name == name) => Err(format!(
+                        "claim {}: point {name:?} is not one of {:?}",
+                        claim.id,
+                        self.point_names()
+                    )),
                     _ => Ok(1.0),
                 }
             })?;
@@ -334,15 +336,15 @@ mod tests {
             let error = Experiment::parse(&FILE.replace(from, to)).expect_err(to);
             assert!(error.contains(says), "{error}");
         };
-        check("adps.LS.p99 /", "fast.LS.p99 /", "\"fast\" is none of");
-        check("adps.LS.p99 /", "adps.LS.p98 /", "\"p98\" is none of");
-        check("class = \"LS\"", "class = \"LS\"\nworld = \"flat\"", "\"flat\" is none of server");
-        check("points = [\"a\"]", "points = [\"z\"]", "\"z\" is none of");
+        check("adps.LS.p99 /", "fast.LS.p99 /", "\"fast\" is not one of");
+        check("adps.LS.p99 /", "adps.LS.p98 /", "\"p98\" is not one of");
+        check("class = \"LS\"", "class = \"LS\"\nworld = \"flat\"", "\"flat\" is not one of server");
+        check("points = [\"a\"]", "points = [\"z\"]", "\"z\" is not one of");
         check("points = [\"a\"]", "points = []", "scale smoke runs nothing");
         check("runs = 4", "runs = 0", "scale paper runs nothing");
-        check("points = [\"a\"]", "modes = [\"fast\"]", "\"fast\" is none of");
+        check("points = [\"a\"]", "modes = [\"fast\"]", "\"fast\" is not one of");
         check("[mode.adps]", "[mode.lns]", "mode.lns");
-        check("name = \"a\"", "name = \"a\"\nmodes = [\"fast\"]", "\"fast\" is none of");
+        check("name = \"a\"", "name = \"a\"\nmodes = [\"fast\"]", "\"fast\" is not one of");
         check("name = \"a\"", "name = \"a\"\nmodes = [\"adps\"]", "point \"a\" has no mode \"none\"");
         check("\"<= 1\"", "\"among seeds\"", "needs the paper's figure");
         check("\"<= 1\"", "\"small\"", "small");

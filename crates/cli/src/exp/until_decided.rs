@@ -28,7 +28,7 @@ impl RunCost {
 }
 
 /// Adds seeds to `result` until each of its claims is decided, or until the estimated time of a
-/// further seed exceeds what is left of `budget`. `cost` is that of the seeds in `result`.
+/// further seed exceeds the rest of `budget`. `cost` is that of the seeds in `result`.
 ///
 /// # Errors
 /// A run fails.

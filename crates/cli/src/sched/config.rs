@@ -162,7 +162,7 @@ impl Config {
             _ => Mechanism::Affinity,
         };
         if !MECHANISMS.contains(&self.mechanism.as_str()) {
-            let what = format!("mechanism {:?} is none of {}", self.mechanism, MECHANISMS.join(", "));
+            let what = format!("mechanism {:?} is not one of {}", self.mechanism, MECHANISMS.join(", "));
             return Err((what, "greenwave doctor sched, for what works here".to_owned()));
         }
         if named == Mechanism::Runtime && !self.has_signal_pages() {
@@ -231,7 +231,7 @@ impl Config {
             return refused("the command is empty".to_owned(), "command = [\"memcached\"]");
         }
         if task.class == ClassName::BE && task.guaranteed > 0 {
-            let what = format!("BE with {} guaranteed cores: BE has 0", task.guaranteed);
+            let what = format!("guaranteed cores of a BE task must be 0, not {}", task.guaranteed);
             return refused(what, "class = \"LC\", or no guaranteed cores");
         }
         if task.guaranteed == 0 && task.burstable == Some(0) {

@@ -181,7 +181,7 @@ impl<'a> Shown<'a> {
         half.map_or_else(|| number(ratio), |half| with_half("", ratio, half))
     }
 
-    /// All figures as one JSON object.
+    /// All results as one JSON object.
     pub fn json(&self) -> Value {
         let config = &self.plan.points[0].config;
         let figures = self.args.scheduler.iter().flat_map(|scheduler| {

@@ -28,7 +28,7 @@ impl FromStr for Workload {
     fn from_str(text: &str) -> Result<Self, String> {
         let bad = || {
             format!(
-                "workload {text:?} is none of websearch, datamining, \"list BYTES*TIMES …\", \
+                "workload {text:?} is not one of websearch, datamining, \"list BYTES*TIMES …\", \
                  \"incast N [BYTES]\", \"all-to-all [BYTES]\""
             )
         };
@@ -98,7 +98,7 @@ impl FromStr for Spacing {
             }
             _ => text.parse().map(Self::Given).map_err(|_| {
                 format!(
-                    "arrivals {text:?} are none of poisson, uniform, \"burst SIZE\" (at the rate of the load), \
+                    "arrivals {text:?} is not one of poisson, uniform, \"burst SIZE\" (at the rate of the load), \
                      \"poisson RATE\", \"uniform RATE\" (per second), \"burst SIZE PERIOD SPACING\""
                 )
             }),
@@ -175,7 +175,7 @@ mod tests {
         assert_eq!(read("incast 8"), found("list 20000", Some("{ incast = 8 }")));
         assert_eq!(read("all-to-all 1000"), found("list 1000", Some("\"all-to-all\"")));
         for text in ["", "web", "incast", "incast x", "incast 8 0", "incast 8 1 2", "all-to-all x", "list"] {
-            assert!(read(text).is_err_and(|e| e.contains("none of websearch")), "{text:?}");
+            assert!(read(text).is_err_and(|e| e.contains("not one of websearch")), "{text:?}");
         }
     }
 

@@ -59,7 +59,7 @@ const FILE_MAX: u64 = 64 << 20;
 const QUEUE: usize = 16;
 
 impl Flags {
-    /// The requests to write, if any.
+    /// Limits on the requests to write; `None` if none are written.
     fn given_limits(&self) -> Option<SlowRequestLimits> {
         self.traces.as_ref()?;
         let few = if self.slower_than.is_some() { MOST as usize } else { FEW };

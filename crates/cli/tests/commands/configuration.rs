@@ -249,7 +249,7 @@ fn check_of_tasks_refuses_what_sched_refuses_with_the_same_words() {
         (format!("cores = \"0-\"\n{task}{command}"), "cores \"0-\" are not numbers"),
         (format!("cores = \"1000\"\n{task}{command}"), "is not among the allowed cores "),
         (format!("policy = \"best\"\n{task}{command}"), "best"),
-        (format!("mechanism = \"best\"\n{task}{command}"), "mechanism \"best\" is none of"),
+        (format!("mechanism = \"best\"\n{task}{command}"), "mechanism \"best\" is not one of"),
         (format!("sensor = \"best\"\n{task}{command}"), "unknown variant"),
         (format!("polcy = 1\n{task}{command}"), "unknown field `polcy`"),
         (format!("period = \"9s\"\n{task}{command}"), "period 9.00 s is outside"),

@@ -171,7 +171,7 @@ fn commands_stand_where_they_are_run() {
         for block in Block::all(text) {
             let (language, line) = (block.language(), block.line);
             let known = ["console", "text", "toml", "rust", "yaml"];
-            assert!(known.contains(&language), "{name}:{line}: {language:?} is none of {known:?}");
+            assert!(known.contains(&language), "{name}:{line}: {language:?} is not one of {known:?}");
             let is_command =
                 |line: &str| ["$ ", "greenwave ", "sudo "].iter().any(|begin| line.starts_with(begin));
             assert!(language == "console" || !block.text.lines().any(is_command), "{name}:{line}: a command");

@@ -157,13 +157,14 @@ impl Assembler {
         self.emit(0xdc, to, Reg::R0, 0, 16);
     }
 
-    /// Jumps to `label` if `reg` compares so with `value`, as 32-bit words.
+    /// Jumps to `label` if the comparison `when` of `reg` with `value`, as 32-bit words, is true.
     pub fn jump_when(&mut self, when: When, reg: Reg, value: u32, label: Label) {
         self.jumps.push((self.code.len(), label));
         self.emit(0x06 | when as u8, reg, Reg::R0, 0, value as i32);
     }
 
-    /// Jumps to `label` if `reg` compares so with `other`: 64 bits, or pointers.
+    /// Jumps to `label` if the comparison `when` of `reg` with `other` is true: 64-bit numbers or
+    /// pointers.
     pub fn jump_reg(&mut self, when: When, reg: Reg, other: Reg, label: Label) {
         self.jumps.push((self.code.len(), label));
         self.emit(0x0d | when as u8, reg, other, 0, 0);

@@ -34,7 +34,7 @@ pub(super) fn show(args: &[&str]) -> Result<Vec<Value>, FabricError> {
     }
     match serde_json::from_str(&text) {
         Ok(Value::Array(values)) => Ok(values),
-        _ => Err(FabricError::Unreadable(format!("tc -j {} says {:?}", args.join(" "), text.trim()))),
+        _ => Err(FabricError::Unreadable(format!("tc -j {} prints {:?}", args.join(" "), text.trim()))),
     }
 }
 

@@ -130,7 +130,7 @@ fn a_bad_file_is_refused_with_the_reason() {
     let contains = |error: String, what: &str| assert!(error.contains(what), "{error}");
     contains(refused("connections", "conections"), "unknown field `conections`");
     contains(refused("\"2s\"", "\"2 weeks\""), "is not a number with a unit");
-    contains(refused("\"1us\"", "\"gauss 1us\""), "distribution \"gauss 1us\" is none of");
-    contains(refused("\"burst", "\"burts"), "are none of");
+    contains(refused("\"1us\"", "\"gauss 1us\""), "distribution \"gauss 1us\" is not one of");
+    contains(refused("\"burst", "\"burts"), "is not one of");
     contains(refused("100\n", "0\n"), "connections 0 is outside 1..=1000000");
 }

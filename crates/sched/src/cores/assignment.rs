@@ -78,7 +78,9 @@ impl CoreAssignment {
         if let Some((n, task)) = tasks.iter().enumerate().find(|(_, t)| !t.is_critical() && t.guaranteed > 0)
         {
             let given = task.guaranteed;
-            return Err(CoresConfigError(format!("task {n} is BE with {given} guaranteed cores: BE has 0")));
+            return Err(CoresConfigError(format!(
+                "task {n}: guaranteed cores of a BE task must be 0, not {given}"
+            )));
         }
         let guaranteed: usize = tasks.iter().map(|task| usize::from(task.guaranteed)).sum();
         if guaranteed > cores {

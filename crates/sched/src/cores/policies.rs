@@ -80,7 +80,7 @@ pub fn by_name(
 ) -> Result<Box<dyn Policy>, CoresConfigError> {
     let entry = POLICIES.iter().find(|entry| entry.name == name).ok_or_else(|| {
         let names: Vec<_> = POLICIES.iter().map(|entry| entry.name).collect();
-        CoresConfigError(format!("policy {name:?} is none of {}", names.join(", ")))
+        CoresConfigError(format!("policy {name:?} is not one of {}", names.join(", ")))
     })?;
     (entry.new)(settings, assignment)
 }

@@ -116,7 +116,7 @@ impl std::error::Error for BadSizes {}
 
 impl fmt::Display for BadSizes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "sizes {:?} are none of websearch, datamining, list BYTES*TIMES …", self.0)
+        write!(f, "sizes {:?} is not one of websearch, datamining, list BYTES*TIMES …", self.0)
     }
 }
 

@@ -50,7 +50,8 @@ impl IndexSet {
     /// One line: the missing partition, or the index's error.
     pub fn search(&self, partition: usize, number: usize) -> Result<Hits, String> {
         let of = self.partitions.len();
-        let found = self.partitions.get(partition).ok_or(format!("partition {partition} is none of {of}"))?;
+        let found =
+            self.partitions.get(partition).ok_or(format!("partition {partition} is outside 0..{of}"))?;
         found.search(&self.words[number % self.words.len()]).map_err(|e| e.to_string())
     }
 }

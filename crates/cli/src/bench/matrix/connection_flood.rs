@@ -21,7 +21,7 @@ pub fn many(program: TestedProgram, world: &Trial<'_>) -> Result<TrialResult, St
         streams.push(stream);
     }
     for (number, stream) in streams.iter_mut().enumerate() {
-        program.ask(stream).map_err(|why| format!("connection {number} of {MANY}, once more: {why}"))?;
+        program.ask(stream).map_err(|why| format!("connection {number} of {MANY}, second request: {why}"))?;
     }
     server.stop().map(|()| TrialResult::Works)
 }

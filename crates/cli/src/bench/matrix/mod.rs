@@ -67,13 +67,13 @@ pub struct Args {
 fn program(name: &str) -> Result<TestedProgram, String> {
     let known = TestedProgram::ALL.into_iter().find(|program| program.name() == name);
     known.ok_or_else(|| {
-        format!("{name:?} is none of: {}", TestedProgram::ALL.map(TestedProgram::name).join(", "))
+        format!("{name:?} is not one of: {}", TestedProgram::ALL.map(TestedProgram::name).join(", "))
     })
 }
 
 fn feature(name: &str) -> Result<Feature, String> {
     let known = Feature::ALL.into_iter().find(|feature| feature.name() == name);
-    known.ok_or_else(|| format!("{name:?} is none of: {}", Feature::ALL.map(Feature::name).join(", ")))
+    known.ok_or_else(|| format!("{name:?} is not one of: {}", Feature::ALL.map(Feature::name).join(", ")))
 }
 
 /// Runs the requested trials and prints the results.

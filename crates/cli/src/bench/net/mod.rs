@@ -131,7 +131,7 @@ fn chosen<'a, T: Named>(
 ) -> Result<Vec<&'a T>, Error> {
     if let Some(name) = names.iter().find(|name| !all.iter().any(|one| fits(one, name))) {
         let there: Vec<String> = all.iter().map(Named::label).collect();
-        return Err(Error::new(format!("{name:?} is none of: {}", there.join(", "))));
+        return Err(Error::new(format!("{name:?} is not one of: {}", there.join(", "))));
     }
     Ok(all.iter().filter(|one| names.is_empty() || names.iter().any(|name| fits(one, name))).collect())
 }

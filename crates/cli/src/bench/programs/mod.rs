@@ -43,7 +43,7 @@ fn program(name: &str) -> Result<Program, String> {
     Program::ALL
         .into_iter()
         .find(|program| program.name() == name)
-        .ok_or_else(|| format!("{name:?} is none of: {}", Program::ALL.map(Program::name).join(", ")))
+        .ok_or_else(|| format!("{name:?} is not one of: {}", Program::ALL.map(Program::name).join(", ")))
 }
 
 /// Connections of small requests, and of bulk requests beside them.

@@ -41,7 +41,7 @@ pub fn part(part: &str, page: &Path) -> Result<(), Error> {
     match part {
         "lc" => page.latency_critical(),
         "be" => page.best_effort(),
-        _ => return Err(Error::new(format!("part {part:?} is none of lc, be"))),
+        _ => return Err(Error::new(format!("part {part:?} is not one of lc, be"))),
     }
     Ok(())
 }

@@ -187,7 +187,7 @@ impl World {
     pub fn named(name: &str) -> Result<&'static Self, String> {
         WORLDS.into_iter().find(|world| world.name == name).ok_or_else(|| {
             let names: Vec<_> = WORLDS.iter().map(|world| world.name).collect();
-            format!("world {name:?} is none of {}", names.join(", "))
+            format!("world {name:?} is not one of {}", names.join(", "))
         })
     }
 
@@ -210,7 +210,7 @@ impl World {
     pub fn stat(&self, stat: &str) -> Result<usize, String> {
         self.stats.iter().position(|known| known.name == stat).ok_or_else(|| {
             let names: Vec<_> = self.stats.iter().map(|known| known.name).collect();
-            format!("figure {stat:?} is none of {}", names.join(", "))
+            format!("figure {stat:?} is not one of {}", names.join(", "))
         })
     }
 }

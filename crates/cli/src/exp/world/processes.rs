@@ -101,7 +101,7 @@ impl Corpus {
         match corpus.as_str() {
             Some("made") => Ok(Some(Self::Made)),
             Some("fetched") => Ok(Some(Self::Fetched)),
-            _ => Err(format!("corpus {corpus} is none of \"made\", \"fetched\"")),
+            _ => Err(format!("corpus {corpus} is not one of \"made\", \"fetched\"")),
         }
     }
 
@@ -127,7 +127,7 @@ fn prepare(runner: Runner, mut settings: Table, has_parts: bool) -> Result<Prepa
     match on.as_str() {
         Some("host") => {}
         Some("sim") => return Ok(services::simulated(config)),
-        _ => return Err(format!("on {on} is none of \"host\", \"sim\"")),
+        _ => return Err(format!("on {on} is not one of \"host\", \"sim\"")),
     }
     if config.expects != Expects::Rest {
         return Err(

@@ -72,10 +72,10 @@ fn invalid_settings_are_reported_with_value_and_remedy() {
     check("polcy = 1", ":1: unknown field `polcy`");
     check("period = \"10us\"", "period 10.0 µs is outside 1.00 ms..=1.00 s");
     check("period = \"soon\"", "span \"soon\"");
-    check("mechanism = \"magic\"", "mechanism \"magic\" is none of auto, affinity, scx, runtime");
+    check("mechanism = \"magic\"", "mechanism \"magic\" is not one of auto, affinity, scx, runtime");
     check("latency_max = 1.0", "latency_max 1 is not more than 1");
     check("slack = 2.0", "slack 2 is outside 0..=1");
-    check(&format!("{be}guaranteed = 2"), "task b: BE with 2 guaranteed cores: BE has 0");
+    check(&format!("{be}guaranteed = 2"), "task b: guaranteed cores of a BE task must be 0, not 2");
     check(&format!("{lc}command = [\"x\"]"), "2 of command, pid and cgroup are given");
     check("[[tasks]]\nname = \"a\"\nclass = \"LC\"", "0 of command, pid and cgroup");
     check("[[tasks]]\nname = \"a\"\nclass = \"LC\"\ncommand = []", "the command is empty");
@@ -140,6 +140,6 @@ fn cores_and_guarantees_must_exist() {
             .err()
             .unwrap()
             .to_string()
-            .contains("policy \"best\" is none of caladan, ")
+            .contains("policy \"best\" is not one of caladan, ")
     );
 }

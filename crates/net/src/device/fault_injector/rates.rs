@@ -12,7 +12,7 @@ use queueing::Span;
 /// let rates: Rates = "loss=1%,reorder=5%,delay=10ms..12ms,duplicate=0.1%,corrupt=0.01%".parse()?;
 /// assert_eq!(rates.loss, 0.01);
 /// let error = "lots=1%".parse::<Rates>().unwrap_err();
-/// assert!(error.to_string().starts_with("fault \"lots=1%\" is none of loss=P"));
+/// assert!(error.to_string().starts_with("fault \"lots=1%\" is not one of loss=P"));
 /// # Ok::<(), net::device::fault_injector::BadRates>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -82,7 +82,7 @@ impl fmt::Display for BadRates {
         match self {
             Self::Unknown(input) => write!(
                 f,
-                "fault {input:?} is none of loss=P, burst=P/P, duplicate=P, corrupt=P, reorder=P, \
+                "fault {input:?} is not one of loss=P, burst=P/P, duplicate=P, corrupt=P, reorder=P, \
                  late=SPAN, delay=SPAN, delay=SPAN..SPAN (P such as 1%, SPAN such as 10ms)"
             ),
             Self::Amount { input, valid } => write!(f, "fault {input:?} needs {valid}"),
@@ -175,7 +175,7 @@ mod tests {
             assert_eq!(error(input), format!("fault {input:?} {delay}"));
         }
         for input in ["", "lossy", "lost=1%", "loss=1%,,late=1ms"] {
-            assert!(error(input).contains("is none of loss=P"), "{input:?}: {}", error(input));
+            assert!(error(input).contains("is not one of loss=P"), "{input:?}: {}", error(input));
         }
     }
 }

@@ -262,7 +262,7 @@ fn more_guarantees_than_cores_are_refused_with_both_numbers() {
     assert_eq!(error, "5 cores are guaranteed and 4 are there");
     let generous = TaskSpec { guaranteed: 1, ..TaskSpec::best_effort() };
     let error = assignment(&[generous]).unwrap_err().to_string();
-    assert_eq!(error, "task 0 is BE with 1 guaranteed cores: BE has 0");
+    assert_eq!(error, "task 0: guaranteed cores of a BE task must be 0, not 1");
     assert!(assignment(&[]).is_err());
 }
 
@@ -272,7 +272,7 @@ fn an_unknown_policy_lists_the_valid_ones() {
     let assignment =
         CoreAssignment::new(Topology::regular(1, 2, 2).unwrap(), vec![TaskSpec::best_effort()]).unwrap();
     let error = by_name("caldan", &Settings::default(), &assignment).err().unwrap().to_string();
-    assert!(error.starts_with("policy \"caldan\" is none of caladan, "), "{error}");
+    assert!(error.starts_with("policy \"caldan\" is not one of caladan, "), "{error}");
 }
 
 #[test]

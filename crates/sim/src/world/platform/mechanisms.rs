@@ -50,7 +50,7 @@ impl FromStr for Mechanisms {
             return Ok(Self::of(|mechanism| mechanism != name));
         }
         Err(BadConfig(format!(
-            "mechanisms {text:?} are none of none, all, only NAME, all but NAME, where NAME is one of {}",
+            "mechanisms {text:?} is not one of: none, all, only NAME, all but NAME, where NAME is one of {}",
             NAMES.join(", ")
         )))
     }

@@ -31,7 +31,7 @@ fn settings_that_make_no_sense_are_refused() {
         let error = prepared(&TEXT.replace(from, to)).err().unwrap_or_default();
         assert!(error.contains(says), "{says:?} is not in {error:?}");
     };
-    check("\"all\"", "\"most\"", "mechanisms \"most\" are none of none, all, only NAME");
+    check("\"all\"", "\"most\"", "mechanisms \"most\" is not one of: none, all, only NAME");
     check("mechanisms = \"all\"", "", "mechanisms is missing");
     check("requests = 10", "requests = 10\norder = \"edf\"", "order follows from mechanisms");
     check("[46, 10]", "[46]", "host.dscp [46] is not one of 1..=63 for each of 2 slos");

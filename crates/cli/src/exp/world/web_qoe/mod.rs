@@ -88,7 +88,7 @@ fn prepare(mode: &str, settings: Table) -> Result<PreparedRun, String> {
         "kernel" => StackChoice::Kernel,
         "none" => StackChoice::None,
         "adps" => StackChoice::Adps,
-        other => return Err(format!("mode {other:?} is none of kernel, none, adps")),
+        other => return Err(format!("mode {other:?} is not one of kernel, none, adps")),
     };
     let config = checked(settings, Config::check)?;
     Ok(Box::new(move || run(&config, stack)))
