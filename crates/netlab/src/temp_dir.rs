@@ -57,7 +57,7 @@ pub(crate) fn end_leftovers() {
     Leftovers::in_folder(&env::temp_dir()).for_each(|path| drop(fs::remove_dir_all(path)));
 }
 
-/// Attempts to remove a directory to which a process may be writing.
+/// Maximum number of attempts to remove a directory to which a process may be writing.
 const TRIES: usize = 100;
 
 /// Removes the directory at `path`.

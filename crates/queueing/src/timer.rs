@@ -283,7 +283,7 @@ impl<T: Copy> TimerWheel<T> {
 
 const SLOT_BITS: u32 = 6;
 const SLOTS: usize = 1 << SLOT_BITS;
-/// Levels that cover 64-bit ticks, at six bits each.
+/// Number of levels that cover 64-bit ticks, at six bits each.
 const LEVELS: usize = 64usize.div_ceil(SLOT_BITS as usize);
 /// Index that stands for no node.
 const NONE: u32 = u32::MAX;

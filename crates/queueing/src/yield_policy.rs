@@ -25,7 +25,8 @@ pub struct YieldPolicy {
 const LATE: Span = Span::from_micros(500);
 /// Upper limit of one sample, such as when the machine itself was suspended.
 const LATE_MAX: Span = Span::from_millis(4);
-/// One sample has weight 1/16 in the average, so that one late return changes nothing.
+/// Inverse of the weight of one sample in the average: small enough that one late return changes
+/// nothing.
 const SAMPLES: u64 = 16;
 /// Initial number of units of work between yields after a late return.
 const PAUSE_MIN: u32 = 64;

@@ -135,11 +135,11 @@ fn build<D: Device>(devices: Vec<Option<D>>, steering: FlowSteering, frames: usi
 
 /// Default capacity of a link, in frames.
 pub const LINK_FRAMES: usize = 1024;
-/// Frames passed on in one `receive` before it returns to the shard.
+/// Maximum number of frames passed on in one `receive` before it returns to the shard.
 const PASSED_MAX: usize = 64;
-/// Frames passed on after which receivers are woken at the latest.
+/// Maximum number of frames passed on before receivers are woken.
 const UNSIGNALLED_MAX: u32 = 16;
-/// Other shards' frames transmitted before the device is polled again.
+/// Maximum number of other shards' frames transmitted before the device is polled again.
 const FORWARDED_MAX: usize = 64;
 /// Longest sleep on a device that cannot be woken, as other shards' frames may wait.
 const POLL_INTERVAL: Span = Span::from_micros(50);

@@ -11,7 +11,7 @@ use crate::world::{Faults, Outbox, World, config};
 
 /// Frames that the device accepts per round.
 const SPACE: usize = 4;
-/// Segments that a connection sends per transmit opportunity.
+/// Number of segments that a connection sends per transmit opportunity.
 const TURN: usize = 16;
 
 /// Server with `n` connections; both ends of each.

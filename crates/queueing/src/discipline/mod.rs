@@ -156,10 +156,10 @@ pub enum PushResult<T> {
     PushedOut(T),
 }
 
-/// Consecutive services that may bypass an entry that must not starve, because
-/// it is old or less urgent. The next service is its own. A ninth of the service
-/// prevents starvation. With a half, in lasting overload, where every entry is
-/// old, urgent entries would starve once they need more than the other half.
+/// Maximum number of consecutive services that may bypass an entry that must not starve, because it
+/// is old or less urgent. The next service is its own. A ninth of the service prevents starvation.
+/// With a half, in lasting overload, where every entry is old, urgent entries would starve once
+/// they need more than the other half.
 pub const PASSED_IN_A_ROW: u8 = 8;
 
 /// Bound on the services between an entry's push and its pop.

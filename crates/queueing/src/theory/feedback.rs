@@ -190,7 +190,7 @@ fn coarse(sizes: &SizeDistribution, last: u64) -> Vec<u64> {
 const COARSE: u64 = 24;
 /// Maximum number of refinements; about five reach steps of one unit.
 const ROUNDS: usize = 32;
-/// Candidates between two neighbours of each threshold in a refinement.
+/// Number of candidates between two neighbours of each threshold in a refinement.
 const FINE: u64 = 8;
 
 /// Finer candidates: for each of `best`, the range between its neighbours in

@@ -43,9 +43,9 @@ pub(super) enum AcceptStage {
     Accepted,
 }
 
-/// Unread connections after which a scan ends.
+/// Number of unread connections after which a scan ends.
 const UNREAD_MAX: usize = 64;
-/// Stale entries that are kept without a scan.
+/// Number of stale entries that are kept without a scan.
 const FEW: usize = 64;
 
 impl UnacceptedConnections {

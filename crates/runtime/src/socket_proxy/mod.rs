@@ -86,7 +86,7 @@ pub struct SocketProxy<D: Device, P: AppSockets> {
 
 /// Maximum of bytes in one read from a pipe.
 const READ_MAX: usize = 64 * 1024;
-/// Connections served per round in each direction.
+/// Maximum number of connections served per round in each direction.
 pub const DELIVERIES_MAX: usize = 64;
 /// Maximum of frames per round taken from the device, and of frames run through TCP.
 const DRIVEN_MAX: usize = 128;
@@ -98,8 +98,9 @@ pub const COLLECTED_SHORT: usize = 32 * 1024;
 const LOW_WATER_MAX: usize = 8 * 1024;
 /// Longest hold of small segments (tcp(7), TCP_CORK).
 const CORKED_MAX: Span = Span::from_millis(200);
-/// Frames run through TCP per round while levels differ. Otherwise it is all received ones: peers
-/// acknowledge faster than this, and frames that wait too long for TCP are dropped.
+/// Maximum number of frames run through TCP per round while levels differ. Otherwise all received
+/// frames are: peers acknowledge faster than this, and frames that wait too long for TCP are
+/// dropped.
 const TRANSPORTED_SHORT: usize = 32;
 
 impl<D: Device, P: AppSockets> SocketProxy<D, P> {

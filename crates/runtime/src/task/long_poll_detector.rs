@@ -27,7 +27,7 @@ pub(crate) enum PollVerdict {
 
 /// Maximum quanta between two checks.
 pub(crate) const PERIOD_MAX: u64 = 4;
-/// Checks without a long poll that double the period.
+/// Number of checks without a long poll after which the period doubles.
 const CHECKS_PER_DOUBLING: u32 = 64;
 
 impl LongPollDetector {

@@ -57,7 +57,7 @@ enum Round {
     Transmit,
 }
 
-/// Phases of the rest of a round and of a whole one without work.
+/// Number of phases of the rest of a round and of a whole round without work.
 const ROUND_PHASES: usize = 13;
 /// Maximum of file completions per round.
 const COMPLETIONS: usize = 8;

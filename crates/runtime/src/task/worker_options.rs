@@ -37,7 +37,8 @@ pub struct Quantum {
     pub demote: fn(u32),
 }
 
-/// As the core scheduler's limit for a core's wait ([`sched::cores`]).
+/// Wait after which tasks are stolen, the same as the core scheduler's limit for a core's wait
+/// ([`sched::cores`]).
 const STEAL_AFTER: Span = Span::from_micros(10);
 
 impl WorkerOptions {

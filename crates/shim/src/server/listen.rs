@@ -21,7 +21,8 @@ use super::reply::{no, refused, say};
 use super::{AcceptError, COOKIES_MAX, LISTENER, MAILBOX, RefusalKind, SocketEvent, SocketServer};
 
 impl SocketServer {
-    /// Binds the socket whose program's end is paired with `end` to `addr`.
+    /// Binds a socket to `addr`; `end` is the server's end of the pair whose other end the program
+    /// holds.
     pub(super) fn bind(&mut self, mut addr: SocketAddr, end: OwnedFd, change: impl FnOnce(&mut Listener)) {
         if !self.routes.is_for(addr) {
             return say(&end, Answer::NotOurs);

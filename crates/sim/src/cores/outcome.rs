@@ -11,9 +11,9 @@ pub struct Outcome {
     pub tasks: Vec<TaskOutcome>,
     /// Measured duration.
     pub counted: Span,
-    /// Rounds of the policy in that time.
+    /// Number of rounds of the policy in the measured duration.
     pub rounds: u64,
-    /// Actions of the policy in that time.
+    /// Number of actions of the policy in the measured duration.
     pub actions: u64,
     /// Events simulated.
     pub events: u64,

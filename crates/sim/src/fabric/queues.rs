@@ -51,14 +51,14 @@ pub enum Scheduler {
     /// As FISH. When full, the lowest level drops a packet for a higher one; within it, the
     /// flow that has asked for the most service drops one for a flow that has asked for less.
     FishPlus,
-    /// Processor sharing, approximated by deficit round robin. When full, the flow that has
-    /// asked for the most service drops a packet. A bound.
+    /// Processor sharing, approximated by deficit round robin. When full, the flow that has asked
+    /// for the most service drops a packet. For comparison.
     Ps,
-    /// Least attained service. When full, the flow that has sent most drops a packet. The limit
-    /// of many levels: a bound for size-agnostic schedulers.
+    /// Least attained service. When full, the flow that has sent most drops a packet. The limit for
+    /// many levels, for comparison with schedulers that do not know sizes.
     Las,
     /// Shortest remaining processing time; when full, the flow with the most remaining drops a
-    /// packet (pFabric). A bound: it knows sizes.
+    /// packet (pFabric). A lower bound for comparison: it knows the sizes of flows.
     Srpt,
 }
 

@@ -39,7 +39,7 @@ pub struct SampledWork {
     pub service: Span,
     /// Network delay back from a unit's worker.
     pub back: Span,
-    /// Kind of work, as the service tells kinds apart.
+    /// Kind of work, as the service distinguishes kinds.
     pub kind: usize,
 }
 
