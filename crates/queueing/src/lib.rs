@@ -32,6 +32,7 @@ mod arrival;
 mod clock;
 mod discipline;
 mod distribution;
+pub mod egress;
 pub mod event_order;
 mod histogram;
 mod label;

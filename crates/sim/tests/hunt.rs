@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use sim::hunt::{HuntTarget, MECHANISMS};
+use sim::hunt::{CaseResult, HuntTarget, MECHANISMS};
 
 fn number(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().map_or(default, |text| text.parse().expect("a number"))
@@ -11,20 +11,22 @@ fn number(name: &str, default: u64) -> u64 {
 /// `GREENWAVE_HUNT_CASES` sets the number of cases, `GREENWAVE_HUNT_SEED` the seed.
 //~ deadlines: in no family drawn by a seed is the default's goodput more than 5 % below that of arrival order
 //~ guard: in no family drawn by a seed is the default's goodput more than 5 % below that without a guard
+//~ egress: in no family drawn by a seed, but for those named in the guide, is a p99 above 1.25 of one FIFO's, or throughput below 0.95 of its
 #[test]
 fn no_default_loses_more_than_its_price_against_doing_nothing() {
     let seed = number("GREENWAVE_HUNT_SEED", 1);
     for mechanism in &MECHANISMS {
         for case in 0..number("GREENWAVE_HUNT_CASES", 60) {
-            let result = mechanism.run(seed, case).unwrap_or_else(|error| panic!("case {case}: {error:?}"));
-            let regret = result.compared.regret();
+            let keep = |error| panic!("{} case {case}: {error:?}", mechanism.name);
+            let quick = mechanism.run_once(seed, case).unwrap_or_else(keep);
+            if !mechanism.breaks_promise(&quick.figures) {
+                continue;
+            }
+            let CaseResult { figures, text, .. } = mechanism.run(seed, case).unwrap_or_else(keep);
+            let name = mechanism.name;
             assert!(
-                regret <= mechanism.price,
-                "{} case {case} of seed {seed}: {:?}, regret {regret:.4} above {}\n{}",
-                mechanism.name,
-                result.compared,
-                mechanism.price,
-                result.text
+                !mechanism.breaks_promise(&figures),
+                "{name} case {case} of seed {seed}: {figures:?}\n{text}"
             );
         }
     }
@@ -49,7 +51,11 @@ fn replay(mechanism: &HuntTarget, path: &Path) -> bool {
         return false;
     }
     let text = std::fs::read_to_string(path).unwrap();
-    let compared = mechanism.replay(&text).unwrap_or_else(|error| panic!("{}: {error:?}", path.display()));
-    assert!(compared.regret() <= mechanism.price, "{}: {compared:?}", path.display());
+    let bad = |error| panic!("{}: {error:?}", path.display());
+    // Most take one run; one above its price is run again.
+    if mechanism.breaks_promise(&(mechanism.compare)(&text).unwrap_or_else(bad)) {
+        let figures = mechanism.replay(&text).unwrap_or_else(bad);
+        assert!(!mechanism.breaks_promise(&figures), "{}: {figures:?}", path.display());
+    }
     true
 }

@@ -6,8 +6,9 @@
 use std::process::ExitCode;
 
 use clap::Subcommand;
-use hostbpf::egress::{self, Choice, Counter, Policy, Shape, Status, Turn};
+use hostbpf::egress::{self, Choice, Counter, Policy, Shape, Status};
 use queueing::Rate;
+use queueing::egress::Turn;
 use serde_json::json;
 
 use crate::error::Error;
@@ -126,8 +127,8 @@ fn turn_text(turn: Turn) -> String {
     match turn.gso {
         None => format!("each queue sends up to {} bytes in its turn", turn.bytes),
         Some([before, limit]) => format!(
-            "each queue sends up to {} bytes in its turn; gso_max_size {before} -> {limit} until detach: sending a \
-             packet takes 1 ms at most, at more CPU time per byte",
+            "each queue sends up to {} bytes in its turn; gso_max_size {before} -> {limit} until detach: packets take \
+             0.1 ms of the line at most, for more CPU per byte",
             turn.bytes
         ),
     }

@@ -13,7 +13,7 @@ use clap::Args as ClapArgs;
 use host::signals;
 use queueing::Span;
 use serde_json::{Value, json};
-use sim::hunt::{CaseGoodput, CaseResult, HuntTarget, MECHANISMS};
+use sim::hunt::{CaseResult, HuntFigure, HuntTarget, MECHANISMS};
 
 use crate::error::Error;
 use crate::parallel;
@@ -22,7 +22,7 @@ use crate::table::Table;
 
 #[derive(Debug, ClapArgs)]
 pub struct Args {
-    /// Mechanism whose default is tried: deadline or guard.
+    /// Mechanism whose default is tried: deadline, guard or egress.
     #[arg(value_name = "MECHANISM", value_parser = mechanism)]
     mechanism: &'static HuntTarget,
     /// Maximum duration of the search.
@@ -56,7 +56,7 @@ fn mechanism(name: &str) -> Result<&'static HuntTarget, String> {
     HuntTarget::find(name).ok_or_else(|| format!("{name:?} is not one of {names}"))
 }
 
-/// Runs the command; exit status 1 if a case loses more than the price.
+/// Runs the command; exit status 1 if a case loses more than a price.
 ///
 /// # Errors
 /// A file cannot be read or written, a case is invalid, or ctrl-C.
@@ -98,10 +98,10 @@ struct Hunt {
     first_case: u64,
     /// Cases run.
     cases: u64,
-    /// Cases whose loss exceeds the limit.
+    /// Cases above a price.
     findings: u64,
-    /// Sums of goodput, with the default and without the mechanism.
-    sums: CaseGoodput,
+    /// Sums of goodput: the default's, and that of doing nothing.
+    sums: [f64; 2],
     /// The worst cases, the worst first.
     worst: Vec<CaseResult>,
     /// Simplest form of findings, by case.
@@ -110,7 +110,7 @@ struct Hunt {
 
 impl Hunt {
     fn new(mechanism: &'static HuntTarget, seed: u64, first_case: u64) -> Self {
-        let sums = CaseGoodput { default: 0.0, nothing: 0.0 };
+        let sums = [0.0; 2];
         let (worst, shrunk) = (Vec::new(), BTreeMap::new());
         Self { mechanism, seed, first_case, cases: 0, findings: 0, sums, worst, shrunk }
     }
@@ -139,24 +139,20 @@ impl Hunt {
         let number = |key: &str| record[key].as_u64().ok_or_else(bad);
         (hunt.seed, hunt.first_case) = (number("seed")?, number("first_case")?);
         (hunt.cases, hunt.findings) = (number("cases")?, number("findings")?);
-        let goodput = |of: &Value| {
-            let each = |key| of[key].as_f64().ok_or_else(bad);
-            Ok::<_, Error>(CaseGoodput { default: each("default")?, nothing: each("nothing")? })
-        };
-        let means = goodput(&record["mean_goodput"])?;
-        let cases = hunt.cases as f64;
-        hunt.sums = CaseGoodput { default: means.default * cases, nothing: means.nothing * cases };
+        for (sum, key) in hunt.sums.iter_mut().zip(["default", "nothing"]) {
+            *sum = record["mean_goodput"][key].as_f64().ok_or_else(bad)? * hunt.cases as f64;
+        }
         for row in record["worst"].as_array().ok_or_else(bad)? {
             let result = CaseResult {
                 case: row["case"].as_u64().ok_or_else(bad)?,
-                compared: goodput(row)?,
+                figures: vec![figure(row).ok_or_else(bad)?],
                 text: String::new(),
             };
             let path = hunt.case_path(folder, result.case);
             let text = std::fs::read_to_string(&path).map_err(|e| Error::file(&path, &e))?;
             // The first line is ours.
             let text = text.split_once('\n').map(|(_, case)| case.to_owned()).ok_or_else(bad)?;
-            if result.compared.regret() > mechanism.price {
+            if result.worst().is_finding() {
                 hunt.shrunk.insert(result.case, text.clone());
             }
             hunt.worst.push(CaseResult { text, ..result });
@@ -187,13 +183,13 @@ impl Hunt {
 
     fn add(&mut self, result: CaseResult) {
         self.cases += 1;
-        self.sums.default += result.compared.default;
-        self.sums.nothing += result.compared.nothing;
-        self.findings += u64::from(result.compared.regret() > self.mechanism.price);
-        if result.compared.regret() <= 0.0 {
+        self.sums[0] += result.figures[0].default;
+        self.sums[1] += result.figures[0].nothing;
+        self.findings += u64::from(result.worst().is_finding());
+        if result.worst().regret() <= 0.0 {
             return;
         }
-        let worse = |other: &CaseResult| other.compared.regret() >= result.compared.regret();
+        let worse = |other: &CaseResult| other.worst().excess() >= result.worst().excess();
         let index = self.worst.partition_point(worse);
         self.worst.insert(index, result);
         self.worst.truncate(WORST);
@@ -201,16 +197,15 @@ impl Hunt {
 
     fn shrink(&mut self) {
         for result in &self.worst {
-            if result.compared.regret() > self.mechanism.price && !self.shrunk.contains_key(&result.case) {
+            if result.worst().is_finding() && !self.shrunk.contains_key(&result.case) {
                 errln!("shrinking case {} of seed {}", result.case, self.seed);
                 self.shrunk.insert(result.case, self.mechanism.shrink(result));
             }
         }
     }
 
-    fn means(&self) -> CaseGoodput {
-        let cases = self.cases.max(1) as f64;
-        CaseGoodput { default: self.sums.default / cases, nothing: self.sums.nothing / cases }
+    fn means(&self) -> [f64; 2] {
+        self.sums.map(|sum| sum / self.cases.max(1) as f64)
     }
 
     /// Command that continues the search.
@@ -220,55 +215,50 @@ impl Hunt {
     }
 
     fn text(&self) -> String {
-        let HuntTarget { name, default, nothing, price, .. } = self.mechanism;
+        let HuntTarget { name, default, nothing, .. } = self.mechanism;
         let mut text = format!("hunt {name}: {default} (default), against {nothing}\n");
-        let means = self.means();
-        let mut table = Table::new(1, &["goodput", "default", "nothing", "regret"]);
-        let mut row = |label: String, compared: CaseGoodput| {
-            let CaseGoodput { default, nothing } = compared;
-            let regret = format!("{:.4}", compared.regret());
-            table.row(vec![label, format!("{default:.4}"), format!("{nothing:.4}"), regret]);
-        };
-        row(format!("mean of {} cases", self.cases), means);
+        let [mean, mean_nothing] = self.means();
+        let mut table = Table::new(2, &["case", "figure", "default", "nothing", "regret", "price"]);
+        let mean = HuntFigure::goodput("goodput", [mean, mean_nothing]);
+        table.row(row(&format!("mean of {}", self.cases), &mean));
         for result in self.worst.iter().take(SHOWN) {
-            row(format!("case {}", result.case), result.compared);
+            table.row(row(&result.case.to_string(), result.worst()));
         }
         let _ = write!(text, "{table}");
         for (case, shrunk) in &self.shrunk {
             let _ = write!(text, "\n# case {case}, shrunk\n{shrunk}");
         }
         let (findings, cases) = (self.findings, self.cases);
-        let _ = writeln!(text, "{findings} of {cases} cases lose more than {price} of goodput");
+        let _ = writeln!(text, "{findings} of {cases} cases lose more than the price");
+        if !self.mechanism.known.is_empty() {
+            let _ = writeln!(text, "known to do so: {}", self.mechanism.known.join(", "));
+        }
         let _ = writeln!(text, "continue: {}", self.next());
         text
     }
 
     /// The result; the cases themselves are left out where they have files.
     fn json(&self, interrupted: bool, has_files: bool) -> Value {
-        let HuntTarget { name, default, nothing, price, .. } = self.mechanism;
-        let means = self.means();
+        let HuntTarget { name, default, nothing, .. } = self.mechanism;
+        let [mean, mean_nothing] = self.means();
         let worst = self.worst.iter().map(|result| {
             let text = self.shrunk.get(&result.case).unwrap_or(&result.text);
-            json!({
-                "case": result.case,
-                "default": result.compared.default,
-                "nothing": result.compared.nothing,
-                "regret": result.compared.regret(),
-                "toml": (!has_files).then_some(text),
-            })
+            let mut row = record(result.worst());
+            row["case"] = result.case.into();
+            row["toml"] = (!has_files).then_some(text.as_str()).into();
+            row
         });
         json!({
             "greenwave": env!("CARGO_PKG_VERSION"),
             "mechanism": name,
             "default": default,
             "nothing": nothing,
-            "price": price,
             "seed": self.seed,
             "first_case": self.first_case,
             "cases": self.cases,
             "findings": self.findings,
             "interrupted": interrupted,
-            "mean_goodput": { "default": means.default, "nothing": means.nothing },
+            "mean_goodput": { "default": mean, "nothing": mean_nothing },
             "worst": worst.collect::<Vec<_>>(),
         })
     }
@@ -279,9 +269,9 @@ impl Hunt {
         for result in &self.worst {
             let path = self.case_path(folder, result.case);
             let text = self.shrunk.get(&result.case).unwrap_or(&result.text);
-            let CaseGoodput { default, nothing } = result.compared;
+            let HuntFigure { name: figure, default, nothing, .. } = result.worst();
             let head = format!(
-                "# Hunt {name}, seed {}, case {}: goodput {default:.4} by default, {nothing:.4} by {}.\n",
+                "# Hunt {name}, seed {}, case {}: {figure} {default:.4} by default, {nothing:.4} by {}.\n",
                 self.seed, result.case, self.mechanism.nothing
             );
             report::whole(&path, &(head + text))?;
@@ -296,30 +286,52 @@ impl Hunt {
 /// Runs the cases of files.
 fn replay(args: &Args) -> Result<ExitCode, Error> {
     let mechanism = args.mechanism;
-    let mut table = Table::new(1, &["case", "default", "nothing", "regret", "price"]);
+    let mut table = Table::new(2, &["case", "figure", "default", "nothing", "regret", "price"]);
     let (mut rows, mut findings) = (Vec::new(), 0);
     for path in &args.replay {
         let text = std::fs::read_to_string(path).map_err(|e| Error::file(path, &e))?;
         let bad = |e| Error::new(format!("{}: {e}", path.display()));
-        let compared = mechanism.replay(&text).map_err(bad)?;
-        let regret = compared.regret();
-        findings += u32::from(regret > mechanism.price);
-        let CaseGoodput { default, nothing } = compared;
-        let figures = [default, nothing, regret, mechanism.price].map(|figure| format!("{figure:.4}"));
-        table.row([vec![path.display().to_string()], figures.to_vec()].concat());
-        rows.push(json!({
-            "file": path.display().to_string(), "default": default, "nothing": nothing, "regret": regret,
-        }));
+        let figures = mechanism.replay(&text).map_err(bad)?;
+        let worst = HuntFigure::worst(&figures);
+        findings += u32::from(worst.is_finding());
+        table.row(row(&path.display().to_string(), worst));
+        let mut record = record(worst);
+        record["file"] = path.display().to_string().into();
+        rows.push(record);
     }
     if args.json {
-        outln!("{}", json!({ "mechanism": mechanism.name, "price": mechanism.price, "cases": rows }));
+        outln!("{}", json!({ "mechanism": mechanism.name, "cases": rows }));
     } else {
         out!("{table}");
     }
     Ok(ExitCode::from(u8::from(findings > 0)))
 }
 
-/// Number of cases that are kept.
+/// Row of a table.
+fn row(case: &str, figure: &HuntFigure) -> Vec<String> {
+    let HuntFigure { name, default, nothing, price, .. } = figure;
+    let numbers = [*default, *nothing, figure.regret(), *price].map(|number| format!("{number:.4}"));
+    [vec![case.to_owned(), name.clone()], numbers.to_vec()].concat()
+}
+
+/// A figure in a record.
+fn record(figure: &HuntFigure) -> Value {
+    let HuntFigure { name, default, nothing, price, is_cost } = figure;
+    json!({
+        "figure": name, "default": default, "nothing": nothing, "regret": figure.regret(), "price": price,
+        "is_cost": is_cost,
+    })
+}
+
+/// The figure of a [`record`].
+fn figure(record: &Value) -> Option<HuntFigure> {
+    let number = |key: &str| record[key].as_f64();
+    let (default, nothing, price) = (number("default")?, number("nothing")?, number("price")?);
+    let (name, is_cost) = (record["figure"].as_str()?.to_owned(), record["is_cost"].as_bool()?);
+    Some(HuntFigure { name, default, nothing, price, is_cost })
+}
+
+/// Cases that are kept.
 const WORST: usize = 20;
 /// Number of cases that are printed.
 const SHOWN: usize = 5;

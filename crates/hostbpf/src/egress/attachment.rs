@@ -6,12 +6,13 @@
 use queueing::{Rate, Span};
 use serde_json::{Value, json};
 
-use super::backlog::Line;
+use super::backlog::line;
 use super::error::FabricError;
 use super::policy::Policy;
 use super::qdisc_plan::{Choice, Shape};
 use super::saved_qdisc::{SavedQdisc, text};
-use super::turn::Turn;
+use queueing::egress::Line;
+use queueing::egress::Turn;
 
 /// Bytes of the map's value.
 pub(super) const NOTES_LEN: usize = 4096;
@@ -80,7 +81,7 @@ impl EgressAttachment {
             pin_dscp: Vec::new(),
             dscp: Vec::new(),
         };
-        Line::new(&policy, self.rate, self.shape, self.turn.amounts())
+        line(&policy, self.rate, self.shape, self.turn.amounts())
     }
 
     /// One line: `fish at 9.5gbit`.

@@ -12,6 +12,7 @@
 
 use std::io;
 
+use queueing::egress::Turn;
 use queueing::{Rate, Thresholds};
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::Value;
@@ -39,7 +40,7 @@ mod tests;
 mod turn;
 
 pub use attachment::EgressAttachment;
-pub use backlog::Line;
+pub use backlog::line;
 pub use error::FabricError;
 pub use flow_key::{Key, Kind, Read};
 pub use model::{Model, Verdict};
@@ -48,7 +49,6 @@ use program::{COUNTER_LEN, COUNTERS, FLOW_LEN, KEY_LEN, Wiring};
 pub use qdisc_plan::{Choice, Shape};
 use saved_qdisc::{SavedQdisc, is_root, text};
 pub use status::{Counter, Level, Status, Warning, status};
-pub use turn::Turn;
 
 /// Names of the program and its maps, by which they are found again.
 const PROGRAM: &str = "gw_fabric";
@@ -313,7 +313,7 @@ impl Loaded {
         let wiring = Wiring {
             classes: shape.classes(policy.buckets),
             seed,
-            line: Line::new(policy, rate, shape, turn.amounts()),
+            line: backlog::line(policy, rate, shape, turn.amounts()),
             turn: turn.bytes,
             flows: flows.number(),
             counts: counts.number(),

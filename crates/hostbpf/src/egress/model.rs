@@ -1,18 +1,14 @@
 //! Reference model of the classifier's decision, with which tests compare the loaded program.
 //!
-//! Levels are those of [`Mlfq`], which simulated switches use as well. Added are frame parsing,
-//! pinning, the estimate of departures ([`Backlog`]), which simulated switches see, and the queue within
-//! a level: new flows take queues in turn and keep them, pinned packets are hashed.
+//! Levels and queues of flows are those of [`FlowLevels`]. Added are frame parsing and pinning: pinned
+//! packets are hashed to a queue.
 //!
 //! The kernel's flow map evicts the least recently used flow approximately, this model exactly;
 //! otherwise both agree.
 
-use std::num::NonZeroUsize;
+use queueing::egress::{FlowLevels, Line};
+use queueing::{Bytes, FlowId, Priority, Time};
 
-use lru::LruCache;
-use queueing::{Bytes, FlowId, Mlfq, Priority, Thresholds, Time};
-
-use super::backlog::{Backlog, FlowState, Line};
 use super::flow_key::{Key, Kind, Read};
 use super::policy::Policy;
 
@@ -34,22 +30,7 @@ pub struct Verdict {
 pub struct Model {
     policy: Policy,
     seed: u64,
-    line: Line,
-    rule: Thresholds,
-    mlfq: Mlfq,
-    backlog: Backlog,
-    flows: LruCache<FlowId, Flow>,
-    /// New flows so far.
-    new: u64,
-}
-
-/// State of a flow besides its level.
-#[derive(Clone, Copy, Debug)]
-struct Flow {
-    /// Its queue.
-    bucket: u16,
-    sent: u64,
-    state: FlowState,
+    levels: FlowLevels,
 }
 
 impl Model {
@@ -61,18 +42,14 @@ impl Model {
     pub fn new(policy: &Policy, line: Line, seed: u64) -> Self {
         policy.check().expect("a policy that was checked");
         let rule = policy.rule().expect("a policy that was checked");
-        let mlfq = Mlfq::new(rule.clone(), policy.idle, policy.flows as usize);
-        let flows =
-            LruCache::new(NonZeroUsize::new(policy.flows as usize).expect("a policy that was checked"));
-        let backlog = Backlog::default();
-        Self { policy: policy.clone(), seed, line, rule, mlfq, backlog, flows, new: 0 }
+        let levels = FlowLevels::new(rule, line, policy.buckets, policy.flows as usize);
+        Self { policy: policy.clone(), seed, levels }
     }
 
     /// Decision for `frame`, which takes `bytes` on the wire and has the `skb->priority` `priority`.
     pub fn decide(&mut self, now: Time, frame: &[u8], bytes: Bytes, priority: u32) -> Verdict {
         let verdict = self.classify(now, frame, bytes, priority);
-        let cost_ns = self.line.cost_ns(bytes);
-        self.backlog.on_arrival(now.as_nanos(), verdict.level.index(), cost_ns, &self.line);
+        self.levels.on_arrival(now, verdict.level, bytes);
         verdict
     }
 
@@ -85,34 +62,12 @@ impl Model {
             let bucket = key.bucket(self.seed, self.policy.buckets);
             return Verdict { level, bucket, pinned: true, dscp: None };
         }
-        let (level, bucket) = self.count(now, FlowId(self.id(&key)), bytes);
+        let (level, bucket) = self.levels.level(now, FlowId(self.id(&key)), bytes);
         let dscp = match kind {
             Kind::Ip { dscp, .. } => self.policy.dscp.get(level.index()).copied().filter(|&new| new != dscp),
             Kind::Arp | Kind::Other => None,
         };
         Verdict { level, bucket, pinned: false, dscp }
-    }
-
-    /// Level and queue of a packet that `id` sends; a new flow takes the next queue.
-    fn count(&mut self, now: Time, id: FlowId, bytes: Bytes) -> (Priority, u16) {
-        let (new, buckets) = (&mut self.new, u64::from(self.policy.buckets));
-        let now_ns = now.as_nanos();
-        let flow = self.flows.get_or_insert_mut(id, || {
-            *new += 1;
-            let state = FlowState { last_ns: now_ns, ..FlowState::default() };
-            Flow { bucket: ((*new - 1) % buckets) as u16, sent: 0, state }
-        });
-        let before = self.rule.level(Bytes::new(flow.sent)).index();
-        let is_idle = flow.state.is_idle(&self.backlog, now_ns, before, &self.line);
-        if is_idle {
-            self.mlfq.on_drained(Time::from_nanos(now_ns - self.line.idle_ns), id);
-        }
-        let level = self.mlfq.level(now, id, bytes);
-        flow.sent = if is_idle { bytes.get() } else { flow.sent.saturating_add(bytes.get()) };
-        let after = self.rule.level(Bytes::new(flow.sent)).index();
-        let cost_ns = self.line.cost_ns(bytes);
-        flow.state.on_arrival(&self.backlog, now_ns, after, cost_ns, &self.line);
-        (level, flow.bucket)
     }
 
     fn pinned(&self, kind: Kind, priority: u32) -> Option<Priority> {

@@ -10,10 +10,11 @@
 //!
 //! Source: linux/bpf.h; net/sched's `htb_classify`, `prio_classify`, `ets_classify`.
 
-use super::backlog::{ARRIVED, DRAINED, EMPTY, LEVEL_LEN, LEVELS, Line, NS_BITS};
+use super::backlog::{ARRIVED, DRAINED, EMPTY, LEVEL_LEN, LEVELS};
 use super::flow_key::{ARP, ETHERTYPE, FACTOR, IPV4, IPV6, PORTS, PROTOCOL, TAG, TYPE_AT, VLAN, WITH_PORTS};
 use super::policy::Policy;
 use crate::bpf::asm::{Assembler, LOAD_BYTES, LOOKUP, Label, NOW, Op, Reg, UPDATE, When, Width};
+use queueing::egress::{Line, NS_BITS};
 
 mod header;
 
@@ -134,7 +135,7 @@ pub(super) fn assemble(policy: &Policy, wiring: &Wiring) -> Vec<u64> {
     a.load(Width::Word, Reg::R1, CONTEXT, WIRE_LEN);
     a.set_wide(Reg::R2, NS_BITS);
     a.alu(Op::Mul, Reg::R1, Reg::R2);
-    a.set_wide(Reg::R2, wiring.line.rate_bits());
+    a.set_wide(Reg::R2, wiring.line.rate_bits);
     a.alu(Op::Div, Reg::R1, Reg::R2);
     a.store(Width::Double, STACK, COST, Reg::R1);
     a.store_value(Width::Word, STACK, INDEX, 0);
@@ -233,7 +234,7 @@ fn pin(a: &mut Assembler, policy: &Policy, wiring: &Wiring, out: Label) {
 }
 
 /// Counts the packet for its flow. The level depends on the bytes sent before, the queue on the number
-/// of flows before this one. The same comparisons as [`FlowState`](super::backlog::FlowState).
+/// of flows before this one. The same comparisons as [`FlowBacklog`](queueing::egress::FlowBacklog).
 fn sink(a: &mut Assembler, policy: &Policy, wiring: &Wiring, counted: Label) {
     let line = &wiring.line;
     let idle_ns = line.idle_ns;
@@ -285,7 +286,9 @@ fn sink(a: &mut Assembler, policy: &Policy, wiring: &Wiring, counted: Label) {
     a.jump_reg(When::NotGreater, Reg::R1, Reg::R4, stale);
 
     a.bind(keep);
+    steady(a, policy, line);
     a.load(Width::Word, Reg::R1, CONTEXT, WIRE_LEN);
+    a.alu(Op::Sub, Reg::R1, Reg::R4);
     a.add_at(Reg::R0, SENT, Reg::R1);
     a.jump(noted);
     a.bind(stale);
@@ -320,6 +323,37 @@ fn sink(a: &mut Assembler, policy: &Policy, wiring: &Wiring, counted: Label) {
     address(a, Reg::R3, SEEN);
     a.set(Reg::R4, 0);
     a.call(UPDATE);
+}
+
+/// `R4` = the bytes of the flow with its entry at `R0` that no longer count, as
+/// [`Line::steady`] says; its level stays. `R2` is its last packet. Clobbers `R1`, `R3` and `R5`.
+fn steady(a: &mut Assembler, policy: &Policy, line: &Line) {
+    let [ahead, short, all, known] = std::array::from_fn(|_| a.label());
+    a.load(Width::Double, Reg::R4, STACK, TIME);
+    // Another processor may have been ahead.
+    a.jump_reg(When::Greater, Reg::R4, Reg::R2, ahead);
+    a.mov(Reg::R4, Reg::R2);
+    a.bind(ahead);
+    a.alu(Op::Sub, Reg::R4, Reg::R2);
+    a.set_wide(Reg::R3, u32::MAX.into());
+    a.jump_reg(When::NotGreater, Reg::R4, Reg::R3, short);
+    a.mov(Reg::R4, Reg::R3);
+    a.bind(short);
+    a.set_wide(Reg::R3, line.steady);
+    a.alu(Op::Mul, Reg::R4, Reg::R3);
+    a.alu_value(Op::ShiftRight, Reg::R4, 32);
+    // R5: the bytes above the level's least.
+    a.load(Width::Double, Reg::R5, Reg::R0, SENT);
+    a.set(Reg::R3, 0);
+    for (level, &threshold) in policy.thresholds.iter().enumerate() {
+        a.jump_when(When::NotGreater, LEVEL, level as u32, known);
+        a.set_wide(Reg::R3, threshold + 1);
+    }
+    a.bind(known);
+    a.alu(Op::Sub, Reg::R5, Reg::R3);
+    a.jump_reg(When::NotGreater, Reg::R4, Reg::R5, all);
+    a.mov(Reg::R4, Reg::R5);
+    a.bind(all);
 }
 
 /// Offset of a level's state from that of the level above it.

@@ -16,7 +16,7 @@ use queueing::Rate;
 
 use super::policy::Policy;
 use super::program::Classes;
-use super::turn::Turn;
+use queueing::egress::Turn;
 
 /// Handle of our root qdisc and of those below it.
 pub(super) const ROOT: u16 = 0x0fab;
@@ -190,14 +190,12 @@ impl Shape {
         let (queue, all) = (policy.queue, u64::from(policy.queue) * u64::from(policy.buckets));
         match self {
             Self::Bands { queues: "fq", .. } => {
-                let quantum = turn.bytes.min(QUANTUM_FQ);
-                format!(
-                    "fq limit {all} flow_limit {queue} quantum {quantum} initial_quantum {quantum} nopacing"
-                )
+                let (frame, first) = (turn.frame, turn.bytes.min(QUANTUM_FQ));
+                format!("fq limit {all} flow_limit {queue} quantum {frame} initial_quantum {first} nopacing")
             }
             Self::Bands { queues: "sfq", .. } => {
-                let quantum = turn.bytes.min(QUANTUM_SFQ);
-                format!("sfq limit {} depth {} quantum {quantum}", all.min(65_408), queue.min(127))
+                let frame = turn.frame.min(QUANTUM_SFQ);
+                format!("sfq limit {} depth {} quantum {frame}", all.min(65_408), queue.min(127))
             }
             Self::Bands { .. } | Self::Classes => format!("pfifo limit {queue}"),
         }
@@ -277,8 +275,8 @@ mod tests {
             qdisc replace dev eth0 root handle fab: htb default 1\n\
             class add dev eth0 parent fab: classid fab:1 htb rate 10000000000bit ceil 10000000000bit burst 625000 cburst 625000 quantum 14062\n\
             qdisc add dev eth0 parent fab:1 handle fac: prio bands 16 priomap 15 15 15 15 15 15 15 15 15 15 15 15 15 15 15 15\n\
-            qdisc add dev eth0 parent fac:10 fq limit 400 flow_limit 100 quantum 14062 initial_quantum 14062 nopacing\n\
-            qdisc add dev eth0 parent fac:8 fq limit 400 flow_limit 100 quantum 14062 initial_quantum 14062 nopacing";
+            qdisc add dev eth0 parent fac:10 fq limit 400 flow_limit 100 quantum 1514 initial_quantum 14062 nopacing\n\
+            qdisc add dev eth0 parent fac:8 fq limit 400 flow_limit 100 quantum 1514 initial_quantum 14062 nopacing";
         assert_eq!(lines[..5].join("\n"), expected);
         assert_eq!(lines.len(), 4 + 8);
         let classes = shape.classes(16);

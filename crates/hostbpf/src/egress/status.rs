@@ -4,13 +4,14 @@ use queueing::Bytes;
 use serde_json::Value;
 
 use super::attachment::EgressAttachment;
-use super::backlog::{Backlog, FlowState};
+use super::backlog;
 use super::error::FabricError;
 use super::program::{COUNTED_LARGE, COUNTED_OTHER, COUNTED_PINNED, LAST, SENT, SERVED, WAITING};
 use super::saved_qdisc::{is_root, text};
 use super::{BACKLOG, COUNTS, FLOWS, Found, exists, map_of, refused, rule, tc, uptime_ns};
 use crate::bpf::{self, Map};
 use host::interface::Interface;
+use queueing::egress::FlowBacklog;
 
 /// Packets and bytes on the wire.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -210,15 +211,15 @@ pub fn status(device: &str) -> Result<Status, FabricError> {
 fn count_flows(levels: &mut [Level], notes: &EgressAttachment, program: u32) -> Result<(), FabricError> {
     let (rule, line, now_ns) = (rule(notes)?, notes.line(), uptime_ns());
     let backlog = map_of(program, BACKLOG)?.get(&0_u32.to_ne_bytes()).map_err(refused("our backlog"))?;
-    let backlog = Backlog::read(&backlog.unwrap_or_default());
-    for flow in map_of(program, FLOWS)?.values().map_err(refused("access to our map of flows"))? {
+    let backlog = backlog::read(&backlog.unwrap_or_default());
+    for flow in map_of(program, FLOWS)?.values().map_err(refused("a look at our flows"))? {
         let word = |at: i16| {
             flow.get(at as usize..)
                 .and_then(<[u8]>::first_chunk)
                 .map_or(0, |bytes| u64::from_ne_bytes(*bytes))
         };
         let level = rule.level(Bytes::new(word(SENT))).index();
-        let state = FlowState { last_ns: word(LAST), waiting_ns: word(WAITING), served_ns: word(SERVED) };
+        let state = FlowBacklog { last_ns: word(LAST), waiting_ns: word(WAITING), served_ns: word(SERVED) };
         if !state.is_idle(&backlog, now_ns, level, &line) {
             levels[level].flows += 1;
         }

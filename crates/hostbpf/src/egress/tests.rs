@@ -3,12 +3,12 @@
 use proptest::prelude::*;
 use queueing::{Bytes, Priority, Span, Time};
 
-use super::backlog::{Backlog, FlowState, LevelState};
 use super::policy::tests::policy;
 use super::program::{
     COUNTED_LARGE, COUNTED_OTHER, COUNTED_PINNED, LAST, NEXT_FILTER, SENT, SERVED, WAITING,
 };
 use super::*;
+use queueing::egress::{Backlog, FlowBacklog, LevelState, Line};
 
 mod closed_loop;
 
@@ -26,7 +26,7 @@ fn choice() -> Choice {
 
 /// Constants of the estimate for `policy`.
 fn line(policy: &Policy) -> Line {
-    Line::new(policy, rate(), SHAPE, TURN.amounts())
+    backlog::line(policy, rate(), SHAPE, TURN.amounts())
 }
 
 /// Prints a skipped test, past the test harness, which captures the output of passing tests.
@@ -185,13 +185,19 @@ fn frames_of_one_flow_have_one_key_and_no_other_has_it() {
     }
 }
 
-/// Compares both on `frames` in order; each takes its length on the wire.
+/// Compares both on `frames` in order; each takes its length on the wire. The time of a frame is the
+/// program's, which its flow keeps.
 fn agree(policy: &Policy, loaded: &Loaded, frames: impl IntoIterator<Item = (String, Vec<u8>, u32)>) {
     let mut model = Model::new(policy, line(policy), SEED);
+    let mut now = Time::ZERO;
     for (n, (what, frame, priority)) in frames.into_iter().enumerate() {
         let len = frame.len() as u32;
-        let predicted = model.decide(Time::from_nanos(n as u64), &frame, Bytes::new(len.into()), priority);
         let made = loaded.run(policy, &frame, priority, len, 0);
+        if let Some(flow) = loaded.flows.get(&Read::frame(&frame).key.0).unwrap() {
+            now =
+                now.max(Time::from_nanos(u64::from_ne_bytes(*flow[LAST as usize..].first_chunk().unwrap())));
+        }
+        let predicted = model.decide(now, &frame, Bytes::new(len.into()), priority);
         let expected = (predicted.level.index(), predicted.bucket);
         assert_eq!((made.level, made.bucket), expected, "{what}, frame {n}: {frame:x?}");
         match (predicted.dscp, Read::frame(&frame).kind, Read::frame(&made.frame).kind) {
@@ -337,7 +343,7 @@ fn idle_vectors() -> Vec<IdleVector> {
 }
 
 /// The last level's state and the flow's at `now_ns`.
-fn states(vector: &IdleVector, now_ns: u64) -> (Backlog, FlowState) {
+fn states(vector: &IdleVector, now_ns: u64) -> (Backlog, FlowBacklog) {
     let at =
         |ms: i64| now_ns.checked_add_signed(ms * 1_000_000).expect("the machine has been up for that long");
     let mut backlog = Backlog::default();
@@ -350,7 +356,7 @@ fn states(vector: &IdleVector, now_ns: u64) -> (Backlog, FlowState) {
     backlog.0[3] = state(vector.drained);
     let served_ns = backlog.served_ns(now_ns, 3).wrapping_add_signed(-vector.served * 1_000_000);
     let waiting_ns = vector.waiting as u64 * 1_000_000;
-    (backlog, FlowState { last_ns: at(vector.last), waiting_ns, served_ns })
+    (backlog, FlowBacklog { last_ns: at(vector.last), waiting_ns, served_ns })
 }
 
 /// Four levels; a flow is idle after 2 s.
@@ -373,12 +379,12 @@ fn a_flow_whose_packets_wait_is_not_idle() {
 impl Loaded {
     /// Sets the states, sends one frame of `bytes`, and compares program and model exactly: the
     /// program's time is that of the flow's last packet afterwards. Result: true if the flow was idle.
-    fn compare(&self, policy: &Policy, before: &Backlog, sent: u64, flow: FlowState, bytes: u32) -> bool {
+    fn compare(&self, policy: &Policy, before: &Backlog, sent: u64, flow: FlowBacklog, bytes: u32) -> bool {
         let frame = ipv4(2, 6, 0, 0, 0, &ports(1000, 80));
         let key = Read::frame(&frame).key.0;
         let words = [sent, flow.last_ns, 2, flow.waiting_ns, flow.served_ns];
         self.flows.set(&key, &words.map(u64::to_ne_bytes).concat()).unwrap();
-        self.backlog.set(&0_u32.to_ne_bytes(), &before.bytes()).unwrap();
+        self.backlog.set(&0_u32.to_ne_bytes(), &backlog::bytes(before)).unwrap();
         let made = self.run(policy, &frame, 0, bytes, 0);
         assert_eq!(made.bucket, 2, "it keeps its queue");
         let entry = self.flows.get(&key).unwrap().expect("the flow is remembered");
@@ -388,7 +394,9 @@ impl Loaded {
         let rule = policy.rule().unwrap();
         let level = |sent: u64| rule.level(Bytes::new(sent)).index();
         let is_idle = flow.is_idle(before, now_ns, level(sent), &line);
-        let sent_after = if is_idle { 0 } else { sent } + u64::from(bytes);
+        let steady = line.steady(now_ns.saturating_sub(flow.last_ns)).get();
+        let kept = sent.saturating_sub(steady).max(rule.floor(Bytes::new(sent)).get());
+        let sent_after = if is_idle { 0 } else { kept } + u64::from(bytes);
         let (mut flow, mut backlog) = (flow, before.clone());
         let cost_ns = line.cost_ns(Bytes::new(bytes.into()));
         flow.on_arrival(&backlog, now_ns, level(sent_after), cost_ns, &line);
@@ -397,11 +405,11 @@ impl Loaded {
             *state = before.0[at];
         }
         backlog.on_arrival(now_ns, chosen, cost_ns, &line);
-        let got = FlowState { last_ns: now_ns, waiting_ns: word(WAITING), served_ns: word(SERVED) };
+        let got = FlowBacklog { last_ns: now_ns, waiting_ns: word(WAITING), served_ns: word(SERVED) };
         assert_eq!((made.level, word(SENT), got), (chosen, sent_after, flow), "{before:?}");
         let kept: Vec<u8> =
             self.backlog.get(&0_u32.to_ne_bytes()).unwrap().expect("an array has its entries");
-        let kept = Backlog::read(&kept);
+        let kept = backlog::read(&kept);
         assert_eq!(kept.0[..policy.levels()], backlog.0[..policy.levels()], "{before:?}");
         is_idle
     }
@@ -442,7 +450,7 @@ fn any_backlog_is_estimated_alike_by_model_and_kernel() {
         }
         let (sent, last, waiting, served) = flow;
         let served_ns = (10_000_000_000_i64 + served * 1_000_000) as u64;
-        let flow = FlowState { last_ns: at(last), waiting_ns: waiting * 1_000_000, served_ns };
+        let flow = FlowBacklog { last_ns: at(last), waiting_ns: waiting * 1_000_000, served_ns };
         loaded.compare(&policy, &backlog, sent, flow, bytes);
     });
 }

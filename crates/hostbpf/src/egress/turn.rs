@@ -1,62 +1,12 @@
-//! Turn of a queue: how many bytes it sends before the next one is served.
-//!
-//! The kernel enqueues packets of up to `gso_max_size`, 64 KB, which the NIC segments later (GSO). With a
-//! turn of one frame, a queue of such packets sends 64 KB in its turn and a queue of single frames one
-//! frame. So a turn is at least as long as the largest packet. At low rates that would be many
-//! milliseconds of the line, for which an urgent packet waits: attach lowers the device's
-//! `gso_max_size` to [`PERIOD`]'s worth, at least a frame, and detach restores it.
+//! The device's `gso_max_size`, which attach lowers so that packets fit a queue's [turn](queueing::egress::Turn).
 //!
 //! Local TCP obeys the limit, connections over IPv4 at once, those over IPv6 with their next route.
 //! Packets that another device merged (GRO) and the router forwards do not: they are counted.
-//! Source: ip-link(8); net/ipv4/tcp_output.c, `tcp_tso_autosize`.
 
-use queueing::{Bytes, Rate, Span};
 use serde_json::Value;
 
 use super::error::FabricError;
 use super::tc;
-
-/// Maximum transmission time of a packet that is more than one frame.
-const PERIOD: Span = Span::from_millis(1);
-/// Assumed size of the largest packet if the kernel does not report it.
-const GSO_DEFAULT: u32 = 65_536;
-
-/// Turn of each queue, and the limit of packets that belongs to it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Turn {
-    /// Bytes that a queue sends in its turn.
-    pub bytes: u32,
-    /// Bytes of a full frame.
-    pub frame: u32,
-    /// `gso_max_size` before the attach and since, if it was lowered.
-    pub gso: Option<[u32; 2]>,
-}
-
-impl Turn {
-    /// Turn for a line of `rate` with frames of `frame` bytes, where the device's `gso_max_size` is
-    /// `gso`.
-    pub(super) fn choose(rate: Rate, frame: u32, gso: Option<u32>) -> Self {
-        let present = gso.unwrap_or(GSO_DEFAULT);
-        let most = rate.bits_per_sec().saturating_mul(PERIOD.as_nanos()) / 8_000_000_000;
-        let most = u32::try_from(most).unwrap_or(u32::MAX).max(frame);
-        match gso {
-            Some(before) if most < before => {
-                Self { bytes: Self::of(most, frame), frame, gso: Some([before, most]) }
-            }
-            _ => Self { bytes: Self::of(present, frame), frame, gso: None },
-        }
-    }
-
-    /// Turn that fits packets of `gso` bytes: each segment after the first has headers of its own.
-    fn of(gso: u32, frame: u32) -> u32 {
-        if gso < 2 * frame { frame } else { gso.saturating_add(gso / 8) }
-    }
-
-    /// Bytes of the turn, and of a frame.
-    pub(super) fn amounts(self) -> [Bytes; 2] {
-        [self.bytes, self.frame].map(|bytes| Bytes::new(bytes.into()))
-    }
-}
 
 /// `gso_max_size` of `device`, if `ip` shows it.
 pub(super) fn gso_max_size(device: &str) -> Result<Option<u32>, FabricError> {
@@ -71,40 +21,4 @@ pub(super) fn set_gso_max_size(device: &str, bytes: u32) -> Result<(), FabricErr
     // Connections look their route up again, and with it the size. Without permission they keep it.
     let _ = std::fs::write("/proc/sys/net/ipv4/route/flush", "1");
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    //~ egress: a queue's turn fits the largest packet that the kernel enqueues; sending a packet takes 1 ms at most
-    #[test]
-    fn a_turn_fits_the_largest_packet_and_a_packet_takes_a_millisecond_or_is_one_frame() {
-        for frame in [582, 1_514, 9_014] {
-            for gso in [None, Some(16_384), Some(65_536), Some(524_280)] {
-                for mbit in [1, 4, 10, 50, 100, 200, 500, 1_000, 10_000, 100_000] {
-                    let rate = Rate::from_bits_per_sec(mbit * 1_000_000);
-                    let turn = Turn::choose(rate, frame, gso);
-                    let largest = turn.gso.map_or(gso.unwrap_or(65_536), |[_, limit]| limit);
-                    // Segments of an MSS of 536 bytes with 66 bytes of headers each.
-                    let wire = largest + largest / 536 * 66;
-                    let is_frame = largest < 2 * frame;
-                    assert!(turn.bytes >= if is_frame { frame } else { wire }, "{mbit} {gso:?}: {turn:?}");
-                    let us = u64::from(largest) * 8 / mbit;
-                    let is_short = us <= 1_000 || largest <= frame || gso.is_none() || turn.gso.is_none();
-                    assert!(is_short, "{mbit} Mbit/s, {gso:?}: {us} µs");
-                    assert_eq!(turn.gso.map(|[before, _]| before), turn.gso.and(gso));
-                }
-            }
-        }
-        let rate = Rate::from_bits_per_sec(100_000_000);
-        assert_eq!(
-            Turn::choose(rate, 1_514, Some(65_536)),
-            Turn { bytes: 14_062, frame: 1_514, gso: Some([65_536, 12_500]) }
-        );
-        assert_eq!(
-            Turn::choose(Rate::from_gbps(1), 1_514, Some(65_536)),
-            Turn { bytes: 73_728, frame: 1_514, gso: None }
-        );
-    }
 }

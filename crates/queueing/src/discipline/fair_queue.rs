@@ -39,6 +39,8 @@ pub struct FairQueue<T, Q = Fifo<T>> {
     capacity: usize,
     /// Bytes that a flow may send in a turn; `None` is one entry.
     quantum: Option<Bytes>,
+    /// Maximum number of bytes that an entry counts as.
+    entry_max: u64,
     push_out: bool,
     entries: PhantomData<T>,
 }
@@ -86,6 +88,7 @@ impl<T, Q: Clone> FairQueue<T, Q> {
             len: 0,
             capacity,
             quantum: None,
+            entry_max: 1,
             push_out: false,
             entries: PhantomData,
         }
@@ -100,8 +103,18 @@ impl<T, Q: Clone> FairQueue<T, Q> {
     #[must_use]
     pub fn by_bytes(mut self, quantum: Bytes) -> Self {
         assert!(quantum > Bytes::ZERO, "quantum 0 is not above 0");
-        self.quantum = Some(quantum);
+        (self.quantum, self.entry_max) = (Some(quantum), quantum.get());
         self
+    }
+
+    /// As [`FairQueue::by_bytes`], but a larger entry counts as it is: its flow waits for several
+    /// rounds. [`Discipline::starvation`] holds for entries of at most `quantum`.
+    ///
+    /// # Panics
+    /// If `quantum` is zero.
+    #[must_use]
+    pub fn by_all_bytes(self, quantum: Bytes) -> Self {
+        Self { entry_max: u64::MAX, ..self.by_bytes(quantum) }
     }
 
     /// Lets an entry evict the newest one of the flow with the most attained and
@@ -131,9 +144,9 @@ impl<T, Q: Clone> FairQueue<T, Q> {
     }
 }
 
-/// Cost of `entry` against a quantum.
-fn cost<T: Entry>(quantum: Option<Bytes>, entry: &T) -> u64 {
-    quantum.map_or(1, |quantum| entry.bytes().get().clamp(1, quantum.get()))
+/// Cost of `entry`, of at most `entry_max` bytes, against a quantum.
+fn cost<T: Entry>(entry_max: u64, entry: &T) -> u64 {
+    if entry_max == 1 { 1 } else { entry.bytes().get().clamp(1, entry_max) }
 }
 
 impl<T: Entry, Q: Discipline<T> + Clone> FairQueue<T, Q> {
@@ -164,7 +177,7 @@ impl<T: Entry, Q: Discipline<T> + Clone> FairQueue<T, Q> {
     }
 
     fn append(&mut self, now: Time, entry: T) -> PushResult<T> {
-        let (flow, service) = (entry.flow(), cost(self.quantum, &entry));
+        let (flow, service) = (entry.flow(), cost(self.entry_max, &entry));
         let slot = match self.flows.get(flow) {
             Some(slot) => slot,
             None => {
@@ -183,7 +196,7 @@ impl<T: Entry, Q: Discipline<T> + Clone> FairQueue<T, Q> {
         let outcome = state.queue.push(now, entry);
         match &outcome {
             PushResult::Queued => self.len += 1,
-            PushResult::PushedOut(evicted) => state.service -= cost(self.quantum, evicted),
+            PushResult::PushedOut(evicted) => state.service -= cost(self.entry_max, evicted),
             PushResult::Refused(_) => return outcome,
         }
         state.service += service;
@@ -220,7 +233,7 @@ impl<T: Entry, Q: Discipline<T> + Clone> Discipline<T> for FairQueue<T, Q> {
                 continue;
             };
             if !entry.doomed() {
-                state.sent += cost(self.quantum, &entry);
+                state.sent += cost(self.entry_max, &entry);
             }
             // A flow in debt stays, so that a pause does not cancel the debt.
             if !self.new_flows_first && state.queue.is_empty() && state.sent <= quantum {
@@ -266,7 +279,7 @@ impl<T: Entry, Q: Discipline<T> + Clone> Discipline<T> for FairQueue<T, Q> {
         let keeps = self.new_flows_first && !self.is_crowded();
         let state = &mut self.flows[slot];
         let entry = state.queue.evict(now)?;
-        state.service -= cost(self.quantum, &entry);
+        state.service -= cost(self.entry_max, &entry);
         self.len -= 1;
         if !keeps && state.queue.is_empty() {
             let is_new = self.round.iter().take(self.new_flows).any(|&other| other == slot);
@@ -280,7 +293,7 @@ impl<T: Entry, Q: Discipline<T> + Clone> Discipline<T> for FairQueue<T, Q> {
     fn replace(&mut self, now: Time, entry: T) -> PushResult<T> {
         let own = self.flows.get(entry.flow()).map_or(0, |slot| self.flows[slot].service);
         match self.largest() {
-            Some((_, most)) if self.push_out && own + cost(self.quantum, &entry) < most => {
+            Some((_, most)) if self.push_out && own + cost(self.entry_max, &entry) < most => {
                 match self.append(now, entry) {
                     PushResult::Queued => self.evict(now).map_or(PushResult::Queued, PushResult::PushedOut),
                     outcome => outcome,

@@ -98,6 +98,13 @@ impl Thresholds {
         let passed = self.0.partition_point(|&threshold| threshold < sent);
         Priority::new(passed as u8).expect("there are fewer thresholds than levels")
     }
+
+    /// Least bytes of a flow at the level of one that has sent `sent`.
+    #[must_use]
+    pub fn floor(&self, sent: Bytes) -> Bytes {
+        let passed = self.0.partition_point(|&threshold| threshold < sent);
+        passed.checked_sub(1).map_or(Bytes::ZERO, |above| Bytes::new(self.0[above].get() + 1))
+    }
 }
 
 impl Mlfq {
@@ -130,6 +137,13 @@ impl Mlfq {
         if let Some(sent) = self.sent.peek_mut(&flow) {
             sent.waiting = sent.waiting.saturating_sub(1);
             sent.last = sent.last.max(now);
+        }
+    }
+
+    /// No longer counts `bytes` of `flow`.
+    pub fn forget(&mut self, flow: FlowId, bytes: Bytes) {
+        if let Some(sent) = self.sent.peek_mut(&flow) {
+            sent.bytes = sent.bytes.saturating_sub(bytes.get());
         }
     }
 

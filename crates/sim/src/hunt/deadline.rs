@@ -8,7 +8,7 @@
 use deadline::{Order, Shedding};
 use queueing::Rng;
 
-use super::{CaseGoodput, HuntTarget, law};
+use super::{HuntFigure, HuntTarget, law};
 use crate::world::services::{Config, run};
 
 /// The default deadline queue, against arrival order.
@@ -16,18 +16,19 @@ pub const MECHANISM: HuntTarget = HuntTarget {
     name: "deadline",
     default: "deadline order, shedding under overload",
     nothing: "arrival order, no shedding",
-    price: 0.05,
+    longer: ("requests", 8),
+    known: &[],
     draw,
-    compare: |text| Ok(compare(&Config::from_toml(text)?)),
+    compare: |text| Ok(vec![compare(&Config::from_toml(text)?)]),
 };
 
 /// Runs both policies on `config`.
-fn compare(config: &Config) -> CaseGoodput {
+fn compare(config: &Config) -> HuntFigure {
     let share = |order, shedding| run(&Config { order, shedding, ..config.clone() }).on_time_share();
-    CaseGoodput {
-        default: share(Order::default(), Shedding::default()),
-        nothing: share(Order::Fifo, Shedding::None),
-    }
+    HuntFigure::goodput(
+        "goodput",
+        [share(Order::default(), Shedding::default()), share(Order::Fifo, Shedding::None)],
+    )
 }
 
 /// Settings of case number `case` of `seed`, as the TOML of the world `services`.

@@ -6,7 +6,7 @@
 
 use queueing::{Rng, named};
 
-use super::{CaseGoodput, HuntTarget, REQUESTS, law};
+use super::{HuntFigure, HuntTarget, REQUESTS, law};
 use crate::world::overload::{AdmissionControl, Config, run};
 
 /// The guard's default policy, against no guard.
@@ -14,19 +14,20 @@ pub const MECHANISM: HuntTarget = HuntTarget {
     name: "guard",
     default: "the policy queue-delay",
     nothing: "no guard",
-    price: 0.05,
+    longer: ("requests", 8),
+    known: &[],
     draw,
-    compare: |text| Ok(compare(&Config::from_toml(text)?)),
+    compare: |text| Ok(vec![compare(&Config::from_toml(text)?)]),
 };
 
 /// Runs both on `config`.
-fn compare(config: &Config) -> CaseGoodput {
+fn compare(config: &Config) -> HuntFigure {
     let policy = named(&guard::POLICIES, "guard", POLICY).expect("the default is a policy");
     let share = |guard| {
         let outcome = run(&Config { guard, ..config.clone() });
         outcome.in_time as f64 / config.requests as f64
     };
-    CaseGoodput { default: share(AdmissionControl::Policy(policy)), nothing: share(AdmissionControl::None) }
+    HuntFigure::goodput("goodput", [share(AdmissionControl::Policy(policy)), share(AdmissionControl::None)])
 }
 
 /// Case number `case` of `seed`, as the TOML of the world `overload`; it lasts 5 s or longer.

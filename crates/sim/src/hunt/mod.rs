@@ -2,9 +2,11 @@
 //!
 //! A case is the text of a world, drawn from stated families by a seed and a number. The default
 //! and "do nothing" run on the same trace in virtual time; the regret is the goodput that the
-//! default lacks. A finding is shrunk to a small file, which replays it.
+//! default lacks, or the time that a tail is longer. A finding is shrunk to a small file, which
+//! replays it.
 
 mod deadline;
+mod egress;
 mod guard;
 mod shrink;
 
@@ -22,24 +24,33 @@ pub struct HuntTarget {
     pub default: &'static str,
     /// The alternative that it is compared with, in a few words.
     pub nothing: &'static str,
-    /// Largest regret that the default is promised to have.
-    pub price: f64,
+    /// Key of a case whose number makes it longer, and how many times as long a case above a price
+    /// is run.
+    pub longer: (&'static str, u64),
+    /// Names of figures that are known to exceed their price in some cases, and promise nothing.
+    pub known: &'static [&'static str],
     /// Draws case number `case` of `seed`, with about `requests` requests.
     pub draw: fn(seed: u64, case: u64, requests: u64) -> String,
-    /// Goodput of both on one case.
-    pub compare: fn(&str) -> Result<CaseGoodput, BadConfig>,
+    /// Figures of both on one case, always the same ones for a case.
+    pub compare: fn(&str) -> Result<Vec<HuntFigure>, BadConfig>,
 }
 
 /// All mechanisms of `exp hunt`.
-pub const MECHANISMS: [HuntTarget; 2] = [deadline::MECHANISM, guard::MECHANISM];
+pub const MECHANISMS: [HuntTarget; 3] = [deadline::MECHANISM, guard::MECHANISM, egress::MECHANISM];
 
-/// Goodput on one case: share of the requests that were answered in time.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct CaseGoodput {
-    /// Goodput of the default.
+/// Figure of the default and of doing nothing on one case.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HuntFigure {
+    /// Name.
+    pub name: String,
+    /// Figure of the default.
     pub default: f64,
-    /// Goodput of doing nothing.
+    /// Figure of doing nothing.
     pub nothing: f64,
+    /// Largest regret that the default is promised to have.
+    pub price: f64,
+    /// True if less is better.
+    pub is_cost: bool,
 }
 
 /// Result of one case.
@@ -47,17 +58,63 @@ pub struct CaseGoodput {
 pub struct CaseResult {
     /// Number of the case.
     pub case: u64,
-    /// Goodput of both.
-    pub compared: CaseGoodput,
+    /// Figures of both, the first one the mechanism's goodput.
+    pub figures: Vec<HuntFigure>,
     /// Text of the case that was run.
     pub text: String,
 }
 
-impl CaseGoodput {
-    /// Goodput that the default lacks, as a share of that of doing nothing; negative if it has more.
+impl HuntFigure {
+    /// Goodput: share of the requests that were answered in time, or of a line's rate.
+    #[must_use]
+    pub fn goodput(name: &str, [default, nothing]: [f64; 2]) -> Self {
+        Self { name: name.to_owned(), default, nothing, price: GOODPUT_PRICE, is_cost: false }
+    }
+
+    /// A percentile of `name`'s times, in seconds.
+    #[must_use]
+    pub fn tail(name: String, [default, nothing]: [f64; 2]) -> Self {
+        Self { name, default, nothing, price: TAIL_PRICE, is_cost: true }
+    }
+
+    /// Loss of the default, as a share of the figure of doing nothing; negative if it is better.
     #[must_use]
     pub fn regret(&self) -> f64 {
-        if self.nothing > 0.0 { 1.0 - self.default / self.nothing } else { -1.0 }
+        let Self { default, nothing, .. } = self;
+        match (*nothing > 0.0, self.is_cost) {
+            (true, false) => 1.0 - default / nothing,
+            (true, true) => default / nothing - 1.0,
+            (false, _) => -1.0,
+        }
+    }
+
+    /// True if the default loses more than the price.
+    #[must_use]
+    pub fn is_finding(&self) -> bool {
+        self.regret() > self.price
+    }
+
+    /// Regret in units of the price.
+    #[must_use]
+    pub fn excess(&self) -> f64 {
+        self.regret() / self.price
+    }
+
+    /// The figure with the largest regret for its price.
+    ///
+    /// # Panics
+    /// If there is none.
+    #[must_use]
+    pub fn worst(figures: &[Self]) -> &Self {
+        figures.iter().max_by(|a, b| a.excess().total_cmp(&b.excess())).expect("a case has a figure")
+    }
+}
+
+impl CaseResult {
+    /// The figure with the largest regret for its price.
+    #[must_use]
+    pub fn worst(&self) -> &HuntFigure {
+        HuntFigure::worst(&self.figures)
     }
 }
 
@@ -68,51 +125,82 @@ impl HuntTarget {
         MECHANISMS.iter().find(|mechanism| mechanism.name == name)
     }
 
-    /// Runs case number `case` of `seed`. A case above the price is run again with [`LONGER`]
-    /// times as many requests, and with [`REPEATS`] seeds, since a few requests more or less are
-    /// chance.
+    /// Runs case number `case` of `seed`. A case above a price is run again for [longer](Self::longer)
+    /// and with [`REPEATS`] seeds, since a few requests more or less are chance.
     ///
     /// # Errors
     /// The case cannot be run: an error of its family.
     pub fn run(&self, seed: u64, case: u64) -> Result<CaseResult, BadConfig> {
-        let mut text = (self.draw)(seed, case, REQUESTS);
-        let mut compared = (self.compare)(&text)?;
-        if compared.regret() > self.price {
-            text = (self.draw)(seed, case, LONGER * REQUESTS);
-            compared = self.repeat(&text)?;
+        let quick = self.run_once(seed, case)?;
+        if !HuntFigure::worst(&quick.figures).is_finding() {
+            return Ok(quick);
         }
-        Ok(CaseResult { case, compared, text })
+        let text = (self.draw)(seed, case, self.longer.1 * REQUESTS);
+        Ok(CaseResult { case, figures: self.repeat(&text)?, text })
     }
 
-    /// Runs the case `text`, longer if it is above the price, as [`run`](Self::run) does.
+    /// Runs case number `case` of `seed`, once.
     ///
     /// # Errors
     /// The case cannot be run: an error of its family.
-    pub fn replay(&self, text: &str) -> Result<CaseGoodput, BadConfig> {
-        let compared = (self.compare)(text)?;
-        match with_number(text, "requests", |requests| requests.saturating_mul(LONGER)) {
-            Some(longer) if compared.regret() > self.price => self.repeat(&longer),
-            _ => Ok(compared),
+    pub fn run_once(&self, seed: u64, case: u64) -> Result<CaseResult, BadConfig> {
+        let text = (self.draw)(seed, case, REQUESTS);
+        Ok(CaseResult { case, figures: (self.compare)(&text)?, text })
+    }
+
+    /// Runs the case `text`, longer if it is above a price, as [`run`](Self::run) does.
+    ///
+    /// # Errors
+    /// The case cannot be run: an error of its family.
+    pub fn replay(&self, text: &str) -> Result<Vec<HuntFigure>, BadConfig> {
+        let figures = (self.compare)(text)?;
+        let (key, times) = self.longer;
+        match with_number(text, key, |number| number.saturating_mul(times)) {
+            Some(longer) if HuntFigure::worst(&figures).is_finding() => self.repeat(&longer),
+            _ => Ok(figures),
         }
     }
 
-    /// Mean goodput on the case `text` with its seed and the next ones.
-    fn repeat(&self, text: &str) -> Result<CaseGoodput, BadConfig> {
-        let mut mean = CaseGoodput { default: 0.0, nothing: 0.0 };
+    /// True if a figure exceeds its price although it is not [known](Self::known) to do so.
+    #[must_use]
+    pub fn breaks_promise(&self, figures: &[HuntFigure]) -> bool {
+        let is_known = |figure: &HuntFigure| self.known.contains(&figure.name.as_str());
+        figures.iter().any(|figure| figure.is_finding() && !is_known(figure))
+    }
+
+    /// Mean figures on the case `text` with its seed and the next ones.
+    fn repeat(&self, text: &str) -> Result<Vec<HuntFigure>, BadConfig> {
+        let mut mean: Vec<HuntFigure> = Vec::new();
         for n in 0..REPEATS {
             let repeat = with_number(text, "seed", |seed| seed.wrapping_add(n));
-            let compared = (self.compare)(repeat.as_deref().unwrap_or(text))?;
-            mean.default += compared.default / REPEATS as f64;
-            mean.nothing += compared.nothing / REPEATS as f64;
+            let figures = (self.compare)(repeat.as_deref().unwrap_or(text))?;
+            let zero = |figure: &HuntFigure| HuntFigure { default: 0.0, nothing: 0.0, ..figure.clone() };
+            if mean.is_empty() {
+                mean = figures.iter().map(zero).collect();
+            }
+            for (mean, figure) in mean.iter_mut().zip(figures) {
+                mean.default += figure.default / REPEATS as f64;
+                mean.nothing += figure.nothing / REPEATS as f64;
+            }
         }
         Ok(mean)
     }
 
-    /// Simpler case that still has most of the regret of `found`.
+    /// Simpler case that still has most of the regret of `found`, by the rule of
+    /// [`replay`](Self::replay); at most [`SHRINKS`] are tried.
     #[must_use]
     pub fn shrink(&self, found: &CaseResult) -> String {
-        let enough = f64::midpoint(self.price, found.compared.regret());
-        shrink(&found.text, |text| (self.compare)(text).is_ok_and(|compared| compared.regret() >= enough))
+        let HuntFigure { name, price, .. } = found.worst();
+        let enough = f64::midpoint(*price, found.worst().regret());
+        let loses = |figures: Vec<HuntFigure>| {
+            figures.iter().any(|figure| figure.name == *name && figure.regret() >= enough)
+        };
+        let mut left = SHRINKS;
+        shrink(&found.text, |text| {
+            left = left.saturating_sub(1);
+            // One seed is quick, and most simplifications fail with it.
+            left > 0 && (self.compare)(text).is_ok_and(loses) && self.replay(text).is_ok_and(loses)
+        })
     }
 }
 
@@ -153,6 +241,10 @@ fn law(rng: &mut Rng, mean_us: f64) -> String {
 
 /// Requests per case.
 const REQUESTS: u64 = 4_000;
-/// A case above the price is run again with this many times the requests, and this many seeds.
-const LONGER: u64 = 8;
+/// Simplifications that are tried of a finding.
+const SHRINKS: u32 = 60;
+/// Seeds of a case above a price.
 const REPEATS: u64 = 8;
+/// Largest regret of goodput, and of a tail.
+const GOODPUT_PRICE: f64 = 0.05;
+const TAIL_PRICE: f64 = 0.25;

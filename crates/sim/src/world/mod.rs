@@ -1,6 +1,7 @@
 //! Models of whole systems in virtual time, built from the production code.
 
 pub mod cores;
+pub mod egress;
 pub mod overload;
 pub mod overloaded_stack;
 pub mod platform;

@@ -9,14 +9,15 @@ const LOSES: HuntTarget = HuntTarget {
     name: "fake",
     default: "the default",
     nothing: "nothing",
-    price: 0.05,
+    longer: ("requests", 8),
+    known: &[],
     draw: |seed, case, requests| {
         let law = if case % 3 == 0 { "pareto 1ms 2ms 1.1" } else { "exp 1ms" };
         format!("law = \"{law}\"\nseed = {seed}\nrequests = {requests}\n")
     },
     compare: |text| {
         let default = if text.contains("pareto") { 0.5 } else { 1.0 };
-        Ok(CaseGoodput { default, nothing: 1.0 })
+        Ok(vec![HuntFigure::goodput("goodput", [default, 1.0])])
     },
 };
 

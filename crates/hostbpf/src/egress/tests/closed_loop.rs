@@ -65,8 +65,8 @@ impl Entry for Packet {
 struct Outcome {
     /// Completion times of requests, sorted.
     requests: Vec<Span>,
-    /// Bulk packets that arrived after every bulk flow had passed the last threshold, and those of
-    /// them at the last level.
+    /// Bulk packets that arrived after every bulk flow had reached the last level, and those of them at
+    /// the last level.
     bulk: [u64; 2],
     /// Share of the line's time in use.
     utilisation: f64,
@@ -82,13 +82,12 @@ fn run(
     sunk_until: Span,
 ) -> Outcome {
     let mut model =
-        Model::new(policy, Line::new(policy, case.rate, SHAPE, [case.turn, 1_514].map(Bytes::new)), SEED);
+        Model::new(policy, backlog::line(policy, case.rate, SHAPE, [case.turn, 1_514].map(Bytes::new)), SEED);
     let frame = |flow: u32| ipv4((flow >> 12) as u8, 6, 0, 0, 0, &ports((flow & 0xfff) as u16 + 1, 80));
     let sunk = case.bulk;
     // Others come on connections of their own.
     let mut fresh = sunk;
-    let mut sent = vec![0_u64; case.bulk as usize + 1];
-    let last = policy.thresholds.last().copied().unwrap_or_default();
+    let mut sunk_flows = vec![false; case.bulk as usize + 1];
     let (mut requests, mut bulk, mut busy) = (Vec::new(), [0, 0], Span::ZERO);
     let mut free_at = Time::ZERO;
     let mut starts: BinaryHeap<Reverse<(Time, u32)>> = BinaryHeap::new();
@@ -100,8 +99,8 @@ fn run(
     let mut push = |now: Time, flow: u32, bytes: u64, source: Source, queue: &mut dyn Discipline<Packet>| {
         let verdict = model.decide(now, &frame(flow), Bytes::new(bytes), 0);
         if let Source::Bulk(flow) = source {
-            let all_sunk = sent[..case.bulk as usize].iter().all(|&sent| sent > last + 2 * case.packet);
-            sent[flow as usize] += bytes;
+            let all_sunk = sunk_flows[..case.bulk as usize].iter().all(|&is_sunk| is_sunk);
+            sunk_flows[flow as usize] |= verdict.level.index() + 1 == policy.levels();
             if all_sunk && flow < case.bulk {
                 bulk[0] += 1;
                 bulk[1] += u64::from(verdict.level.index() + 1 == policy.levels());
@@ -181,11 +180,11 @@ fn backlogged_flows_stay_low_and_requests_are_faster_than_in_one_fifo() {
     for bulk in [1, 4, 40, 120, 300] {
         for mbit in [10, 100, 1_000, 10_000] {
             for packet in [1_514, 12_500, 68_000] {
-                // As attach limits them: a frame, or a millisecond of the line with headers.
-                if packet > 1_514_u64.max(mbit * 125 * 9 / 8) {
+                // As attach limits them: a frame, or 0.1 ms of the line with headers.
+                if packet > 1_514_u64.max(mbit * 25 / 2 * 9 / 8) {
                     continue;
                 }
-                for turn in [1_514, 14_062, 73_728] {
+                for turn in [1_514, 14_062, 73_728].into_iter().filter(|&turn| turn >= packet) {
                     let rate = Rate::from_bits_per_sec(mbit * 1_000_000);
                     let warm_up = rate.time_for(Bytes::new(u64::from(bulk + 1) * 600_000)) + PERIOD;
                     let case = Case { bulk, rate, packet, turn, warm_up };
