@@ -56,7 +56,7 @@ fn judge(choice: &Choice) -> Finding {
 mod tests {
     use super::*;
     use crate::Health;
-    use hostbpf::egress::Turn;
+    use queueing::egress::Turn;
 
     #[test]
     fn what_is_missing_is_named_with_what_is_used_instead() {
