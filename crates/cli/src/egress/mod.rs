@@ -126,11 +126,14 @@ fn attach(device: &str, rate: Rate, name: &str) -> Result<(), Error> {
 fn turn_text(turn: Turn) -> String {
     match turn.gso {
         None => format!("each queue sends up to {} bytes in its turn", turn.bytes),
-        Some([before, limit]) => format!(
-            "each queue sends up to {} bytes in its turn; gso_max_size {before} -> {limit} until detach: packets take \
-             0.1 ms of the line at most, for more CPU per byte",
-            turn.bytes
-        ),
+        Some([before, limit]) => {
+            let size = if limit <= 2 * turn.frame { "are two frames" } else { "take 0.1 ms of the line" };
+            format!(
+                "each queue sends up to {} bytes in its turn; gso_max_size {before} -> {limit} until detach: packets \
+                 {size} at most, for more CPU per byte",
+                turn.bytes
+            )
+        }
     }
 }
 

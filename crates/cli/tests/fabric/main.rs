@@ -222,13 +222,13 @@ fn the_size_of_packets_is_lowered_at_low_rates_and_restored() {
     let Some([a, _b]) = pair("the_size_of_packets_is_lowered_at_low_rates_and_restored") else { return };
     let before = gso_max_size(&a);
     let stdout = done(&a, &["attach", "eth0", "--rate", "100mbit"]);
-    assert!(stdout.contains(&format!("gso_max_size {before} -> 12500 until detach")), "{stdout}");
-    assert_eq!(gso_max_size(&a), 12_500);
-    assert_eq!(number(&status(&a)["turn_bytes"]), 14_062);
+    assert!(stdout.contains(&format!("gso_max_size {before} -> 3028 until detach")), "{stdout}");
+    assert_eq!(gso_max_size(&a), 3_028);
+    assert_eq!(number(&status(&a)["turn_bytes"]), 3_406);
     done(&a, &["detach", "eth0"]);
     assert_eq!(gso_max_size(&a), before);
     done(&a, &["attach", "eth0", "--rate", "10gbit"]);
-    assert_eq!(gso_max_size(&a), before, "a packet of 64 KB takes less than 1 ms");
+    assert_eq!(gso_max_size(&a), before, "a packet of 64 KB takes less than 0.1 ms");
     done(&a, &["detach", "eth0"]);
     // The administrator's change stays.
     done(&a, &["attach", "eth0", "--rate", "100mbit"]);
