@@ -7,8 +7,8 @@
 //! PIAS's order equals the kernel's, packet by packet. FISH's is compared by level and round: the
 //! order within a round differs, because the kernel's queues are served by their number (HTB) or in
 //! two lists (fq), and the simulator's in order of the flows' appearance. A quantum is a frame's
-//! bytes: one packet where packets are full, as they are here, and flows have separate queues, as
-//! eight of them have.
+//! bytes, or two frames' with HTB: one packet, or two, where packets are full, as they are here, and
+//! flows have separate queues, as eight of them have.
 
 use std::io::ErrorKind;
 use std::net::{SocketAddr, UdpSocket};
@@ -53,6 +53,10 @@ impl Entry for Packet {
 
     fn flow(&self) -> FlowId {
         FlowId(self.flow.into())
+    }
+
+    fn bytes(&self) -> Bytes {
+        Bytes::new(FRAME)
     }
 }
 
@@ -167,13 +171,14 @@ fn mixed(seed: u64) -> Vec<Packet> {
 #[test]
 fn what_waits_leaves_level_by_level_and_turn_by_turn_as_in_the_simulator() {
     let test = "what_waits_leaves_level_by_level_and_turn_by_turn_as_in_the_simulator";
-    let check = |buckets: u8, compare: fn(&[Packet], &[Packet])| {
+    let check = |buckets: u8, compare: fn(&[Packet], &[Packet], Bytes)| {
         let Some(pair) = pair(test) else { return };
         let text = format!(
             "thresholds = {THRESHOLDS:?}\nbuckets = {buckets}\nqueue = 200\nidle = \"600s\"\n[pin]\ndscp = {{ 46 = 0 }}"
         );
         let policy = PolicyFile::new(&format!("order-{buckets}"), &text);
-        done(&pair[0], &["attach", "eth0", "--rate", RATE, "--policy", policy.path()]);
+        let attached = done(&pair[0], &["attach", "eth0", "--rate", RATE, "--policy", policy.path()]);
+        let quantum = Bytes::new(if attached.contains("by htb") { 2 * FRAME } else { FRAME });
         let line = Line::new(&pair);
         // HTB gives each queue and each level a frame or two beyond their quantum, to keep them
         // from running empty: these are used up first.
@@ -182,13 +187,14 @@ fn what_waits_leaves_level_by_level_and_turn_by_turn_as_in_the_simulator() {
         // A busy machine may unblock before all are queued.
         let departures =
             (0..5).find_map(|_| line.departures(&order)).expect("all wait before the first leaves");
-        compare(&departures, &order);
+        compare(&departures, &order, quantum);
     };
-    check(1, |departures, order| {
+    check(1, |departures, order, _| {
         assert_eq!(departures, simulated(Strict::new(1_000, |_| Fifo::new(1_000)), order));
     });
-    check(8, |departures, order| {
-        let simulated = simulated(Strict::new(1_000, |_| FairQueue::new(1_000)), order);
+    check(8, |departures, order, quantum| {
+        let fair = || FairQueue::new(1_000).by_bytes(quantum);
+        let simulated = simulated(Strict::new(1_000, |_| fair()), order);
         assert_eq!(turns(departures), turns(&simulated), "{departures:?} and {simulated:?}");
         for flow in 0..WAITING.len() as u8 {
             let of =
