@@ -391,7 +391,10 @@ fn groups_of_best_effort_are_idle_where_they_part_and_are_reset() {
             manager.sense(now + Span::from_secs(5), &mut signals);
             assert_eq!(state(), before, "{parts_at}");
             let limits = manager.taken.rank_limits();
-            assert!(limits.len() == 1 && limits[0].contains("1 process outside the tasks"), "{limits:?}");
+            assert!(
+                limits.len() == 1 && limits[0].contains("1 process that belongs to no task"),
+                "{limits:?}"
+            );
             fs::write(tree.0.join("cgroup.procs"), bystander.id().to_string()).unwrap();
             manager.sense(now + Span::from_secs(10), &mut signals);
             assert_eq!(read("cpu.idle"), "1", "{parts_at}");
