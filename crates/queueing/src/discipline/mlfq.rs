@@ -140,22 +140,6 @@ impl Mlfq {
         }
     }
 
-    /// No longer counts `bytes` of `flow`.
-    pub fn forget(&mut self, flow: FlowId, bytes: Bytes) {
-        if let Some(sent) = self.sent.peek_mut(&flow) {
-            sent.bytes = sent.bytes.saturating_sub(bytes.get());
-        }
-    }
-
-    /// All packets of `flow` had left the queue by `at`, where departures are only
-    /// estimated.
-    pub fn on_drained(&mut self, at: Time, flow: FlowId) {
-        if let Some(sent) = self.sent.peek_mut(&flow) {
-            sent.waiting = 0;
-            sent.last = sent.last.max(at);
-        }
-    }
-
     /// Number of tracked flows.
     #[must_use]
     pub fn flows(&self) -> usize {

@@ -1,6 +1,7 @@
 //! Levels and queues of packets at an egress whose departures are not seen.
 //!
-//! Counts bytes with [`Mlfq`], and estimates departures ([`Backlog`]), which tell when a flow is idle.
+//! Levels are those of [`Mlfq`](crate::Mlfq), by the bytes sent before. Departures are estimated
+//! ([`Backlog`]): they show when a flow is idle.
 //! New flows take the queues of a level in turn and keep them. Not here: frames, and packets whose
 //! sender sets the level. The BPF classifier of `greenwave egress` decides alike.
 
@@ -14,14 +15,13 @@ use lru::LruCache;
 pub use backlog::{Backlog, FlowBacklog, LevelState, Line, NS_BITS};
 pub use turn::Turn;
 
-use crate::{Bytes, FlowId, Mlfq, Priority, Span, Thresholds, Time};
+use crate::{Bytes, FlowId, Priority, Thresholds, Time};
 
 /// Levels of flows, by the bytes that they have sent since they were idle.
 #[derive(Clone, Debug)]
 pub struct FlowLevels {
     line: Line,
     rule: Thresholds,
-    mlfq: Mlfq,
     backlog: Backlog,
     buckets: u16,
     flows: LruCache<FlowId, Flow>,
@@ -29,11 +29,12 @@ pub struct FlowLevels {
     new: u64,
 }
 
-/// State of a flow besides its level.
+/// State of a flow.
 #[derive(Clone, Copy, Debug)]
 struct Flow {
     /// Queue of the flow.
     bucket: u16,
+    /// Bytes that count for its level.
     sent: u64,
     state: FlowBacklog,
 }
@@ -46,9 +47,8 @@ impl FlowLevels {
     #[must_use]
     pub fn new(rule: Thresholds, line: Line, buckets: u16, flows: usize) -> Self {
         assert!(buckets > 0, "buckets 0 is not above 0");
-        let mlfq = Mlfq::new(rule.clone(), Span::from_nanos(line.idle_ns), flows);
         let flows = LruCache::new(NonZeroUsize::new(flows).expect("flows 0 is not above 0"));
-        Self { line, rule, mlfq, backlog: Backlog::default(), buckets, flows, new: 0 }
+        Self { line, rule, backlog: Backlog::default(), buckets, flows, new: 0 }
     }
 
     /// Level and queue of a packet that `id` sends; a new flow takes the next queue. The packet is to
@@ -62,16 +62,13 @@ impl FlowLevels {
             Flow { bucket: ((*new - 1) % buckets) as u16, sent: 0, state }
         });
         let steady = self.line.steady(now_ns.saturating_sub(flow.state.last_ns));
-        let kept = flow.sent.saturating_sub(steady.get()).max(self.rule.floor(Bytes::new(flow.sent)).get());
-        self.mlfq.forget(id, Bytes::new(flow.sent - kept));
-        flow.sent = kept;
-        let before = self.rule.level(Bytes::new(flow.sent)).index();
-        let is_idle = flow.state.is_idle(&self.backlog, now_ns, before, &self.line);
-        if is_idle {
-            self.mlfq.on_drained(Time::from_nanos(now_ns - self.line.idle_ns), id);
-        }
-        let level = self.mlfq.level(now, id, bytes);
-        flow.sent = if is_idle { bytes.get() } else { flow.sent.saturating_add(bytes.get()) };
+        // A steady flow does not sink, and none rises.
+        let floor = self.rule.floor(Bytes::new(flow.sent)).get();
+        let sent = flow.sent.saturating_sub(steady.get()).max(floor);
+        let level = self.rule.level(Bytes::new(sent));
+        let is_idle = flow.state.is_idle(&self.backlog, now_ns, level.index(), &self.line);
+        let (before, level) = if is_idle { (0, Priority::HIGHEST) } else { (sent, level) };
+        flow.sent = before.saturating_add(bytes.get());
         let after = self.rule.level(Bytes::new(flow.sent)).index();
         let cost_ns = self.line.cost_ns(bytes);
         flow.state.on_arrival(&self.backlog, now_ns, after, cost_ns, &self.line);
@@ -88,7 +85,7 @@ impl FlowLevels {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Rate;
+    use crate::{Rate, Span};
 
     /// Last level of a flow that sends 1,000 bytes per millisecond and `n` packets, on a line of which
     /// this is 1/`share`, below a flow that keeps the line busy.
