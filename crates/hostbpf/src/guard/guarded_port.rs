@@ -51,7 +51,7 @@ pub(super) struct Observed<'a> {
     pub queues: &'a [(accept_queue::Queue, bool)],
     /// Connections without a response, by slot, if they are observed.
     pub unanswered: Option<&'a [PendingResponses]>,
-    /// Of all queue-report files.
+    /// Reports of all queue-report files, in their order.
     pub reports: &'a [Option<QueueReport>],
     pub load: SystemLoad,
     /// True if no connection is shed.

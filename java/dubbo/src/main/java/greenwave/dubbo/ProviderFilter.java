@@ -25,7 +25,7 @@ public final class ProviderFilter implements Filter, Filter.Listener {
     public Result invoke(Invoker<?> invoker, Invocation invocation) {
         long now = Deadlines.now();
         Gate.Arrival received = DubboCall.arrival(invocation);
-        Gate.Arrival known = received != null ? received : TripleRequest.begin();
+        Gate.Arrival known = received != null ? received : TripleRequest.beginCurrent();
         Gate.Arrival arrival =
                 known != null ? known : Servers.arrive(Servers.at(invoker.getUrl()), now, invocation);
         arrival.timer().start(now);

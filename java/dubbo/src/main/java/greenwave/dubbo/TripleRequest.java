@@ -6,32 +6,16 @@ import greenwave.deadline.Shedding;
 import greenwave.deadline.codec.BudgetField;
 import greenwave.deadline.codec.EnvoyTimeout;
 import greenwave.deadline.codec.GrpcTimeout;
-import greenwave.deadline.thread.Call;
+import greenwave.deadline.thread.CallEvents;
 import greenwave.deadline.thread.Deadlines;
-import java.util.concurrent.Executor;
 import org.apache.dubbo.remoting.http12.HttpHeaders;
 import org.apache.dubbo.remoting.http12.RequestMetadata;
 import org.apache.dubbo.rpc.RpcException;
 
-/**
- * Executor of one request of the Triple protocol: its events wait in the pool's queue until its handler begins.
- *
- * <p>Dubbo passes the events of a request (headers, data) as they arrive. A turn before the request is complete
- * calls no handler, and the rest of the request gets another one. After the handler has begun, events go first,
- * since a request in service holds memory. The events of a request that is shed run as well, so that Dubbo answers
- * it; {@link ProviderFilter} keeps them from the handler.
- */
-final class TripleRequest implements Executor {
-    private static final ThreadLocal<TripleRequest> CURRENT = new ThreadLocal<>();
-
-    private final DeadlineThreadPool.Pool pool;
-    private final Gate.Arrival arrival;
-    private volatile boolean begun;
-    private volatile RpcException refusal;
-
+/** The events of one request of the Triple protocol; {@link ProviderFilter} keeps a shed one from its handler. */
+final class TripleRequest extends CallEvents<RpcException> {
     private TripleRequest(DeadlineThreadPool.Pool pool, Gate.Arrival arrival) {
-        this.pool = pool;
-        this.arrival = arrival;
+        super(pool, pool.gate(), arrival);
     }
 
     /** The request with the headers {@code metadata}, which arrives at {@code pool} now. */
@@ -50,63 +34,22 @@ final class TripleRequest implements Executor {
      *
      * @throws RpcException if the request was shed
      */
-    static Gate.Arrival begin() {
-        TripleRequest request = CURRENT.get();
-        if (request == null || request.begun) {
+    static Gate.Arrival beginCurrent() {
+        if (!(current() instanceof TripleRequest request) || request.hasBegun()) {
             return null;
         }
-        request.begun = true;
-        if (request.refusal != null) {
-            throw request.refusal;
+        request.begin();
+        if (request.refusal() != null) {
+            throw request.refusal();
         }
-        return request.arrival;
+        return request.arrival();
     }
 
+    /** With the codes that Dubbo answers with itself: a timeout, or, when too many wait, a limit. */
     @Override
-    public void execute(Runnable events) {
-        if (refusal != null) {
-            run(events);
-        } else if (begun) {
-            pool.execute(() -> run(events));
-        } else {
-            pool.execute(new Turn(events));
-        }
-    }
-
-    private void run(Runnable events) {
-        TripleRequest before = CURRENT.get();
-        CURRENT.set(this);
-        try {
-            events.run();
-        } finally {
-            if (before == null) {
-                CURRENT.remove();
-            } else {
-                CURRENT.set(before);
-            }
-        }
-    }
-
-    private final class Turn extends Call {
-        private final Runnable events;
-
-        Turn(Runnable events) {
-            super(Deadlines.now(), pool.gate(), arrival);
-            this.events = events;
-        }
-
-        @Override
-        public void run() {
-            TripleRequest.this.run(events);
-        }
-
-        /** With the codes that Dubbo answers with itself: a timeout, or, when too many wait, a limit. */
-        @Override
-        protected void answer(Shedding.Reason reason) {
-            boolean full = reason == Shedding.Reason.FULL;
-            int code = full ? RpcException.LIMIT_EXCEEDED_EXCEPTION : RpcException.TIMEOUT_EXCEPTION;
-            refusal = new RpcException(code, arrival.method() + " was not served: " + reason);
-            TripleRequest.this.run(events);
-        }
+    protected RpcException refuse(Shedding.Reason reason, String text) {
+        boolean full = reason == Shedding.Reason.FULL;
+        return new RpcException(
+                full ? RpcException.LIMIT_EXCEEDED_EXCEPTION : RpcException.TIMEOUT_EXCEPTION, text);
     }
 }

@@ -6,7 +6,7 @@ import greenwave.deadline.Shedding;
 import greenwave.deadline.codec.BudgetField;
 import greenwave.deadline.codec.EnvoyTimeout;
 import greenwave.deadline.codec.GrpcTimeout;
-import greenwave.deadline.thread.Call;
+import greenwave.deadline.thread.CallEvents;
 import greenwave.deadline.thread.Deadlines;
 import greenwave.deadline.thread.DeadlinePool;
 import io.grpc.Context;
@@ -24,11 +24,8 @@ import java.util.concurrent.atomic.AtomicLong;
  *
  * <p>gRPC hands an executor the events of a call as they occur. The first event of a call with one request
  * runs at once, on the thread that delivers it: gRPC delivers the request only after that, and {@link
- * ServerSide} does nothing else in it. What waits in the pool is the request, or the start of a call with a
- * stream of requests. If the pool runs an event before the request is complete, the handler is not called
- * yet; a later event calls it. Once the handler is called, the further events of the call go before all
- * waiting calls, since a call that has begun holds memory. The events of a shed call are run too, so that
- * gRPC can end the call; {@link ServerSide} does not call its handler.
+ * ServerSide} does nothing else in it. What waits in the pool ({@link CallEvents}) is the request, or the start of a
+ * call with a stream of requests. {@link ServerSide} does not call the handler of a shed call.
  */
 final class CallExecutors implements ServerCallExecutorSupplier {
     private final Gate gate;
@@ -63,93 +60,47 @@ final class CallExecutors implements ServerCallExecutorSupplier {
     }
 
     /** The events of one call. */
-    static final class Events implements Executor {
-        private static final ThreadLocal<Events> CURRENT = new ThreadLocal<>();
-
-        private final CallExecutors server;
-        private final Gate.Arrival arrival;
+    static final class Events extends CallEvents<Status> {
+        private final AtomicLong cancelled;
         private final Context context;
         private volatile boolean startsHere;
-        private volatile boolean begun;
-        private volatile Status refused;
 
         Events(CallExecutors server, Gate.Arrival arrival, Context context, boolean startsHere) {
-            this.server = server;
-            this.arrival = arrival;
+            super(server.pool, server.gate, arrival);
+            this.cancelled = server.cancelled;
             this.context = context;
             this.startsHere = startsHere;
         }
 
         /** The call whose events the present thread runs; null on a thread of another executor. */
-        static Events current() {
-            return CURRENT.get();
-        }
-
-        Gate.Arrival arrival() {
-            return arrival;
-        }
-
-        /** Reason against calling the handler; null if it may be called. */
-        Status refused() {
-            return refused;
-        }
-
-        /** Marks the call as begun: from now on it cannot be shed. */
-        void begin() {
-            begun = true;
+        static Events running() {
+            return current() instanceof Events events ? events : null;
         }
 
         @Override
         public void execute(Runnable events) {
-            if (startsHere || refused != null) {
+            if (startsHere) {
                 startsHere = false;
                 run(events);
-            } else if (begun) {
-                server.pool.execute(() -> run(events));
             } else {
-                server.pool.execute(new Turn(events));
+                super.execute(events);
             }
         }
 
-        private void run(Runnable events) {
-            Events before = CURRENT.get();
-            CURRENT.set(this);
-            try {
-                events.run();
-            } finally {
-                if (before == null) {
-                    CURRENT.remove();
-                } else {
-                    CURRENT.set(before);
-                }
+        /** If the client has disconnected, the handler is refused. */
+        @Override
+        protected Status refuseInTurn() {
+            if (!context.isCancelled()) {
+                return null;
             }
+            cancelled.incrementAndGet();
+            return Contexts.statusFromCancelled(context);
         }
 
-        private final class Turn extends Call {
-            private final Runnable events;
-
-            Turn(Runnable events) {
-                super(Deadlines.now(), server.gate, arrival);
-                this.events = events;
-            }
-
-            /** Runs the events; if the client has disconnected, the handler is refused. */
-            @Override
-            public void run() {
-                if (context.isCancelled()) {
-                    server.cancelled.incrementAndGet();
-                    refused = Contexts.statusFromCancelled(context);
-                }
-                Events.this.run(events);
-            }
-
-            @Override
-            protected void answer(Shedding.Reason reason) {
-                boolean full = reason == Shedding.Reason.FULL;
-                Status status = full ? Status.RESOURCE_EXHAUSTED : Status.DEADLINE_EXCEEDED;
-                refused = status.withDescription(arrival.method() + " was not served: " + reason);
-                Events.this.run(events);
-            }
+        @Override
+        protected Status refuse(Shedding.Reason reason, String text) {
+            boolean full = reason == Shedding.Reason.FULL;
+            return (full ? Status.RESOURCE_EXHAUSTED : Status.DEADLINE_EXCEEDED).withDescription(text);
         }
     }
 

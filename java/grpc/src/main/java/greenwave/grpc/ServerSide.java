@@ -37,15 +37,15 @@ final class ServerSide implements ServerInterceptor {
     @Override
     public <Q, R> ServerCall.Listener<Q> interceptCall(
             ServerCall<Q, R> call, Metadata headers, ServerCallHandler<Q, R> next) {
-        CallExecutors.Events events = CallExecutors.Events.current();
+        CallExecutors.Events events = CallExecutors.Events.running();
         Gate.Arrival arrival = events == null ? CallExecutors.arrive(gate, call, headers) : events.arrival();
         Counted<Q, R> counted = new Counted<>(call, arrival);
         if (CallExecutors.once(call)) {
             call.request(2); // One more than there may be, so that gRPC finds out.
             return new Once<>(() -> start(arrival, counted, headers, next), counted, events);
         }
-        if (events != null && events.refused() != null) {
-            counted.close(events.refused(), new Metadata());
+        if (events != null && events.refusal() != null) {
+            counted.close(events.refusal(), new Metadata());
             return new ServerCall.Listener<>() {};
         }
         begin(events, arrival);
@@ -125,8 +125,8 @@ final class ServerSide implements ServerInterceptor {
 
         @Override
         public void onHalfClose() {
-            if (events != null && events.refused() != null) {
-                call.close(events.refused(), new Metadata());
+            if (events != null && events.refusal() != null) {
+                call.close(events.refusal(), new Metadata());
                 return;
             }
             begin(events, call.arrival);
