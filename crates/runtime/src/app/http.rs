@@ -58,7 +58,7 @@ impl App for Http {
             let found = head.headers.iter().find(|header| header.name.eq_ignore_ascii_case(name))?;
             Some(std::str::from_utf8(found.value).unwrap_or_default())
         };
-        time_left(text)
+        read_time_left(text)
     }
 
     /// Method, path, and the parent from a single field `traceparent`.
@@ -95,7 +95,7 @@ impl App for Http {
 
 /// Time left by the budget fields of a request, whose values `text` finds by name; a value that is
 /// not text is empty.
-pub(crate) fn time_left<'a>(text: impl Fn(&'static str) -> Option<&'a str>) -> Option<Span> {
+pub(crate) fn read_time_left<'a>(text: impl Fn(&'static str) -> Option<&'a str>) -> Option<Span> {
     let received = ReceivedBudget {
         budget: text(field::HEADER),
         grpc_timeout: text(grpc::HEADER),

@@ -1,9 +1,10 @@
 //! Accept wait, for the guard: connections whose first bytes were delivered and not yet accepted by
 //! their program, in order of delivery.
 //!
-//! A program accepts a connection when it reads these bytes, or when it writes its first, as
-//! [`WaitEnd`] says, or is a long poll ([`guard::ResponseWaits`]). Later requests of a connection do not count: the guard sheds new connections,
-//! and these are new connections' waits.
+//! The wait ends when the program reads these bytes, or when it writes its first, as [`WaitEnd`] says;
+//! in the second case also when the connection turns out to be a long poll ([`guard::ResponseWaits`]).
+//! Later requests of a connection do not count: the guard sheds new connections, and these are new
+//! connections' waits.
 //!
 //! Bound: twice the largest number of simultaneous connections; with [`WaitEnd::Answer`], twice the
 //! unanswered ones plus [`FEW`].

@@ -23,13 +23,13 @@ use queueing::{Label, Span, Time};
 use tower_service::Service;
 
 use super::{Handle, Sleep, TcpListener, TcpStream, label, set_label, spawn};
-use crate::app::http::time_left;
+use crate::app::http::read_time_left;
 
 /// Serves `service` on `listener` by HTTP/1.1 or HTTP/2, whichever the client uses; an axum `Router` and
 /// tonic's `Routes` are services. A request's handler runs with the label of the request's bytes;
-/// with HTTP/2, with the label of its stream's headers. The label's deadline is that of the request's budget
-/// fields (crate `deadline`), which orders the tasks of HTTP/2 streams under `edf` and `strict-edf`. An error on one connection closes only that
-/// connection.
+/// with HTTP/2, with the label of its stream's headers. The label's deadline is that of the
+/// request's budget fields (crate `deadline`), which orders the tasks of HTTP/2 streams under `edf`
+/// and `strict-edf`. An error on one connection closes only that connection.
 ///
 /// # Panics
 /// If called outside a task.
@@ -88,7 +88,7 @@ impl<S: Service<Request<Incoming>>> Service<Request<Incoming>> for Labelled<S> {
 
     fn call(&mut self, request: Request<Incoming>) -> S::Future {
         let text = |name| request.headers().get(name).map(|value| value.to_str().unwrap_or_default());
-        let (before, deadline) = (label(), time_left(text));
+        let (before, deadline) = (label(), read_time_left(text));
         if deadline.is_some() || before.deadline.is_some() {
             set_label(Label { deadline, ..before });
         }

@@ -1,8 +1,8 @@
 //! One poll of one task, for any thread.
 //!
 //! The shard selects the task; the poll itself needs nothing of the shard. Meanwhile the shard can
-//! go on elsewhere: on a spare thread after a long poll ([`Quantum`](super::Quantum)), or on its own while another shard's idle
-//! thread runs the poll. The result goes back as a [`PolledTask`].
+//! go on elsewhere: on a spare thread after a long poll ([`Quantum`](super::Quantum)), or on its own
+//! while another shard's idle thread runs the poll. The result goes back as a [`PolledTask`].
 //!
 //! A panic ends only the task that panics, and is counted.
 

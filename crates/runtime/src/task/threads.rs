@@ -2,8 +2,8 @@
 //!
 //! A shard and its device are in a [`ShardSlot`] behind a lock, which the owning thread releases only
 //! while it runs a task's poll. Meanwhile another thread may steal one of the shard's polls. If a
-//! poll is long ([`Quantum`]), a spare thread becomes the owner and goes on. The previous owner, demoted, returns
-//! its result when the poll ends, and exits. At most [`LONG_MAX`] polls of a shard are long at a
+//! poll is long ([`Quantum`]), a spare thread becomes the owner and goes on. The previous owner,
+//! demoted, returns its result when the poll ends, and exits. At most [`LONG_MAX`] polls of a shard are long at a
 //! time; the next one waits.
 //!
 //! Makes no decisions: `TaskShard` selects the work, `long_poll_detector` detects long polls,
