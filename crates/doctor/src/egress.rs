@@ -56,16 +56,16 @@ fn judge(choice: &Choice) -> Finding {
 mod tests {
     use super::*;
     use crate::Health;
-    use queueing::egress::Turn;
+    use queueing::egress::QueueQuantum;
 
     #[test]
     fn what_is_missing_is_named_with_what_is_used_instead() {
         let bands = Shape::Bands { levels: "ets", queues: "fq" };
-        let turn = Turn { bytes: 1_514, frame: 1_514, gso: None };
+        let quantum = QueueQuantum { bytes: 1_514, frame: 1_514, gso: None };
         let (all, some, none) = (
-            judge(&Choice { shape: bands, turn, missing: vec![] }),
-            judge(&Choice { shape: bands, turn, missing: vec!["prio"] }),
-            judge(&Choice { shape: Shape::Classes, turn, missing: vec!["prio", "ets", "fq", "sfq"] }),
+            judge(&Choice { shape: bands, quantum, missing: vec![] }),
+            judge(&Choice { shape: bands, quantum, missing: vec!["prio"] }),
+            judge(&Choice { shape: Shape::Classes, quantum, missing: vec!["prio", "ets", "fq", "sfq"] }),
         );
         assert_eq!([all.health, some.health, none.health], [Health::Works, Health::Limited, Health::Limited]);
         assert_eq!(some.remedies, ["modprobe -a sch_prio, or a kernel that has them"]);

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use clap::Subcommand;
 use hostbpf::egress::{self, Choice, Counter, Policy, Shape, Status};
 use queueing::Rate;
-use queueing::egress::Turn;
+use queueing::egress::QueueQuantum;
 use serde_json::json;
 
 use crate::error::Error;
@@ -109,7 +109,7 @@ pub fn describe(path: &std::path::Path, as_json: bool) -> Result<(), Error> {
 fn attach(device: &str, rate: Rate, name: &str) -> Result<(), Error> {
     let policy = named(name)?;
     let seed = u64::from_ne_bytes(*crate::options::secret()?.first_chunk().expect("it has 16 bytes"));
-    let Choice { shape, turn, missing } = egress::attach(device, rate, &policy, seed)?;
+    let Choice { shape, quantum, missing } = egress::attach(device, rate, &policy, seed)?;
     outln!("{device}: {} at {rate}: {}", policy.name, layout(&policy, shape));
     if !missing.is_empty() {
         outln!("  this kernel has no qdisc {}; used instead: {}", missing.join(", "), shape.name());
@@ -117,21 +117,21 @@ fn attach(device: &str, rate: Rate, name: &str) -> Result<(), Error> {
     if policy.guaranteed > 0.0 && shape != Shape::Classes {
         outln!("  levels are strict: guaranteed {} has no effect", policy.guaranteed);
     }
-    outln!("  {}", turn_text(turn));
+    outln!("  {}", quantum_text(quantum));
     outln!("  undo: greenwave egress detach {device}");
     Ok(())
 }
 
-/// Turn of a queue as text, with its cost.
-fn turn_text(turn: Turn) -> String {
-    match turn.gso {
-        None => format!("each queue sends up to {} bytes in its turn", turn.bytes),
+/// Quantum of a queue as text, with its cost.
+fn quantum_text(quantum: QueueQuantum) -> String {
+    match quantum.gso {
+        None => format!("each queue sends up to {} bytes in its turn", quantum.bytes),
         Some([before, limit]) => {
-            let size = if limit <= 2 * turn.frame { "are two frames" } else { "take 0.1 ms of the line" };
+            let size = if limit <= 2 * quantum.frame { "are two frames" } else { "take 0.1 ms of the line" };
             format!(
                 "each queue sends up to {} bytes in its turn; gso_max_size {before} -> {limit} until detach: packets \
                  {size} at most, for more CPU per byte",
-                turn.bytes
+                quantum.bytes
             )
         }
     }
@@ -193,8 +193,8 @@ fn as_json(device: &str, status: &Status) -> serde_json::Value {
         "levels": levels.collect::<Vec<_>>(),
         "pinned": counter(status.pinned), "other": counter(status.other),
         "unseen": counter(status.unseen), "large": counter(status.large), "waits": status.waits,
-        "turn_bytes": status.notes.turn.bytes,
-        "gso_max_size": status.notes.turn.gso.map(|[before, limit]| json!({ "before": before, "limit": limit })),
+        "turn_bytes": status.notes.quantum.bytes,
+        "gso_max_size": status.notes.quantum.gso.map(|[before, limit]| json!({ "before": before, "limit": limit })),
         "warnings": warnings.collect::<Vec<_>>(),
     })
 }

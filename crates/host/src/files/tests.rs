@@ -226,7 +226,7 @@ const OTHERS: [(&str, &str); 30] = [
     ("doctor/src/cores.rs", "control groups"),
     ("netlab/src/cgroup.rs", "control groups"),
     ("netlab/src/namespace.rs", "/proc/sys"),
-    ("hostbpf/src/egress/turn.rs", "/proc/sys"),
+    ("hostbpf/src/egress/gso_max_size.rs", "/proc/sys"),
     ("drivers/src/tap/mod.rs", "/dev/net/tun, /proc/sys"),
     ("shim/src/bypass/watcher.rs", "/dev/null"),
     ("netlab/src/temp_dir.rs", "a folder with a name of its own, made and never taken as it is"),

@@ -12,7 +12,7 @@ use super::policy::Policy;
 use super::qdisc_plan::{Choice, Shape};
 use super::saved_qdisc::{SavedQdisc, text};
 use queueing::egress::Line;
-use queueing::egress::Turn;
+use queueing::egress::QueueQuantum;
 
 /// Bytes of the map's value.
 pub(super) const NOTES_LEN: usize = 4096;
@@ -26,8 +26,8 @@ pub struct EgressAttachment {
     pub rate: Rate,
     /// Qdiscs that form levels and queues.
     pub shape: Shape,
-    /// Turn of each queue, and the limit of packets that belongs to it.
-    pub turn: Turn,
+    /// Quantum of each queue, and the limit of packets that belongs to it.
+    pub quantum: QueueQuantum,
     /// Bytes after which flows drop a level.
     pub thresholds: Vec<u64>,
     /// Queues per level.
@@ -56,7 +56,7 @@ impl EgressAttachment {
             policy: policy.name.clone(),
             rate,
             shape: choice.shape,
-            turn: choice.turn,
+            quantum: choice.quantum,
             thresholds: policy.thresholds.clone(),
             buckets: policy.buckets,
             idle: policy.idle,
@@ -81,7 +81,7 @@ impl EgressAttachment {
             pin_dscp: Vec::new(),
             dscp: Vec::new(),
         };
-        line(&policy, self.rate, self.shape, self.turn.amounts())
+        line(&policy, self.rate, self.shape, self.quantum.amounts())
     }
 
     /// One line: `fish at 9.5gbit`.
@@ -108,7 +108,7 @@ impl EgressAttachment {
         let text = json!({
             "policy": self.policy, "rate": self.rate.bits_per_sec(), "shape": self.shape.name(),
             "thresholds": self.thresholds, "buckets": self.buckets, "idle_ns": self.idle.as_nanos(),
-            "turn": self.turn.bytes, "frame": self.turn.frame, "gso": self.turn.gso, "queue": self.queue, "guaranteed": self.guaranteed,
+            "turn": self.quantum.bytes, "frame": self.quantum.frame, "gso": self.quantum.gso, "queue": self.queue, "guaranteed": self.guaranteed,
             "before": before, "clsact_is_ours": self.clsact_is_ours,
         })
         .to_string();
@@ -147,7 +147,7 @@ impl EgressAttachment {
                 policy: text(&value, "policy").to_owned(),
                 rate: number("rate").filter(|&bits| bits > 0).map(Rate::from_bits_per_sec)?,
                 shape: Shape::named(text(&value, "shape"))?,
-                turn: Turn {
+                quantum: QueueQuantum {
                     bytes: number("turn")?.try_into().ok()?,
                     frame: number("frame")?.try_into().ok()?,
                     gso,
@@ -174,7 +174,7 @@ mod tests {
     use super::*;
 
     fn choice(shape: Shape, gso: Option<[u32; 2]>) -> Choice {
-        Choice { shape, turn: Turn { bytes: 14_062, frame: 1_514, gso }, missing: Vec::new() }
+        Choice { shape, quantum: QueueQuantum { bytes: 14_062, frame: 1_514, gso }, missing: Vec::new() }
     }
 
     #[test]

@@ -9,10 +9,10 @@ use super::policy::Policy;
 use super::qdisc_plan::Shape;
 
 /// Queues that fq and sfq serve in turn: at most this many are assumed. fq has no limit.
-const TURNS_FQ: u64 = 1_024;
-const TURNS_SFQ: u64 = 128;
+const QUEUES_FQ: u64 = 1_024;
+const QUEUES_SFQ: u64 = 128;
 
-/// Constants for `policy` on a line of `rate` whose queues send `turn` at a time, with frames of at
+/// Constants for `policy` on a line of `rate` whose queues send `quantum` at a time, with frames of at
 /// most `frame`.
 #[must_use]
 pub fn line(policy: &Policy, rate: Rate, shape: Shape, amounts: [Bytes; 2]) -> Line {
@@ -22,13 +22,13 @@ pub fn line(policy: &Policy, rate: Rate, shape: Shape, amounts: [Bytes; 2]) -> L
         Shape::Bands { .. } => 0.0,
     };
     let rate = Rate::from_bits_per_sec(((rate.bits_per_sec() as f64 * (1.0 - below)) as u64).max(1));
-    let turns = match shape {
+    let queues_max = match shape {
         Shape::Classes => policy.buckets.into(),
-        Shape::Bands { queues: "fq", .. } => TURNS_FQ,
-        Shape::Bands { queues: "sfq", .. } => TURNS_SFQ,
+        Shape::Bands { queues: "fq", .. } => QUEUES_FQ,
+        Shape::Bands { queues: "sfq", .. } => QUEUES_SFQ,
         Shape::Bands { .. } => 1,
     };
-    Line::new(rate, turns, policy.idle, [policy.buckets.into(), policy.queue.into()], amounts)
+    Line::new(rate, queues_max, policy.idle, [policy.buckets.into(), policy.queue.into()], amounts)
 }
 
 /// Number of levels of the estimate.

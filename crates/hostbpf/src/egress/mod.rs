@@ -12,7 +12,7 @@
 
 use std::io;
 
-use queueing::egress::Turn;
+use queueing::egress::QueueQuantum;
 use queueing::{Rate, Thresholds};
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::Value;
@@ -27,6 +27,7 @@ mod error;
 mod flow_key;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;
+mod gso_max_size;
 mod model;
 mod policy;
 mod program;
@@ -37,7 +38,6 @@ mod tc;
 mod tc_filter;
 #[cfg(test)]
 mod tests;
-mod turn;
 
 pub use attachment::EgressAttachment;
 pub use backlog::line;
@@ -83,8 +83,8 @@ pub fn attach(device: &str, rate: Rate, policy: &Policy, seed: u64) -> Result<Ch
         return Err(FabricError::Lacks("htb"));
     }
     let frame = u32::from(interface.mtu) + 14;
-    let turn = Turn::choose(rate, frame, turn::gso_max_size(device)?);
-    let choice = qdisc_plan::choose(policy, turn, has);
+    let quantum = QueueQuantum::choose(rate, frame, gso_max_size::gso_max_size(device)?);
+    let choice = qdisc_plan::choose(policy, quantum, has);
     let preference = found.first_preference(device, interface.index)?;
     let before = SavedQdisc::of(device, &found.qdiscs, &workshop)?;
     let notes = EgressAttachment::new(policy, rate, &choice, before, !found.has("clsact"));
@@ -100,10 +100,10 @@ pub fn attach(device: &str, rate: Rate, policy: &Policy, seed: u64) -> Result<Ch
         }
     }
     let made = || {
-        if let Some([_, limit]) = turn.gso {
-            turn::set_gso_max_size(device, limit)?;
+        if let Some([_, limit]) = quantum.gso {
+            gso_max_size::set_gso_max_size(device, limit)?;
         }
-        tc::batch(&choice.shape.commands(device, rate, policy, interface.mtu, turn))
+        tc::batch(&choice.shape.commands(device, rate, policy, interface.mtu, quantum))
     };
     match made() {
         Ok(()) => Ok(choice),
@@ -132,10 +132,10 @@ pub fn detach(device: &str) -> Result<String, FabricError> {
         tc::batch(&before.commands(device))?;
     }
     // A size that another program has changed since is its own.
-    if let Some([before, limit]) = found.notes.as_ref().and_then(|notes| notes.turn.gso)
-        && turn::gso_max_size(device)? == Some(limit)
+    if let Some([before, limit]) = found.notes.as_ref().and_then(|notes| notes.quantum.gso)
+        && gso_max_size::gso_max_size(device)? == Some(limit)
     {
-        turn::set_gso_max_size(device, before)?;
+        gso_max_size::set_gso_max_size(device, before)?;
     }
     if let Some(filter) = &found.filter {
         let alone = found.notes.as_ref().is_some_and(|notes| notes.clsact_is_ours) && found.others == 0;
@@ -299,7 +299,7 @@ impl Loaded {
         seed: u64,
         notes: Option<&EgressAttachment>,
     ) -> Result<Self, FabricError> {
-        let Choice { shape, turn, .. } = *choice;
+        let Choice { shape, quantum, .. } = *choice;
         let map = refused("a map");
         let flows =
             Map::new(bpf::map::MapKind::Lru, FLOWS, [KEY_LEN, FLOW_LEN], policy.flows).map_err(&map)?;
@@ -313,8 +313,8 @@ impl Loaded {
         let wiring = Wiring {
             classes: shape.classes(policy.buckets),
             seed,
-            line: backlog::line(policy, rate, shape, turn.amounts()),
-            turn: turn.bytes,
+            line: backlog::line(policy, rate, shape, quantum.amounts()),
+            quantum: quantum.bytes,
             flows: flows.number(),
             counts: counts.number(),
             backlog: backlog.number(),

@@ -23,7 +23,7 @@ pub(super) const COUNTED_PINNED: i32 = 8;
 pub(super) const COUNTED_OTHER: i32 = 9;
 /// Counter of new flows, not of packets.
 pub(super) const COUNTED_FLOWS: i32 = 10;
-/// Counter of packets larger than a turn.
+/// Counter of packets larger than a quantum.
 pub(super) const COUNTED_LARGE: i32 = 11;
 pub(super) const COUNTERS: u32 = 12;
 /// Bytes of a counter: packets, bytes.
@@ -72,8 +72,8 @@ pub(super) struct Wiring {
     pub(super) seed: u64,
     /// Constants of the backlog estimate.
     pub(super) line: Line,
-    /// Largest packet that fits a queue's turn, in bytes.
-    pub(super) turn: u32,
+    /// Largest packet that fits a queue's quantum, in bytes.
+    pub(super) quantum: u32,
     /// File descriptors of the maps.
     pub(super) flows: i32,
     pub(super) counts: i32,
@@ -278,9 +278,9 @@ fn sink(a: &mut Assembler, policy: &Policy, wiring: &Wiring, counted: Label) {
         a.bind(next);
     }
     a.load(Width::Double, Reg::R1, Reg::R0, WAITING);
-    a.set_wide(Reg::R3, line.turn_ns);
+    a.set_wide(Reg::R3, line.quantum_ns);
     a.alu(Op::Add, Reg::R1, Reg::R3);
-    a.alu_value(Op::Mul, Reg::R1, line.turns as i32);
+    a.alu_value(Op::Mul, Reg::R1, line.queues_max as i32);
     a.set_wide(Reg::R3, idle_ns);
     a.alu(Op::Add, Reg::R1, Reg::R3);
     a.jump_reg(When::NotGreater, Reg::R1, Reg::R4, stale);
@@ -461,11 +461,11 @@ fn note_arrival(a: &mut Assembler, policy: &Policy, line: &Line) {
     a.bind(full);
 }
 
-/// Counts a packet that is larger than a turn.
+/// Counts a packet that is larger than a quantum.
 fn note_large(a: &mut Assembler, wiring: &Wiring) {
     let [large, fits] = std::array::from_fn(|_| a.label());
     a.load(Width::Word, Reg::R1, CONTEXT, WIRE_LEN);
-    a.jump_when(When::Greater, Reg::R1, wiring.turn, large);
+    a.jump_when(When::Greater, Reg::R1, wiring.quantum, large);
     a.jump(fits);
     a.bind(large);
     count(a, wiring, Counter::Fixed(COUNTED_LARGE));

@@ -16,7 +16,7 @@ use queueing::Rate;
 
 use super::policy::Policy;
 use super::program::Classes;
-use queueing::egress::Turn;
+use queueing::egress::QueueQuantum;
 
 /// Handle of our root qdisc and of those below it.
 pub(super) const ROOT: u16 = 0x0fab;
@@ -45,14 +45,14 @@ const QUEUES: [&str; 2] = ["fq", "sfq"];
 pub struct Choice {
     /// Shape in use.
     pub shape: Shape,
-    /// Turn of each queue.
-    pub turn: Turn,
+    /// Quantum of each queue.
+    pub quantum: QueueQuantum,
     /// Qdiscs that the kernel lacks.
     pub missing: Vec<&'static str>,
 }
 
 /// Best shape for `policy` from the qdiscs that the kernel `has`.
-pub(super) fn choose(policy: &Policy, turn: Turn, has: impl Fn(&str) -> bool) -> Choice {
+pub(super) fn choose(policy: &Policy, quantum: QueueQuantum, has: impl Fn(&str) -> bool) -> Choice {
     let mut missing = Vec::new();
     let mut best = |kinds: &[&'static str]| {
         kinds.iter().copied().find(|kind| {
@@ -66,8 +66,8 @@ pub(super) fn choose(policy: &Policy, turn: Turn, has: impl Fn(&str) -> bool) ->
     let levels = best(&LEVELS);
     let queues = if policy.buckets > 1 { best(&QUEUES) } else { Some("pfifo") };
     match (levels, queues) {
-        (Some(levels), Some(queues)) => Choice { shape: Shape::Bands { levels, queues }, turn, missing },
-        _ => Choice { shape: Shape::Classes, turn, missing },
+        (Some(levels), Some(queues)) => Choice { shape: Shape::Bands { levels, queues }, quantum, missing },
+        _ => Choice { shape: Shape::Classes, quantum, missing },
     }
 }
 
@@ -133,10 +133,10 @@ impl Shape {
         rate: Rate,
         policy: &Policy,
         mtu: u16,
-        turn: Turn,
+        quantum: QueueQuantum,
     ) -> Vec<String> {
         let frame = u64::from(mtu) + 14;
-        let (bits, burst, quantum) = (rate.bits_per_sec(), burst(rate, frame), turn.bytes);
+        let (bits, burst, quantum_bytes) = (rate.bits_per_sec(), burst(rate, frame), quantum.bytes);
         let classes = self.classes(policy.buckets);
         let default = match self {
             Self::Classes => UNSEEN_CLASS,
@@ -146,18 +146,18 @@ impl Shape {
             format!("qdisc replace dev {device} root handle {ROOT:x}: htb default {default:x}"),
             format!(
                 "class add dev {device} parent {ROOT:x}: classid {ROOT:x}:1 htb rate {bits}bit ceil {bits}bit \
-                 burst {burst} cburst {burst} quantum {quantum}"
+                 burst {burst} cburst {burst} quantum {quantum_bytes}"
             ),
         ];
         if let Self::Bands { levels: kind, .. } = self {
             let levels = levels(kind);
             lines.push(format!("qdisc add dev {device} parent {ROOT:x}:1 handle {BANDS:x}: {levels}"));
         }
-        let queue = self.queue(policy, turn);
+        let queue = self.queue(policy, quantum);
         let leaf = |parent: &str, class: &str, level: usize| {
             format!(
                 "class add dev {device} parent {parent} classid {class} htb prio {level} rate {LEAST}bit \
-                 ceil {bits}bit burst {frame} cburst {burst} quantum {quantum}"
+                 ceil {bits}bit burst {frame} cburst {burst} quantum {quantum_bytes}"
             )
         };
         let unseen = format!("{:x}:{:x}", classes.major, self.unseen());
@@ -170,7 +170,7 @@ impl Shape {
             if self == Self::Classes {
                 lines.push(format!(
                     "class add dev {device} parent {ROOT:x}:1 classid {share} htb rate {}bit ceil {bits}bit \
-                     burst {frame} cburst {burst} quantum {quantum}",
+                     burst {frame} cburst {burst} quantum {quantum_bytes}",
                     guaranteed(rate, policy)
                 ));
             }
@@ -186,15 +186,15 @@ impl Shape {
     }
 
     /// The qdisc that holds packets.
-    fn queue(self, policy: &Policy, turn: Turn) -> String {
+    fn queue(self, policy: &Policy, quantum: QueueQuantum) -> String {
         let (queue, all) = (policy.queue, u64::from(policy.queue) * u64::from(policy.buckets));
         match self {
             Self::Bands { queues: "fq", .. } => {
-                let (frame, first) = (turn.frame, turn.bytes.min(QUANTUM_FQ));
+                let (frame, first) = (quantum.frame, quantum.bytes.min(QUANTUM_FQ));
                 format!("fq limit {all} flow_limit {queue} quantum {frame} initial_quantum {first} nopacing")
             }
             Self::Bands { queues: "sfq", .. } => {
-                let frame = turn.frame.min(QUANTUM_SFQ);
+                let frame = quantum.frame.min(QUANTUM_SFQ);
                 format!("sfq limit {} depth {} quantum {frame}", all.min(65_408), queue.min(127))
             }
             Self::Bands { .. } | Self::Classes => format!("pfifo limit {queue}"),
@@ -222,13 +222,13 @@ mod tests {
     use super::super::policy::tests::policy;
     use super::*;
 
-    const TURN: Turn = Turn { bytes: 14_062, frame: 1_514, gso: None };
+    const QUANTUM: QueueQuantum = QueueQuantum { bytes: 14_062, frame: 1_514, gso: None };
 
     #[test]
     fn what_is_missing_is_named_with_what_is_used_instead() {
         let check = |has: &[&str], buckets: u16, shape: &str, missing: &[&str]| {
             let policy = Policy { buckets, ..policy() };
-            let choice = choose(&policy, TURN, |kind| has.contains(&kind));
+            let choice = choose(&policy, QUANTUM, |kind| has.contains(&kind));
             assert_eq!((choice.shape.name().as_str(), choice.missing.as_slice()), (shape, missing));
             assert_eq!(Shape::named(shape), Some(choice.shape));
         };
@@ -244,11 +244,11 @@ mod tests {
     fn every_queue_is_a_class_and_every_class_is_of_its_level() {
         let most = Policy { thresholds: (1..8).collect(), buckets: 256, ..policy() };
         for policy in [policy(), most] {
-            let lines = Shape::Classes.commands("eth0", Rate::from_gbps(1), &policy, 1500, TURN);
+            let lines = Shape::Classes.commands("eth0", Rate::from_gbps(1), &policy, 1500, QUANTUM);
             let leaves = policy.levels() * usize::from(policy.buckets);
             assert_eq!(lines.len(), 2 + policy.levels() + 2 * (leaves + 1));
-            let turns = lines.iter().filter(|line| line.starts_with("class"));
-            assert!(turns.clone().all(|line| line.ends_with(" quantum 14062")), "{lines:?}");
+            let classes = lines.iter().filter(|line| line.starts_with("class"));
+            assert!(classes.clone().all(|line| line.ends_with(" quantum 14062")), "{lines:?}");
             let classes = Shape::Classes.classes(policy.buckets);
             for level in 0..policy.levels() {
                 for bucket in [0, policy.buckets - 1] {
@@ -270,7 +270,7 @@ mod tests {
     fn bands_avoid_the_number_that_fq_takes_for_control_traffic() {
         let shape = Shape::Bands { levels: "prio", queues: "fq" };
         let eight = Policy { thresholds: (1..8).collect(), ..policy() };
-        let lines = shape.commands("eth0", Rate::from_gbps(10), &eight, 1500, TURN);
+        let lines = shape.commands("eth0", Rate::from_gbps(10), &eight, 1500, QUANTUM);
         let expected = "\
             qdisc replace dev eth0 root handle fab: htb default 1\n\
             class add dev eth0 parent fab: classid fab:1 htb rate 10000000000bit ceil 10000000000bit burst 625000 cburst 625000 quantum 14062\n\

@@ -53,7 +53,7 @@ pub struct Status {
     pub other: Counter,
     /// Packets sent or dropped that the classifier did not see.
     pub unseen: Counter,
-    /// Packets, of all, that are larger than a queue's turn.
+    /// Packets, of all, that are larger than a queue's quantum.
     pub large: Counter,
     /// Times at which packets waited for the shaper's rate.
     pub waits: u64,
@@ -78,18 +78,18 @@ pub enum Warning {
     },
     /// No packet ever waited: the shaper is not the bottleneck.
     NeverWaits,
-    /// Packets are larger than a turn.
+    /// Packets are larger than a quantum.
     Large {
         /// Their number, as the network counts them.
         packets: u64,
-        /// Bytes of a turn.
-        turn: u32,
+        /// Bytes of a quantum.
+        quantum: u32,
     },
 }
 
 /// Minimum number of packets for a conclusion.
 const PACKETS_MIN: u64 = 1_000;
-/// Share of the packets that counts as nearly all, and share that may be larger than a turn: in %.
+/// Share of the packets that counts as nearly all, and share that may be larger than a quantum: in %.
 const NEARLY_ALL: u64 = 99;
 const LARGE_MAX: u64 = 1;
 
@@ -120,10 +120,10 @@ impl std::fmt::Display for Warning {
             Self::NeverWaits => f.write_str(
                 "no packet has waited: this interface is not the bottleneck at this rate; lower --rate below it",
             ),
-            Self::Large { packets, turn } => write!(
+            Self::Large { packets, quantum } => write!(
                 f,
-                "{packets} packets were larger than a turn of {turn} bytes (GRO, or connections older than the \
-                 attach): flows of single packets get less than their turn"
+                "{packets} packets were larger than a quantum of {quantum} bytes (GRO, or connections older than the \
+                 attach): flows of single packets get less than their quantum"
             ),
         }
     }
@@ -151,7 +151,7 @@ impl Status {
             warnings.push(Warning::NeverWaits);
         }
         if self.large.packets * 100 > all * LARGE_MAX {
-            warnings.push(Warning::Large { packets: self.large.packets, turn: self.notes.turn.bytes });
+            warnings.push(Warning::Large { packets: self.large.packets, quantum: self.notes.quantum.bytes });
         }
         warnings
     }

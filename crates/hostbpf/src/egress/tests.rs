@@ -14,19 +14,19 @@ mod closed_loop;
 
 const SEED: u64 = 0x0123_4567_89ab_cdef;
 const SHAPE: Shape = Shape::Classes;
-const TURN: Turn = Turn { bytes: 14_062, frame: 1_514, gso: None };
+const QUANTUM: QueueQuantum = QueueQuantum { bytes: 14_062, frame: 1_514, gso: None };
 
 fn rate() -> Rate {
     Rate::from_bits_per_sec(100_000_000)
 }
 
 fn choice() -> Choice {
-    Choice { shape: SHAPE, turn: TURN, missing: Vec::new() }
+    Choice { shape: SHAPE, quantum: QUANTUM, missing: Vec::new() }
 }
 
 /// Constants of the estimate for `policy`.
 fn line(policy: &Policy) -> Line {
-    backlog::line(policy, rate(), SHAPE, TURN.amounts())
+    backlog::line(policy, rate(), SHAPE, QUANTUM.amounts())
 }
 
 /// Prints a skipped test, past the test harness, which captures the output of passing tests.
@@ -294,9 +294,9 @@ fn a_packet_counts_for_what_it_is_on_the_wire() {
     assert_eq!(loaded.run(&policy, &frame, 0, 4_542, 3).level, 0);
     assert_eq!(loaded.run(&policy, &frame, 0, 60, 0).level, 1);
     assert_eq!((loaded.counter(0), loaded.counter(1)), ([3, 4_542], [1, 60]));
-    assert_eq!(loaded.counter(COUNTED_LARGE), [0, 0], "none is larger than a turn");
-    loaded.run(&policy, &ipv4(3, 6, 0, 0, 0, &ports(1000, 80)), 0, TURN.bytes + 1, 10);
-    assert_eq!(loaded.counter(COUNTED_LARGE), [10, u64::from(TURN.bytes) + 1]);
+    assert_eq!(loaded.counter(COUNTED_LARGE), [0, 0], "none is larger than a quantum");
+    loaded.run(&policy, &ipv4(3, 6, 0, 0, 0, &ports(1000, 80)), 0, QUANTUM.bytes + 1, 10);
+    assert_eq!(loaded.counter(COUNTED_LARGE), [10, u64::from(QUANTUM.bytes) + 1]);
     let sent = loaded.flows.get(&Read::frame(&frame).key.0).unwrap().expect("the flow is remembered");
     assert_eq!(sent[..8], 4_602_u64.to_ne_bytes());
 }
@@ -317,7 +317,7 @@ struct IdleVector {
     is_idle: bool,
 }
 
-/// Vectors for an idle time of 2 s, 4 queues in a level and a turn of about 1.2 ms. A margin of 100 ms
+/// Vectors for an idle time of 2 s, 4 queues in a level and a quantum of about 1.2 ms. A margin of 100 ms
 /// hides the time that the test itself takes.
 fn idle_vectors() -> Vec<IdleVector> {
     let vector = |what, last, [waiting, served]: [i64; 2], [drained, empty]: [i64; 2], above, is_idle| {

@@ -62,12 +62,12 @@ enum Waiting<F> {
 struct Queued<F> {
     frame: F,
     meta: PacketMeta,
-    turn: FramePriority,
+    priority: FramePriority,
 }
 
 impl<F> Entry for Queued<F> {
     fn label(&self) -> Label {
-        Label::new(self.turn.level)
+        Label::new(self.priority.level)
     }
 
     fn bytes(&self) -> Bytes {
@@ -93,11 +93,11 @@ impl<F> RxBuffer<F> {
         Self { waiting }
     }
 
-    /// Queues `frame` with priority `turn`, if the order uses one. When the buffer is full, returns
+    /// Queues `frame`, at `priority` if the order uses it. When the buffer is full, returns
     /// the frame that is dropped, this one or a less urgent one: recycle it.
     #[must_use = "the frame that has to leave belongs to the device"]
-    pub fn push(&mut self, now: Time, frame: F, meta: PacketMeta, turn: FramePriority) -> Option<F> {
-        let entry = Queued { frame, meta, turn };
+    pub fn push(&mut self, now: Time, frame: F, meta: PacketMeta, priority: FramePriority) -> Option<F> {
+        let entry = Queued { frame, meta, priority };
         let pushed = match &mut self.waiting {
             Waiting::Fifo(queue) => queue.push(now, entry),
             Waiting::Strict(levels) => levels.push(now, entry),
@@ -167,29 +167,29 @@ struct FlowState {
 
 impl<F> Levels<F> {
     fn push(&mut self, now: Time, mut entry: Queued<F>) -> PushResult<Queued<F>> {
-        if let FramePriority { level, of: Some(connection) } = entry.turn {
+        if let FramePriority { level, of: Some(connection) } = entry.priority {
             let single = FlowState { frames: 0, level };
             let together = self.together.entry(connection).or_insert(single);
             together.frames += 1;
             // The larger level is the less urgent one.
             together.level = together.level.max(level);
-            entry.turn.level = together.level;
+            entry.priority.level = together.level;
         }
         let pushed = self.queue.push(now, entry);
         if let PushResult::Refused(entry) | PushResult::PushedOut(entry) = &pushed {
-            self.leaves(entry.turn);
+            self.leaves(entry.priority);
         }
         pushed
     }
 
     fn pop(&mut self, now: Time) -> Option<Queued<F>> {
         let entry = self.queue.pop(now)?;
-        self.leaves(entry.turn);
+        self.leaves(entry.priority);
         Some(entry)
     }
 
-    fn leaves(&mut self, turn: FramePriority) {
-        let Some(connection) = turn.of else { return };
+    fn leaves(&mut self, priority: FramePriority) {
+        let Some(connection) = priority.of else { return };
         if let Found::Occupied(mut together) = self.together.entry(connection) {
             together.get_mut().frames -= 1;
             if together.get().frames == 0 {
@@ -265,15 +265,15 @@ mod tests {
     #[test]
     fn a_flow_known_to_be_urgent_goes_first_once_none_of_its_earlier_frames_waits() {
         let mut buffer = RxBuffer::new(RxOrder::Strict, 9);
-        for (frame, turn) in
+        for (frame, priority) in
             [("a7", known(7, 1)), ("b7", known(7, 2)), ("a0", known(0, 1)), ("c3", known(3, 3))]
         {
-            assert_eq!(buffer.push(Time::ZERO, frame, meta(), turn), None);
+            assert_eq!(buffer.push(Time::ZERO, frame, meta(), priority), None);
         }
         let mut next = || buffer.pop(Time::ZERO).map(|(frame, _)| frame);
         assert_eq!([next(), next(), next(), next()], [Some("c3"), Some("a7"), Some("b7"), Some("a0")]);
-        for (frame, turn) in [("b7", known(7, 2)), ("a0", known(0, 1))] {
-            assert_eq!(buffer.push(Time::ZERO, frame, meta(), turn), None);
+        for (frame, priority) in [("b7", known(7, 2)), ("a0", known(0, 1))] {
+            assert_eq!(buffer.push(Time::ZERO, frame, meta(), priority), None);
         }
         assert_eq!(buffer.pop(Time::ZERO).map(|(frame, _)| frame), Some("a0"));
     }
@@ -288,8 +288,8 @@ mod tests {
             let mut buffer = RxBuffer::new(RxOrder::Strict, capacity);
             let mut latest = BTreeMap::new();
             for (i, (level, connection, pops)) in steps.into_iter().enumerate() {
-                let turn = connection.map_or(own(Some(level)), |connection| known(level, connection));
-                let _ = buffer.push(Time::ZERO, (connection, i), meta(), turn);
+                let priority = connection.map_or(own(Some(level)), |connection| known(level, connection));
+                let _ = buffer.push(Time::ZERO, (connection, i), meta(), priority);
                 if pops && let Some(((Some(connection), i), _)) = buffer.pop(Time::ZERO) {
                     prop_assert!(latest.insert(connection, i).is_none_or(|before| before < i));
                 }

@@ -6,7 +6,7 @@
 //! "still waiting". All amounts are nanoseconds of transmission time, so that no rate is needed to compare them.
 //!
 //! Not in the estimate: a line that is slower than the shaper's rate, and queues beyond
-//! [`Line::turns`] in one level. The program in the kernel keeps the same state in its map
+//! [`Line::queues_max`] in one level. The program in the kernel keeps the same state in its map
 //! ([`LevelState`], [`FlowBacklog`]) and makes the same comparisons; test vectors are shared.
 
 use crate::{Bytes, Priority, Rate, Span};
@@ -17,11 +17,11 @@ pub struct Line {
     /// Rate at which a level and those above it are served at least, in bits per second.
     pub rate_bits: u64,
     /// Maximum number of queues that take turns within a level.
-    pub turns: u64,
+    pub queues_max: u64,
     /// Idle time of the policy, in ns.
     pub idle_ns: u64,
-    /// Transmission time of a turn, in ns.
-    pub turn_ns: u64,
+    /// Transmission time of a quantum, in ns.
+    pub quantum_ns: u64,
     /// Transmission time of a full queue of frames, in ns. Larger packets are local TCP's, which limits its own.
     pub queue_ns: u64,
     /// Transmission time of all that the queues of a level can hold, in ns; arrivals beyond it are dropped.
@@ -39,21 +39,22 @@ impl Line {
     pub const STEADY: f64 = 1.0 / 1_024.0;
 
     /// Constants for a line that serves a level and those above it at `rate`. A level has `buckets`
-    /// queues of `queue` frames, of which at most `turns` take turns; they send `turn` at a time.
+    /// queues of `queue` frames, of which at most `queues_max` take turns; they send `quantum` at a time.
     /// A flow is idle after `idle`.
     #[must_use]
     pub fn new(
         rate: Rate,
-        turns: u64,
+        queues_max: u64,
         idle: Span,
         [buckets, queue]: [u64; 2],
-        [turn, frame]: [Bytes; 2],
+        [quantum, frame]: [Bytes; 2],
     ) -> Self {
         let (rate_bits, idle_ns) = (rate.bits_per_sec(), idle.as_nanos());
-        let mut line = Self { rate_bits, turns, idle_ns, turn_ns: 0, queue_ns: 0, capacity_ns: 0, steady: 0 };
+        let mut line =
+            Self { rate_bits, queues_max, idle_ns, quantum_ns: 0, queue_ns: 0, capacity_ns: 0, steady: 0 };
         line.steady = (rate_bits as f64 * Self::STEADY * 2_f64.powi(32) / NS_BITS as f64) as u64;
         // A queue of fq may be a frame beyond its turns.
-        line.turn_ns = line.cost_ns(turn + frame);
+        line.quantum_ns = line.cost_ns(quantum + frame);
         let frame_ns = line.cost_ns(frame);
         let holds = |packets: u64| frame_ns.saturating_mul(packets).min(CAPACITY_NS_MAX);
         (line.queue_ns, line.capacity_ns) = (holds(queue), holds(queue * buckets));
@@ -160,7 +161,7 @@ impl FlowBacklog {
         }
         let (since, state) = (now_ns - idle_ns, backlog.0[level]);
         let was_empty = state.empty_ns.iter().any(|&empty_ns| empty_ns > self.last_ns && empty_ns <= since);
-        let needed = (self.waiting_ns + line.turn_ns) * line.turns + idle_ns;
+        let needed = (self.waiting_ns + line.quantum_ns) * line.queues_max + idle_ns;
         state.drained_ns <= since || was_empty || self.served_since_ns(backlog, now_ns, level) >= needed
     }
 

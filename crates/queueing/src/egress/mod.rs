@@ -6,14 +6,14 @@
 //! sender sets the level. The BPF classifier of `greenwave egress` decides alike.
 
 mod backlog;
-mod turn;
+mod quantum;
 
 use std::num::NonZeroUsize;
 
 use lru::LruCache;
 
 pub use backlog::{Backlog, FlowBacklog, LevelState, Line, NS_BITS};
-pub use turn::Turn;
+pub use quantum::QueueQuantum;
 
 use crate::{Bytes, FlowId, Priority, Thresholds, Time};
 

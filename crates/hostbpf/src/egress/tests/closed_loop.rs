@@ -25,8 +25,8 @@ struct Case {
     rate: Rate,
     /// Bytes of the packets that bulk flows enqueue.
     packet: u64,
-    /// Bytes of a queue's turn.
-    turn: u64,
+    /// Bytes of a queue's quantum.
+    quantum: u64,
     /// Time until the bulk flows have passed the last threshold; requests count from then on.
     warm_up: Span,
 }
@@ -81,8 +81,11 @@ fn run(
     duration: Span,
     sunk_until: Span,
 ) -> Outcome {
-    let mut model =
-        Model::new(policy, backlog::line(policy, case.rate, SHAPE, [case.turn, 1_514].map(Bytes::new)), SEED);
+    let mut model = Model::new(
+        policy,
+        backlog::line(policy, case.rate, SHAPE, [case.quantum, 1_514].map(Bytes::new)),
+        SEED,
+    );
     let frame = |flow: u32| ipv4((flow >> 12) as u8, 6, 0, 0, 0, &ports((flow & 0xfff) as u16 + 1, 80));
     let sunk = case.bulk;
     // Others come on connections of their own.
@@ -184,16 +187,16 @@ fn backlogged_flows_stay_low_and_requests_are_faster_than_in_one_fifo() {
                 if packet > 3_406_u64.max(mbit * 25 / 2 * 9 / 8) {
                     continue;
                 }
-                for turn in [1_514, 14_062, 73_728].into_iter().filter(|&turn| turn >= packet) {
+                for quantum in [1_514, 14_062, 73_728].into_iter().filter(|&quantum| quantum >= packet) {
                     let rate = Rate::from_bits_per_sec(mbit * 1_000_000);
                     let warm_up = rate.time_for(Bytes::new(u64::from(bulk + 1) * 600_000)) + PERIOD;
-                    let case = Case { bulk, rate, packet, turn, warm_up };
+                    let case = Case { bulk, rate, packet, quantum, warm_up };
                     let duration = warm_up + PERIOD * 12;
                     // A bound on the work.
                     if rate.bits_per_sec() as f64 / 8.0 * duration.as_secs_f64() / packet as f64 > 60_000.0 {
                         continue;
                     }
-                    let fair = || FairQueue::new(1 << 20).by_bytes(Bytes::new(turn));
+                    let fair = || FairQueue::new(1 << 20).by_bytes(Bytes::new(quantum));
                     let outcome =
                         run(case, &policy, &mut Strict::new(1 << 20, |_| fair()), duration, Span::ZERO);
                     let fifo = run(case, &policy, &mut queueing::Fifo::new(1 << 20), duration, Span::ZERO);
@@ -220,8 +223,8 @@ fn a_flow_that_sank_and_pauses_starts_again_while_its_level_is_busy() {
         for packet in [1_514, 12_500] {
             let rate = Rate::from_bits_per_sec(100_000_000);
             let sunk = rate.time_for(Bytes::new(u64::from(bulk + 1) * 600_000)) + PERIOD;
-            let case = Case { bulk, rate, packet, turn: 14_062, warm_up: sunk };
-            let fair = || FairQueue::new(1 << 20).by_bytes(Bytes::new(case.turn));
+            let case = Case { bulk, rate, packet, quantum: 14_062, warm_up: sunk };
+            let fair = || FairQueue::new(1 << 20).by_bytes(Bytes::new(case.quantum));
             // The connection sends less than the last threshold after its pause.
             let duration = sunk + PAUSE + PERIOD * 18;
             let outcome = run(case, &policy, &mut Strict::new(1 << 20, |_| fair()), duration, sunk);

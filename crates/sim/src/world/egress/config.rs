@@ -198,7 +198,7 @@ impl Config {
         Span::from_millis(self.duration_ms)
     }
 
-    /// Bytes that a turn and a full frame have.
+    /// Bytes that a quantum and a full frame have.
     pub(super) fn frame() -> Bytes {
         Bytes::new(FRAME.into())
     }

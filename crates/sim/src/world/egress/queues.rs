@@ -1,6 +1,6 @@
 //! Queues of an egress: one FIFO, or the levels and queues of the policy `fish`.
 
-use queueing::egress::{FlowLevels, Line, Turn};
+use queueing::egress::{FlowLevels, Line, QueueQuantum};
 use queueing::{
     Bytes, Discipline, Entry, FairQueue, Fifo, FlowId, Label, Priority, PushResult, Rate, Thresholds, Time,
 };
@@ -85,19 +85,19 @@ impl EgressQueues {
             Queues::Htb => false,
         };
         let rule = Thresholds::new(fish::THRESHOLDS.map(Bytes::new).to_vec()).expect("they increase");
-        let [turn, frame] = turn(config).amounts();
+        let [quantum, frame] = quantum(config).amounts();
         let levels = fish::THRESHOLDS.len() + 1;
         // As the classifier's: shares of lower levels come first, and fq serves many queues.
-        let (guaranteed, turns) =
+        let (guaranteed, queues_max) =
             if by_flow { (0.0, 1_024) } else { (fish::GUARANTEED, fish::BUCKETS.into()) };
         let below = guaranteed * (levels - 1) as f64;
         let rate = Rate::from_bits_per_sec((config.rate.bits_per_sec() as f64 * (1.0 - below)) as u64);
         let room = [fish::BUCKETS.into(), fish::QUEUE.into()];
-        let line = Line::new(rate, turns, fish::IDLE, room, [turn, frame]);
+        let line = Line::new(rate, queues_max, fish::IDLE, room, [quantum, frame]);
         let queue = || {
             let all = fish::QUEUE as usize * fish::BUCKETS as usize;
             let queue = FairQueue::over(all, Fifo::new(fish::QUEUE as usize));
-            if by_flow { queue.by_all_bytes(frame).with_new_flows_first() } else { queue.by_bytes(turn) }
+            if by_flow { queue.by_all_bytes(frame).with_new_flows_first() } else { queue.by_bytes(quantum) }
         };
         Self::Levels(Box::new(Levels {
             flows: FlowLevels::new(rule, line, fish::BUCKETS, fish::FLOWS as usize),
@@ -160,15 +160,15 @@ impl Levels {
     }
 }
 
-/// Turn of a queue, and the largest packet.
-pub(super) fn turn(config: &Config) -> Turn {
+/// Quantum of a queue, and the largest packet.
+pub(super) fn quantum(config: &Config) -> QueueQuantum {
     let frame = super::config::FRAME;
-    Turn::choose(config.rate, frame, Some(config.gso))
+    QueueQuantum::choose(config.rate, frame, Some(config.gso))
 }
 
 /// Largest packet that a local socket enqueues.
 pub(super) fn packet_max(config: &Config) -> u32 {
-    match (config.queues, turn(config).gso) {
+    match (config.queues, quantum(config).gso) {
         (Queues::Fq | Queues::Htb, Some([_, limit])) => limit,
         _ => config.gso,
     }

@@ -1,4 +1,4 @@
-//! The device's `gso_max_size`, which attach lowers so that packets fit a queue's [turn](queueing::egress::Turn).
+//! The device's `gso_max_size`, which attach lowers so that packets fit a queue's [quantum](queueing::egress::QueueQuantum).
 //!
 //! Local TCP obeys the limit, connections over IPv4 at once, those over IPv6 with their next route.
 //! Packets that another device merged (GRO) and the router forwards do not: they are counted.
