@@ -20,7 +20,8 @@ pub struct SetupMessage {
     /// Load shedding of queues, by name.
     pub shedding: String,
     /// Maximum time for which a request may be passed over, ns.
-    pub patience_ns: u64,
+    #[serde(alias = "patience_ns")]
+    pub age_max_ns: u64,
     /// Capacity of a server's queue.
     pub capacity: usize,
     /// Services, in the order of calls.
@@ -72,7 +73,7 @@ impl SetupMessage {
     /// Parses the first line.
     ///
     /// # Errors
-    /// One line: the value and what would be valid.
+    /// One line with the invalid value and the valid ones.
     pub fn parse(line: &str) -> Result<Self, Error> {
         let bad = |cause: String| Error::new(cause, SPEC);
         let setup: Self = serde_json::from_str(line).map_err(|e| bad(format!("line 1: {e}")))?;
@@ -102,7 +103,7 @@ impl SetupMessage {
 
     fn settings(&self) -> Result<deadline::QueueSettings, UnknownName> {
         let (order, shedding) = (self.order.parse()?, self.shedding.parse()?);
-        let age_max = Span::from_nanos(self.patience_ns);
+        let age_max = Span::from_nanos(self.age_max_ns);
         Ok(deadline::QueueSettings { capacity: self.capacity, order, shedding, age_max })
     }
 
@@ -234,7 +235,7 @@ mod tests {
 
     use super::*;
 
-    const SETUP: &str = r#"{"order":"edf","shedding":"infeasible","patience_ns":1000000000,"capacity":10,
+    const SETUP: &str = r#"{"order":"edf","shedding":"infeasible","age_max_ns":1000000000,"capacity":10,
         "stages":[{"name":"S1","threads":1,"parts":1,"reserve_ns":0,"partial":false},
                   {"name":"W","threads":1,"parts":2,"reserve_ns":5,"partial":true}],
         "slos":[{"name":"all","slo_ns":100000000}]}"#;

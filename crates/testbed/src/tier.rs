@@ -50,7 +50,8 @@ struct Tier {
     /// Load shedding of the queue, by name.
     shedding: String,
     /// Maximum time for which a request may be passed over, ns.
-    patience_ns: u64,
+    #[serde(alias = "patience_ns")]
+    age_max_ns: u64,
     /// Capacity of the queue.
     capacity: usize,
     /// Bytes of an answer, at most a MiB.
@@ -69,8 +70,8 @@ struct Tier {
     /// Target queueing delay of the guard, ns.
     guard_target_ns: u64,
     /// File for reports of the queue, for a guard in front of the service.
-    #[serde(default)]
-    tells: Option<PathBuf>,
+    #[serde(default, alias = "tells")]
+    queue_report: Option<PathBuf>,
 }
 
 /// Runs the service described by the only argument until stdin ends.
@@ -118,7 +119,7 @@ impl Tier {
     fn queue(&self) -> Result<deadline::QueueSettings, Error> {
         let bad = |e: queueing::UnknownName| Error::new(format!("tier: {e}"), SPEC);
         let (order, shedding) = (self.order.parse().map_err(bad)?, self.shedding.parse().map_err(bad)?);
-        let age_max = Span::from_nanos(self.patience_ns);
+        let age_max = Span::from_nanos(self.age_max_ns);
         Ok(deadline::QueueSettings { capacity: self.capacity, order, shedding, age_max })
     }
 }
@@ -159,7 +160,7 @@ async fn start(tier: &Tier, stats: &Arc<Mutex<Stats>>) -> Result<Serving, Error>
         .map_err(|e| Error::new(format!("tier: guard {e}"), SPEC))?
         .with_queue_probe(move || Queue::from(&inside))
         .classes(tier.dscp.len() as u8, |headers| Class::new(level(headers) as u8));
-    let guard = match &tier.tells {
+    let guard = match &tier.queue_report {
         Some(path) => guard.with_queue_report(path).map_err(|e| {
             Error::new(format!("tier: queue report {}: {e}", path.display()), "a writable file")
         })?,
@@ -302,7 +303,7 @@ mod tests {
     use super::*;
 
     const TIER: &str = r#"{"listen":"127.0.0.1:0","parts":["127.0.0.1:7"],"threads":1,"order":"edf",
-        "shedding":"infeasible","patience_ns":1000000000,"capacity":10,"answer":100,"dscp":[46,10],
+        "shedding":"infeasible","age_max_ns":1000000000,"capacity":10,"answer":100,"dscp":[46,10],
         "guard":"queue-delay","guard_target_ns":20000000}"#;
 
     #[test]

@@ -24,7 +24,7 @@ fn run(order: &str, shedding: &str, partial: bool, slo_ms: u64) -> Option<String
         return None;
     }
     let setup = format!(
-        r#"{{"order":"{order}","shedding":"{shedding}","patience_ns":1000000000,"capacity":1000,"stages":[{{"name":"W","threads":1,"parts":{PARTS},"reserve_ns":1000000,"partial":{partial}}},{{"name":"R","threads":1,"parts":1,"reserve_ns":0,"partial":false}}],"slos":[{{"name":"all","slo_ns":{}}}]}}"#,
+        r#"{{"order":"{order}","shedding":"{shedding}","age_max_ns":1000000000,"capacity":1000,"stages":[{{"name":"W","threads":1,"parts":{PARTS},"reserve_ns":1000000,"partial":{partial}}},{{"name":"R","threads":1,"parts":1,"reserve_ns":0,"partial":false}}],"slos":[{{"name":"all","slo_ns":{}}}]}}"#,
         slo_ms * 1_000_000
     );
     let line = |n: usize| format!("{},0,2000000,2000000,8000000,100000,{}\n", n * 1_000_000, n % 5);

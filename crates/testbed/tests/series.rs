@@ -25,7 +25,7 @@ fn setup(order: &str, shedding: &str) -> String {
         |name: &str| format!(r#"{{"name":"{name}","threads":1,"parts":1,"reserve_ns":0,"partial":false}}"#);
     let stages = ["S1", "S2", "S3"].map(stage).join(",");
     format!(
-        r#"{{"order":"{order}","shedding":"{shedding}","patience_ns":1000000000,"capacity":1000,"stages":[{stages}],"slos":[{{"name":"all","slo_ns":20000000}}]}}"#
+        r#"{{"order":"{order}","shedding":"{shedding}","age_max_ns":1000000000,"capacity":1000,"stages":[{stages}],"slos":[{{"name":"all","slo_ns":20000000}}]}}"#
     )
 }
 

@@ -17,7 +17,7 @@ impl Tier {
         let parts: Vec<String> = parts.iter().map(|part| format!("{:?}", part.address)).collect();
         let settings = format!(
             r#"{{"listen":"127.0.0.1:0","parts":[{}],"threads":1,"order":"edf","shedding":"{shedding}",
-                "patience_ns":1000000000,"capacity":1000,"answer":5000,"dscp":[46,10],"guard":"none",
+                "age_max_ns":1000000000,"capacity":1000,"answer":5000,"dscp":[46,10],"guard":"none",
                 "guard_target_ns":20000000}}"#,
             parts.join(",")
         );
@@ -61,7 +61,7 @@ fn calls(front: &str, shedding: &str) -> String {
         format!(r#"{{"name":"{name}","threads":1,"parts":{parts},"reserve_ns":0,"partial":false}}"#)
     };
     let setup = format!(
-        r#"{{"order":"edf","shedding":"{shedding}","patience_ns":1000000000,"capacity":1000,"stages":[{},{}],"slos":[{{"name":"urgent","slo_ns":100000000000}},{{"name":"patient","slo_ns":200000000000}}]}}"#,
+        r#"{{"order":"edf","shedding":"{shedding}","age_max_ns":1000000000,"capacity":1000,"stages":[{},{}],"slos":[{{"name":"urgent","slo_ns":100000000000}},{{"name":"patient","slo_ns":200000000000}}]}}"#,
         stage("front", 1),
         stage("worker", 2)
     );

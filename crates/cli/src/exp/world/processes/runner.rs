@@ -35,7 +35,7 @@ pub fn setup(config: &Config) -> String {
     let slo = |slo: &sim::world::services::Slo| json!({"name": slo.name, "slo_ns": slo.slo.as_nanos()});
     json!({
         "order": config.order.to_string(), "shedding": config.shedding.to_string(),
-        "patience_ns": config.age_max.as_nanos(), "capacity": config.capacity,
+        "age_max_ns": config.age_max.as_nanos(), "capacity": config.capacity,
         "stages": config.stages.iter().map(stage).collect::<Vec<_>>(),
         "slos": config.slos.iter().map(slo).collect::<Vec<_>>(),
     })

@@ -179,7 +179,7 @@ impl TiersSetup {
     /// Checks that the core manager ran to the end.
     ///
     /// # Errors
-    /// It has ended.
+    /// The core manager has ended.
     pub fn check_running(&self) -> Result<(), Error> {
         self.daemon.as_ref().map_or(Ok(()), Daemon::check_running)
     }
@@ -202,7 +202,7 @@ impl AuxProcesses {
     /// Counters of the workers' egress.
     ///
     /// # Errors
-    /// They cannot be read.
+    /// The counters cannot be read.
     pub fn egress(&self) -> Result<Vec<Status>, Error> {
         self.worker_hosts.iter().map(|host| Ok(host.enter(|| egress::status(DEVICE))?)).collect()
     }
@@ -245,13 +245,13 @@ fn settings(plan: &Plan, listen: SocketAddr, parts: &[SocketAddr], queue_report:
     json!({
         "listen": listen, "parts": parts, "threads": stage.servers,
         "order": config.order.to_string(), "shedding": config.shedding.to_string(),
-        "patience_ns": config.age_max.as_nanos(), "capacity": config.capacity,
+        "age_max_ns": config.age_max.as_nanos(), "capacity": config.capacity,
         "answer": host.answer, "dscp": host.dscp, "loss_ns": host.loss.map(|loss| loss.as_nanos()),
         // greenwave's stack has its own congestion control.
         "congestion": (!(is_front && host.stack)).then_some(&host.congestion),
         "guard": if is_front && plan.mechanisms.guard { "queue-delay" } else { "none" },
         "guard_target_ns": host.guard_target.as_nanos(),
-        "tells": queue_report,
+        "queue_report": queue_report,
     })
     .to_string()
 }

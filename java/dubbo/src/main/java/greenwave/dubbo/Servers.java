@@ -107,6 +107,6 @@ public final class Servers {
             }
             names.append(' ').append(known);
         }
-        throw new IllegalArgumentException(key + " is " + name + ", none of:" + names);
+        throw new IllegalArgumentException(key + " " + name + " is not one of:" + names);
     }
 }

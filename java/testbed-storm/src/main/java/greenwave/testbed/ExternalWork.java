@@ -43,7 +43,7 @@ final class ExternalWork {
             } else if (argument.startsWith("redis=")) {
                 redis = Redis.at(argument.substring("redis=".length()));
             } else {
-                throw new RunnerException("argument " + argument + " is none of search=URL, redis=HOST:PORT", "one of these");
+                throw new RunnerException("argument " + argument + " is not one of search=URL, redis=HOST:PORT", "one of these");
             }
         }
         return new ExternalWork(search, redis);

@@ -137,7 +137,7 @@ public final class Storm implements Runner {
 
     /** Settings of components outside the plan: first in, first out, without shedding. */
     private static DeadlineQueue.Settings plain(Plan.Settings settings) {
-        return new DeadlineQueue.Settings(settings.capacity(), Order.FIFO, Shedding.NONE, settings.patienceNs());
+        return new DeadlineQueue.Settings(settings.capacity(), Order.FIFO, Shedding.NONE, settings.ageMaxNs());
     }
 
     /** The fields of all tuples; of {@code parts} answers, {@code used} were used. */

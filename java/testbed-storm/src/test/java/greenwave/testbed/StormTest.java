@@ -15,7 +15,7 @@ import org.junit.jupiter.api.Test;
 class StormTest {
     private static final int REQUESTS = 30;
     private static final int PARTS = 3;
-    private static final String SETTINGS = "{\"order\":\"edf\",\"shedding\":\"expired\",\"patience_ns\":1000000000,"
+    private static final String SETTINGS = "{\"order\":\"edf\",\"shedding\":\"expired\",\"age_max_ns\":1000000000,"
             + "\"capacity\":100,\"stages\":["
             + "{\"name\":\"S\",\"threads\":1,\"parts\":1,\"reserve_ns\":0,\"partial\":false},"
             + "{\"name\":\"W\",\"threads\":2,\"parts\":3,\"reserve_ns\":500000000,\"partial\":true},"
@@ -86,7 +86,7 @@ class StormTest {
                 "error: stage W: parts 3 is not 1, in a second unit\n  try: one unit, services before and after it\n",
                 reported);
         RunnerException unable = assertThrows(RunnerException.class, () -> ExternalWork.of(List.of("hello")));
-        assertEquals("error: argument hello is none of search=URL, redis=HOST:PORT\n  try: one of these\n", unable.lines());
+        assertEquals("error: argument hello is not one of search=URL, redis=HOST:PORT\n  try: one of these\n", unable.lines());
         assertThrows(RunnerException.class, () -> ExternalWork.of(List.of("redis=127.0.0.1:1")));
     }
 

@@ -67,7 +67,7 @@ public final class Dubbo {
         return Map.of(
                 "deadline.order", settings.order(),
                 "deadline.shedding", settings.shedding(),
-                "deadline.timeout", Long.toString(settings.patienceNs() / 1_000_000),
+                "deadline.timeout", Long.toString(settings.ageMaxNs() / 1_000_000),
                 "deadline.trusted", "true");
     }
 

@@ -1,5 +1,6 @@
 package greenwave.testbed;
 
+import com.fasterxml.jackson.annotation.JsonAlias;
 import com.fasterxml.jackson.core.JsonProcessingException;
 import com.fasterxml.jackson.databind.DeserializationFeature;
 import com.fasterxml.jackson.databind.PropertyNamingStrategies;
@@ -28,19 +29,19 @@ record Plan(Settings settings, List<Request> requests) {
      *
      * @param order name of an {@link Order}
      * @param shedding name of a {@link Shedding}
-     * @param patienceNs for {@link DeadlineQueue.Settings#ageMaxNanos}
+     * @param ageMaxNs for {@link DeadlineQueue.Settings#ageMaxNanos}
      * @param capacity maximum number of requests that wait at one server
      * @param stages the services, in the order of calls
      * @param slos classes of users
      */
     record Settings(
-            String order, String shedding, long patienceNs, int capacity, List<Stage> stages, List<Slo> slos) {
+            String order, String shedding, @JsonAlias("patience_ns") long ageMaxNs, int capacity, List<Stage> stages, List<Slo> slos) {
         DeadlineQueue.Settings queue() throws RunnerException {
             return new DeadlineQueue.Settings(
                     capacity,
                     named("order", order, Order.values()),
                     named("shedding", shedding, Shedding.values()),
-                    patienceNs);
+                    ageMaxNs);
         }
     }
 
@@ -90,7 +91,7 @@ record Plan(Settings settings, List<Request> requests) {
         try {
             settings = JSON.readValue(line == null ? "" : line, Settings.class);
         } catch (UnrecognizedPropertyException unknown) {
-            throw new RunnerException("key " + unknown.getPropertyName() + " is none of " + new TreeSet<>(unknown.getKnownPropertyIds()), SEE);
+            throw new RunnerException("key " + unknown.getPropertyName() + " is not one of " + new TreeSet<>(unknown.getKnownPropertyIds()), SEE);
         } catch (JsonProcessingException bad) {
             throw new RunnerException("line 1 is no settings: " + bad.getOriginalMessage(), SEE);
         }
@@ -138,7 +139,7 @@ record Plan(Settings settings, List<Request> requests) {
                 return value;
             }
         }
-        throw new RunnerException(key + " " + name + " is none of " + names, SEE);
+        throw new RunnerException(key + " " + name + " is not one of " + names, SEE);
     }
 
     private static final JsonMapper JSON = JsonMapper.builder()

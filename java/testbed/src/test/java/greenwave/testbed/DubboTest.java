@@ -63,8 +63,8 @@ class DubboTest {
         String try_ = "\n  try: a plan as spec/testbed.md has it\n";
         String settings = plan("edf", "none", 1);
         run(settings.replace("\"slos\"", "\"sloes\":1,\"slos\""), 2,
-                "error: key sloes is none of [capacity, order, patience_ns, shedding, slos, stages]" + try_);
-        run(settings.replace("edf", "soon"), 2, "error: order soon is none of [fifo, lifo, edf, laxity, paper, pace]" + try_);
+                "error: key sloes is not one of [age_max_ns, capacity, order, shedding, slos, stages]" + try_);
+        run(settings.replace("edf", "soon"), 2, "error: order soon is not one of [fifo, lifo, edf, laxity, paper, pace]" + try_);
         run(settings + "7,0,5\n", 2,
                 "error: request 20 is 7,0,5, not BIRTH,CLASS and 3 service times, CLASS below 1" + try_);
         run(settings.replaceFirst("\"parts\":1", "\"parts\":2").replaceAll("(?m)^([0-9].*)$", "$1,5"), 2,
@@ -75,7 +75,7 @@ class DubboTest {
     private static String plan(String order, String shedding, long sloNanos) {
         StringBuilder plan = new StringBuilder();
         plan.append("{\"order\":\"").append(order).append("\",\"shedding\":\"").append(shedding);
-        plan.append("\",\"patience_ns\":1000000000,\"capacity\":100,\"stages\":[");
+        plan.append("\",\"age_max_ns\":1000000000,\"capacity\":100,\"stages\":[");
         for (int stage = 1; stage <= 3; stage++) {
             plan.append(stage == 1 ? "" : ",").append("{\"name\":\"S").append(stage);
             plan.append("\",\"threads\":1,\"parts\":1,\"reserve_ns\":0,\"partial\":false}");
