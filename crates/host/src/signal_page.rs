@@ -28,7 +28,9 @@ pub struct SharedPage {
     file: File,
 }
 
-const NAME: &str = "greenwave-pulse";
+const NAME: &str = "greenwave-signal-page";
+/// Name that the previous release uses.
+const NAME_OLD: &str = "greenwave-pulse";
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
 /// Maximum of descriptors examined per process.
 const LOOKED_MAX: usize = 65_536;
@@ -61,7 +63,10 @@ impl SharedPage {
     /// [`NotFound`](io::ErrorKind::NotFound) if it has none or does not exist;
     /// [`InvalidData`](io::ErrorKind::InvalidData) if its page is malformed; or no permission.
     pub fn of_process(process: u32) -> io::Result<Self> {
-        Self::find(process, NAME)
+        match Self::find(process, NAME) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Self::find(process, NAME_OLD),
+            found => found,
+        }
     }
 
     /// Page of `process` under that name.

@@ -232,7 +232,7 @@ impl Journal {
 
     /// Records the scheduling of `thread` of `process`, which belongs to `task`, if it can be read.
     /// Settings inherited as one of `ours` are replaced by those it would have without us. A thread
-    /// recorded before keeps its record. Result: its class as recorded.
+    /// recorded before keeps its record. Returns the thread's class as recorded.
     ///
     /// # Errors
     /// The process has ended, or the file cannot be written.
@@ -442,14 +442,15 @@ fn beside(path: &Path) -> PathBuf {
     path.with_extension("journal.new")
 }
 
-/// Program of a signal-page `line`: its number and start time.
+/// Program of a signal-page `line`: its number and start time. Earlier versions wrote `pulse`.
 fn process_of(line: &str) -> Option<(u32, u64)> {
-    let (process, began) = line.strip_prefix("pulse ")?.split_once(' ')?;
+    let fields = line.strip_prefix("signal_page ").or_else(|| line.strip_prefix("pulse "))?;
+    let (process, began) = fields.split_once(' ')?;
     Some((process.parse().ok()?, began.parse().ok()?))
 }
 
 fn signal_page_line(process: u32, began: u64) -> String {
-    format!("pulse {process} {began}")
+    format!("signal_page {process} {began}")
 }
 
 /// Recorded state of a thread.

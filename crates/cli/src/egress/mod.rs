@@ -62,7 +62,7 @@ impl Args {
     /// Checks the arguments before the first action.
     ///
     /// # Errors
-    /// As [`run`].
+    /// The errors of [`run`].
     pub fn check(&self) -> Result<(), Error> {
         let Command::Attach { rate, policy, .. } = &self.command else { return Ok(()) };
         named(policy)?;
@@ -193,7 +193,7 @@ fn as_json(device: &str, status: &Status) -> serde_json::Value {
         "levels": levels.collect::<Vec<_>>(),
         "pinned": counter(status.pinned), "other": counter(status.other),
         "unseen": counter(status.unseen), "large": counter(status.large), "waits": status.waits,
-        "turn_bytes": status.notes.quantum.bytes,
+        "quantum_bytes": status.notes.quantum.bytes,
         "gso_max_size": status.notes.quantum.gso.map(|[before, limit]| json!({ "before": before, "limit": limit })),
         "warnings": warnings.collect::<Vec<_>>(),
     })

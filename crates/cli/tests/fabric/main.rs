@@ -224,7 +224,7 @@ fn the_size_of_packets_is_lowered_at_low_rates_and_restored() {
     let stdout = done(&a, &["attach", "eth0", "--rate", "100mbit"]);
     assert!(stdout.contains(&format!("gso_max_size {before} -> 3028 until detach")), "{stdout}");
     assert_eq!(gso_max_size(&a), 3_028);
-    assert_eq!(number(&status(&a)["turn_bytes"]), 3_406);
+    assert_eq!(number(&status(&a)["quantum_bytes"]), 3_406);
     done(&a, &["detach", "eth0"]);
     assert_eq!(gso_max_size(&a), before);
     done(&a, &["attach", "eth0", "--rate", "10gbit"]);

@@ -108,7 +108,7 @@ impl EgressAttachment {
         let text = json!({
             "policy": self.policy, "rate": self.rate.bits_per_sec(), "shape": self.shape.name(),
             "thresholds": self.thresholds, "buckets": self.buckets, "idle_ns": self.idle.as_nanos(),
-            "turn": self.quantum.bytes, "frame": self.quantum.frame, "gso": self.quantum.gso, "queue": self.queue, "guaranteed": self.guaranteed,
+            "quantum": self.quantum.bytes, "frame": self.quantum.frame, "gso": self.quantum.gso, "queue": self.queue, "guaranteed": self.guaranteed,
             "before": before, "clsact_is_ours": self.clsact_is_ours,
         })
         .to_string();
@@ -148,7 +148,7 @@ impl EgressAttachment {
                 rate: number("rate").filter(|&bits| bits > 0).map(Rate::from_bits_per_sec)?,
                 shape: Shape::named(text(&value, "shape"))?,
                 quantum: QueueQuantum {
-                    bytes: number("turn")?.try_into().ok()?,
+                    bytes: number("quantum").or_else(|| number("turn"))?.try_into().ok()?,
                     frame: number("frame")?.try_into().ok()?,
                     gso,
                 },

@@ -38,7 +38,7 @@ impl CoreManager {
     /// Starts the manager of the programs of `setup`.
     ///
     /// # Errors
-    /// It does not start.
+    /// The manager does not start.
     pub fn new(config: &Config, setup: &ColocatedSetup) -> Result<Self, Error> {
         let parties = (config.sharing == Sharing::Parties)
             .then(|| Mutex::new(Parties::new(config.be_share, config.tail_target)));
@@ -79,7 +79,7 @@ impl CoreManager {
     /// Checks that the core manager ran to the end; for LC's signal page, by its lease.
     ///
     /// # Errors
-    /// It has ended, or never read LC's signal page.
+    /// The manager has ended, or never read LC's signal page.
     pub fn check_running(&self) -> Result<(), Error> {
         self.daemon.as_ref().map_or(Ok(()), Daemon::check_running)?;
         let Some(page) = &self.signal_page else { return Ok(()) };
@@ -152,7 +152,7 @@ fn tasks(config: &Config, lc: u32, be: u32) -> String {
         config.delay_max.map_or(String::new(), |span| format!("delay_max = \"{}ns\"\n", span.as_nanos()));
     format!(
         "policy = \"caladan\"\nmechanism = \"{mechanism}\"\ncores = \"{}\"\n\
-         [[tasks]]\nname = \"lc\"\nclass = \"LC\"\npid = {lc}\nguaranteed = 1\npulse = {has_page}\n{delay_max}\
+         [[tasks]]\nname = \"lc\"\nclass = \"LC\"\npid = {lc}\nguaranteed = 1\nsignal_page = {has_page}\n{delay_max}\
          [[tasks]]\nname = \"be\"\nclass = \"BE\"\npid = {be}\n",
         SHARED_CORE.0
     )
