@@ -13,7 +13,7 @@ use crate::{connect, errors, fail, label, late_data, listen, ours, shim_client, 
 /// shutdown(2).
 ///
 /// # Safety
-/// As the C library's.
+/// The same as for the C library's function.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn shutdown(fd: c_int, how: c_int) -> c_int {
     type Real = unsafe extern "C" fn(c_int, c_int) -> c_int;

@@ -26,7 +26,7 @@ use crate::{
 /// connect(2).
 ///
 /// # Safety
-/// As the C library's.
+/// The same as for the C library's function.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn connect(fd: c_int, addr: *const sockaddr, len: socklen_t) -> c_int {
     type Real = unsafe extern "C-unwind" fn(c_int, *const sockaddr, socklen_t) -> c_int;

@@ -47,7 +47,7 @@ pub(crate) fn of(fd: c_int) -> Vec<c_int> {
 /// dup(2).
 ///
 /// # Safety
-/// As the C library's.
+/// The same as for the C library's function.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn dup(fd: c_int) -> c_int {
     type Real = unsafe extern "C" fn(c_int) -> c_int;
@@ -58,7 +58,7 @@ pub unsafe extern "C" fn dup(fd: c_int) -> c_int {
 /// dup2(2).
 ///
 /// # Safety
-/// As the C library's.
+/// The same as for the C library's function.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn dup2(from: c_int, to: c_int) -> c_int {
     type Real = unsafe extern "C" fn(c_int, c_int) -> c_int;
@@ -69,7 +69,7 @@ pub unsafe extern "C" fn dup2(from: c_int, to: c_int) -> c_int {
 /// dup3(2).
 ///
 /// # Safety
-/// As the C library's.
+/// The same as for the C library's function.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn dup3(from: c_int, to: c_int, flags: c_int) -> c_int {
     type Real = unsafe extern "C" fn(c_int, c_int, c_int) -> c_int;
@@ -80,7 +80,7 @@ pub unsafe extern "C" fn dup3(from: c_int, to: c_int, flags: c_int) -> c_int {
 /// fcntl(2).
 ///
 /// # Safety
-/// As the C library's; for a command without an argument, `argument` is undefined.
+/// The same as for the C library's function; for a command without an argument, `argument` is undefined.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn fcntl(fd: c_int, command: c_int, argument: c_long) -> c_int {
     type Real = unsafe extern "C-unwind" fn(c_int, c_int, c_long) -> c_int;
@@ -95,7 +95,7 @@ pub unsafe extern "C-unwind" fn fcntl(fd: c_int, command: c_int, argument: c_lon
 /// fcntl(2) for programs built with large-file support.
 ///
 /// # Safety
-/// As [`fcntl`].
+/// The same as for [`fcntl`].
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn fcntl64(fd: c_int, command: c_int, argument: c_long) -> c_int {
     // SAFETY: the program's arguments; on 64-bit machines the two are the same.

@@ -30,7 +30,7 @@ static LEFT: [AtomicU8; 256] = [const { AtomicU8::new(0) }; 256];
 /// epoll_ctl(2).
 ///
 /// # Safety
-/// As the C library's.
+/// The same as for the C library's function.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn epoll_ctl(epoll: c_int, op: c_int, fd: c_int, event: *mut epoll_event) -> c_int {
     type Real = unsafe extern "C" fn(c_int, c_int, c_int, *mut epoll_event) -> c_int;
@@ -133,7 +133,7 @@ fn give_way(labels: &LabelReader) {
 /// epoll_wait(2).
 ///
 /// # Safety
-/// As the C library's.
+/// The same as for the C library's function.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn epoll_wait(
     epoll: c_int,
@@ -150,7 +150,7 @@ pub unsafe extern "C-unwind" fn epoll_wait(
 /// epoll_pwait(2).
 ///
 /// # Safety
-/// As the C library's.
+/// The same as for the C library's function.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn epoll_pwait(
     epoll: c_int,
@@ -168,7 +168,7 @@ pub unsafe extern "C-unwind" fn epoll_pwait(
 /// epoll_pwait2(2).
 ///
 /// # Safety
-/// As the C library's.
+/// The same as for the C library's function.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn epoll_pwait2(
     epoll: c_int,

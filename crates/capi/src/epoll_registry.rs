@@ -48,7 +48,7 @@ fn note(set: c_int) -> c_int {
 /// epoll_create(2).
 ///
 /// # Safety
-/// As the C library's.
+/// The same as for the C library's function.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn epoll_create(size: c_int) -> c_int {
     type Real = unsafe extern "C" fn(c_int) -> c_int;
@@ -58,7 +58,7 @@ pub unsafe extern "C" fn epoll_create(size: c_int) -> c_int {
 /// epoll_create1(2).
 ///
 /// # Safety
-/// As the C library's.
+/// The same as for the C library's function.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn epoll_create1(flags: c_int) -> c_int {
     type Real = unsafe extern "C" fn(c_int) -> c_int;

@@ -36,7 +36,7 @@ struct Entry {
 /// getifaddrs(3).
 ///
 /// # Safety
-/// As the C library's.
+/// The same as for the C library's function.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn getifaddrs(list: *mut *mut ifaddrs) -> c_int {
     type Real = unsafe extern "C-unwind" fn(*mut *mut ifaddrs) -> c_int;
@@ -53,7 +53,7 @@ pub unsafe extern "C-unwind" fn getifaddrs(list: *mut *mut ifaddrs) -> c_int {
 /// freeifaddrs(3).
 ///
 /// # Safety
-/// As the C library's.
+/// The same as for the C library's function.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn freeifaddrs(list: *mut ifaddrs) {
     type Real = unsafe extern "C" fn(*mut ifaddrs);

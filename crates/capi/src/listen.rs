@@ -24,7 +24,7 @@ use crate::{borrow, fail, fd_replace, ours, shim_client, shm_send, socket_addres
 /// Request that `bind` sends to the socket server; `None` if the socket stays the kernel's.
 ///
 /// # Safety
-/// As bind(2).
+/// The same as for bind(2).
 unsafe fn wanted(fd: c_int, addr: *const sockaddr, len: socklen_t) -> Option<Request> {
     // SAFETY: the program's arguments.
     let addr = unsafe { socket_address::read(addr, len) }?;
@@ -41,7 +41,7 @@ unsafe fn wanted(fd: c_int, addr: *const sockaddr, len: socklen_t) -> Option<Req
 /// bind(2).
 ///
 /// # Safety
-/// As the C library's.
+/// The same as for the C library's function.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn bind(fd: c_int, addr: *const sockaddr, len: socklen_t) -> c_int {
     type Real = unsafe extern "C" fn(c_int, *const sockaddr, socklen_t) -> c_int;
@@ -142,7 +142,7 @@ impl Bound {
 /// Binds the kernel socket `fd`; `None` if the kernel has no addresses of this family.
 ///
 /// # Safety
-/// As bind(2).
+/// The same as for bind(2).
 unsafe fn bind_half(fd: c_int, addr: *const sockaddr, len: socklen_t) -> Option<Bound> {
     type Real = unsafe extern "C" fn(c_int, *const sockaddr, socklen_t) -> c_int;
     let socket = borrow(fd)?;
@@ -157,7 +157,7 @@ unsafe fn bind_half(fd: c_int, addr: *const sockaddr, len: socklen_t) -> Option<
 /// listen(2).
 ///
 /// # Safety
-/// As the C library's.
+/// The same as for the C library's function.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn listen(fd: c_int, backlog: c_int) -> c_int {
     type Real = unsafe extern "C" fn(c_int, c_int) -> c_int;
@@ -188,7 +188,7 @@ pub unsafe extern "C" fn listen(fd: c_int, backlog: c_int) -> c_int {
 /// accept4(2).
 ///
 /// # Safety
-/// As the C library's.
+/// The same as for the C library's function.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn accept4(
     fd: c_int,
@@ -207,7 +207,7 @@ pub unsafe extern "C-unwind" fn accept4(
 /// accept(2).
 ///
 /// # Safety
-/// As the C library's.
+/// The same as for the C library's function.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn accept(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t) -> c_int {
     type Real = unsafe extern "C-unwind" fn(c_int, *mut sockaddr, *mut socklen_t) -> c_int;
@@ -221,7 +221,7 @@ pub unsafe extern "C-unwind" fn accept(fd: c_int, addr: *mut sockaddr, len: *mut
 /// Accepts the next connection of listener `fd`.
 ///
 /// # Safety
-/// As accept4(2).
+/// The same as for accept4(2).
 unsafe fn take(
     fd: c_int,
     name: &Name,

@@ -136,7 +136,7 @@ pub(crate) unsafe fn write<T: Copy>(ptr: *mut T, value: T) -> Result<(), Errno> 
 /// `EFAULT`.
 ///
 /// # Safety
-/// As [`write`].
+/// The same as for [`write`].
 pub(crate) unsafe fn write_bytes(dest: *mut u8, bytes: &[u8]) -> Result<(), Errno> {
     if !is_writable(dest.cast(), bytes.len()) {
         return Err(Errno::FAULT);
@@ -174,7 +174,7 @@ impl Deref for Pieces {
 /// `EMSGSIZE`: more than 1024; `EFAULT`.
 ///
 /// # Safety
-/// As [`read`].
+/// The same as for [`read`].
 pub(crate) unsafe fn pieces(start: *const iovec, count: usize) -> Result<Pieces, Errno> {
     if count > 1024 {
         return Err(Errno::MSGSIZE);

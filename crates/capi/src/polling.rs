@@ -24,7 +24,7 @@ unsafe fn finish_poll(fds: *mut pollfd, count: nfds_t, found: c_int) -> c_int {
 /// poll(2).
 ///
 /// # Safety
-/// As the C library's.
+/// The same as for the C library's function.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn poll(fds: *mut pollfd, count: nfds_t, ms: c_int) -> c_int {
     type Real = unsafe extern "C-unwind" fn(*mut pollfd, nfds_t, c_int) -> c_int;
@@ -36,7 +36,7 @@ pub unsafe extern "C-unwind" fn poll(fds: *mut pollfd, count: nfds_t, ms: c_int)
 /// poll(2) as compiled with `_FORTIFY_SOURCE`, with the size of the buffer.
 ///
 /// # Safety
-/// As the C library's.
+/// The same as for the C library's function.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn __poll_chk(
     fds: *mut pollfd,
@@ -53,7 +53,7 @@ pub unsafe extern "C-unwind" fn __poll_chk(
 /// ppoll(2).
 ///
 /// # Safety
-/// As the C library's.
+/// The same as for the C library's function.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn ppoll(
     fds: *mut pollfd,
@@ -70,7 +70,7 @@ pub unsafe extern "C-unwind" fn ppoll(
 /// ppoll(2) as compiled with `_FORTIFY_SOURCE`, with the size of the buffer.
 ///
 /// # Safety
-/// As the C library's.
+/// The same as for the C library's function.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn __ppoll_chk(
     fds: *mut pollfd,

@@ -9,8 +9,8 @@ use crate::shm_send;
 /// prctl(2).
 ///
 /// # Safety
-/// As the C library's, which takes as many arguments as the option has. If they are fewer than
-/// four, the others are undefined and unused.
+/// The same as for the C library's function, whose number of arguments depends on the option. With fewer
+/// than four, the others are undefined and unused.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn prctl(option: c_int, a: c_ulong, b: c_ulong, c: c_ulong, d: c_ulong) -> c_int {
     type Real = unsafe extern "C" fn(c_int, c_ulong, c_ulong, c_ulong, c_ulong) -> c_int;

@@ -29,7 +29,7 @@ unsafe fn one(fd: c_int, bytes: *mut c_void, n: size_t, flags: c_int) -> ssize_t
 /// recv(2).
 ///
 /// # Safety
-/// As the C library's.
+/// The same as for the C library's function.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn recv(fd: c_int, bytes: *mut c_void, n: size_t, flags: c_int) -> ssize_t {
     type Real = unsafe extern "C-unwind" fn(c_int, *mut c_void, size_t, c_int) -> ssize_t;
@@ -47,7 +47,7 @@ pub unsafe extern "C-unwind" fn recv(fd: c_int, bytes: *mut c_void, n: size_t, f
 /// recv(2) as compiled with `_FORTIFY_SOURCE`, with the size of the buffer.
 ///
 /// # Safety
-/// As the C library's.
+/// The same as for the C library's function.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn __recv_chk(
     fd: c_int,
@@ -71,7 +71,7 @@ pub unsafe extern "C-unwind" fn __recv_chk(
 /// recvfrom(2). On TCP it returns no sender; a socket pair would.
 ///
 /// # Safety
-/// As the C library's.
+/// The same as for the C library's function.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn recvfrom(
     fd: c_int,
@@ -123,7 +123,7 @@ unsafe fn no_name(len: *mut socklen_t) -> Result<(), Errno> {
 /// recvfrom(2) as compiled with `_FORTIFY_SOURCE`, with the size of the buffer.
 ///
 /// # Safety
-/// As the C library's.
+/// The same as for the C library's function.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn __recvfrom_chk(
     fd: c_int,
@@ -153,7 +153,7 @@ pub unsafe extern "C-unwind" fn __recvfrom_chk(
 /// Writes the sender of a received datagram; returns the datagram's length.
 ///
 /// # Safety
-/// As recvfrom(2).
+/// The same as for recvfrom(2).
 unsafe fn write_sender(
     got: &ReceivedDatagram,
     six: bool,
@@ -174,7 +174,7 @@ unsafe fn write_sender(
 /// recvmsg(2).
 ///
 /// # Safety
-/// As the C library's.
+/// The same as for the C library's function.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t {
     type Real = unsafe extern "C-unwind" fn(c_int, *mut msghdr, c_int) -> ssize_t;
@@ -221,7 +221,7 @@ pub unsafe extern "C-unwind" fn recvmsg(fd: c_int, message: *mut msghdr, flags: 
 /// Adds late data to `message`, of which `got` bytes are filled.
 ///
 /// # Safety
-/// As recvmsg(2), which has succeeded unless `got` is -1.
+/// The same as for recvmsg(2), which has succeeded unless `got` is -1.
 unsafe fn add_late(fd: c_int, flags: c_int, message: *const msghdr, got: ssize_t) -> ssize_t {
     if !late_data::may_follow(got) {
         return got;
@@ -247,7 +247,7 @@ unsafe fn room(message: *const msghdr) -> usize {
 /// recvmsg(2) on a connection with flags that differ on a socket pair: no bytes are copied.
 ///
 /// # Safety
-/// As recvmsg(2).
+/// The same as for recvmsg(2).
 unsafe fn discard(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t {
     // SAFETY: the caller's message.
     let got = stream::receive_unlike(fd, flags, unsafe { room(message) });
@@ -291,7 +291,7 @@ unsafe fn any_brings(messages: *const mmsghdr, count: usize) -> bool {
 /// Receives a datagram into `message`.
 ///
 /// # Safety
-/// As recvmsg(2).
+/// The same as for recvmsg(2).
 unsafe fn into(fd: c_int, six: bool, message: *mut msghdr, flags: c_int) -> ssize_t {
     // SAFETY: the program's message; an invalid one is refused.
     let mut copy = match unsafe { memory::read(message) } {
@@ -321,7 +321,7 @@ unsafe fn into(fd: c_int, six: bool, message: *mut msghdr, flags: c_int) -> ssiz
 /// recvmmsg(2).
 ///
 /// # Safety
-/// As the C library's.
+/// The same as for the C library's function.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn recvmmsg(
     fd: c_int,
@@ -391,7 +391,7 @@ fn span(of: &timespec) -> Result<Duration, Errno> {
 /// read(2).
 ///
 /// # Safety
-/// As the C library's.
+/// The same as for the C library's function.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn read(fd: c_int, bytes: *mut c_void, n: size_t) -> ssize_t {
     type Real = unsafe extern "C-unwind" fn(c_int, *mut c_void, size_t) -> ssize_t;
@@ -415,7 +415,7 @@ pub unsafe extern "C-unwind" fn read(fd: c_int, bytes: *mut c_void, n: size_t) -
 /// read(2) as compiled with `_FORTIFY_SOURCE`, with the size of the buffer.
 ///
 /// # Safety
-/// As the C library's.
+/// The same as for the C library's function.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn __read_chk(
     fd: c_int,
@@ -440,7 +440,7 @@ pub unsafe extern "C-unwind" fn __read_chk(
 /// readv(2).
 ///
 /// # Safety
-/// As the C library's.
+/// The same as for the C library's function.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn readv(fd: c_int, pieces: *const iovec, count: c_int) -> ssize_t {
     type Real = unsafe extern "C-unwind" fn(c_int, *const iovec, c_int) -> ssize_t;

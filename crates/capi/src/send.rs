@@ -40,7 +40,7 @@ unsafe fn target(addr: *const sockaddr, len: socklen_t) -> Result<Option<SocketA
 /// Name of `fd`, if it is a UDP socket on the stack, or becomes one because it sends to `addr`.
 ///
 /// # Safety
-/// As [`target`].
+/// The same as for [`target`].
 unsafe fn sender(fd: c_int, addr: *const sockaddr, len: socklen_t) -> Result<Option<Name>, Errno> {
     if let Some(name) = udp_fds::of(fd) {
         return Ok(Some(name));
@@ -83,7 +83,7 @@ unsafe fn send_bytes(fd: c_int, name: &Name, bytes: *const c_void, n: size_t, fl
 /// send(2).
 ///
 /// # Safety
-/// As the C library's.
+/// The same as for the C library's function.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn send(fd: c_int, bytes: *const c_void, n: size_t, flags: c_int) -> ssize_t {
     type Real = unsafe extern "C-unwind" fn(c_int, *const c_void, size_t, c_int) -> ssize_t;
@@ -101,7 +101,7 @@ pub unsafe extern "C-unwind" fn send(fd: c_int, bytes: *const c_void, n: size_t,
 /// sendto(2). On TCP the address is not needed; a socket pair would refuse it.
 ///
 /// # Safety
-/// As the C library's.
+/// The same as for the C library's function.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn sendto(
     fd: c_int,
@@ -166,7 +166,7 @@ unsafe fn bare(
 /// sendmsg(2).
 ///
 /// # Safety
-/// As the C library's.
+/// The same as for the C library's function.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t {
     type Real = unsafe extern "C-unwind" fn(c_int, *const msghdr, c_int) -> ssize_t;
@@ -187,7 +187,7 @@ pub unsafe extern "C-unwind" fn sendmsg(fd: c_int, message: *const msghdr, flags
 /// Sends a message on a descriptor that is no UDP socket on the stack.
 ///
 /// # Safety
-/// As sendmsg(2).
+/// The same as for sendmsg(2).
 unsafe fn send_bare(fd: c_int, message: &msghdr, flags: c_int) -> ssize_t {
     type Real = unsafe extern "C-unwind" fn(c_int, *const msghdr, c_int) -> ssize_t;
     // SAFETY: the program's message.
@@ -216,7 +216,7 @@ unsafe fn send_bare(fd: c_int, message: &msghdr, flags: c_int) -> ssize_t {
 }
 
 /// # Safety
-/// As sendmsg(2).
+/// The same as for sendmsg(2).
 unsafe fn send_message(fd: c_int, name: &Name, message: &msghdr, flags: c_int) -> ssize_t {
     // SAFETY: the program's message.
     let cmsg = match unsafe { cmsg::read(message) } {
@@ -237,7 +237,7 @@ unsafe fn send_message(fd: c_int, name: &Name, message: &msghdr, flags: c_int) -
 /// sendmmsg(2).
 ///
 /// # Safety
-/// As the C library's.
+/// The same as for the C library's function.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn sendmmsg(
     fd: c_int,
@@ -286,7 +286,7 @@ pub unsafe extern "C-unwind" fn sendmmsg(
 /// sendfile(2) of the kernel. It ends the effect of `MSG_MORE` on earlier bytes.
 ///
 /// # Safety
-/// As the C library's.
+/// The same as for the C library's function.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn sendfile(to: c_int, from: c_int, at: *mut off_t, n: size_t) -> ssize_t {
     type Real = unsafe extern "C-unwind" fn(c_int, c_int, *mut off_t, size_t) -> ssize_t;
@@ -297,7 +297,7 @@ pub unsafe extern "C-unwind" fn sendfile(to: c_int, from: c_int, at: *mut off_t,
 /// sendfile(2) for programs built with large-file support.
 ///
 /// # Safety
-/// As [`sendfile`].
+/// The same as for [`sendfile`].
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn sendfile64(to: c_int, from: c_int, at: *mut off_t, n: size_t) -> ssize_t {
     // SAFETY: the program's arguments; on 64-bit machines the two are the same.
@@ -307,7 +307,7 @@ pub unsafe extern "C-unwind" fn sendfile64(to: c_int, from: c_int, at: *mut off_
 /// splice(2). It ends the effect of `MSG_MORE`, as [`sendfile`] does.
 ///
 /// # Safety
-/// As the C library's.
+/// The same as for the C library's function.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn splice(
     from: c_int,
@@ -328,7 +328,7 @@ pub unsafe extern "C-unwind" fn splice(
 /// write(2).
 ///
 /// # Safety
-/// As the C library's.
+/// The same as for the C library's function.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn write(fd: c_int, bytes: *const c_void, n: size_t) -> ssize_t {
     type Real = unsafe extern "C-unwind" fn(c_int, *const c_void, size_t) -> ssize_t;
@@ -348,7 +348,7 @@ pub unsafe extern "C-unwind" fn write(fd: c_int, bytes: *const c_void, n: size_t
 /// writev(2).
 ///
 /// # Safety
-/// As the C library's.
+/// The same as for the C library's function.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn writev(fd: c_int, pieces: *const iovec, count: c_int) -> ssize_t {
     type Real = unsafe extern "C-unwind" fn(c_int, *const iovec, c_int) -> ssize_t;

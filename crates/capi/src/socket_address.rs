@@ -12,7 +12,7 @@ use crate::memory;
 /// Family of the program's address; `None` if there is none.
 ///
 /// # Safety
-/// As [`read`].
+/// The same as for [`read`].
 pub(crate) unsafe fn family(addr: *const sockaddr, len: socklen_t) -> Option<libc::sa_family_t> {
     // SAFETY: the caller's `len` covers the family, which is the first field.
     (len as usize >= size_of::<libc::sa_family_t>()).then(|| unsafe { memory::read(addr.cast()) })?.ok()
@@ -45,10 +45,10 @@ pub(crate) unsafe fn read(addr: *const sockaddr, len: socklen_t) -> Option<Socke
 /// cut to the buffer's size.
 ///
 /// # Errors
-/// As [`tell`].
+/// The errors of [`tell`].
 ///
 /// # Safety
-/// As [`tell`]; or `addr` is null.
+/// The same as for [`tell`]; or `addr` is null.
 pub(crate) unsafe fn write(
     from: SocketAddr,
     six: bool,

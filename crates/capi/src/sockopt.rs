@@ -129,7 +129,7 @@ fn constant(socket: &Name, level: c_int, name: c_int) -> Option<c_int> {
 /// setsockopt(2).
 ///
 /// # Safety
-/// As the C library's.
+/// The same as for the C library's function.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn setsockopt(
     fd: c_int,
@@ -227,7 +227,7 @@ fn is_kept_full(shim_client: &ShimClient, socket: &Name, level: c_int, name: c_i
 /// getsockopt(2).
 ///
 /// # Safety
-/// As the C library's.
+/// The same as for the C library's function.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn getsockopt(
     fd: c_int,

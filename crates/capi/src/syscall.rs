@@ -20,8 +20,8 @@ const DUP2: c_long = libc::SYS_dup3;
 /// syscall(2).
 ///
 /// # Safety
-/// As the C library's, which takes as many arguments as the call has. If they are fewer than six,
-/// the others are undefined and unused.
+/// The same as for the C library's function, whose number of arguments depends on the call. With fewer
+/// than six, the others are undefined and unused.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn syscall(
     number: c_long,

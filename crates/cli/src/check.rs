@@ -70,7 +70,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
 /// The classifiers of the policy in `path`, and the counters of what they will observe.
 ///
 /// # Errors
-/// As [`run`].
+/// The errors of [`run`].
 pub fn load(path: &Path) -> Result<(Classifiers, Arc<Observed>), Error> {
     let (policy, _) = policy(path)?;
     let (driver, transport, spoken) = (policy.driver(), policy.transport(), policy.protocols());
@@ -102,7 +102,7 @@ pub fn summary(observed: &Observed) -> Vec<String> {
 /// The policy in `path`, and the conditions of each rule.
 ///
 /// # Errors
-/// As [`run`].
+/// The errors of [`run`].
 pub fn policy(path: &Path) -> Result<(Policy, Vec<RuleCondition>), Error> {
     let all = include::read(path)?;
     let wrong = |e: PolicyError| Error::new(format!("{}: {}", all.location(e.line), e.message));

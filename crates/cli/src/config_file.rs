@@ -99,7 +99,7 @@ impl Arguments {
     /// The command's arguments by its file as it is now. Only the flags in `may` may have changed.
     ///
     /// # Errors
-    /// As [`Arguments::new`]; an invalid value; a changed flag outside `may`, with its line.
+    /// The errors of [`Arguments::new`]; an invalid value; a changed flag outside `may`, with its line.
     pub fn again<A: FromArgMatches>(&self, may: &[&str]) -> Result<A, Error> {
         let next = Self::new(self.given.clone())?;
         let (before, now) = (self.matches()?, next.matches()?);

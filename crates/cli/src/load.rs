@@ -146,7 +146,7 @@ impl Args {
     /// Checks the arguments before it connects.
     ///
     /// # Errors
-    /// As [`run`].
+    /// The errors of [`run`].
     pub fn check(&self) -> Result<(), Error> {
         resolve(&self.target)?;
         self.plan().map(drop)

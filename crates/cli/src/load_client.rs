@@ -35,7 +35,7 @@ pub fn xdp(device: &str, addr: Ipv4Addr) -> Result<(AfXdp, [u8; 6]), String> {
 /// AF_XDP sockets on each queue of the interface.
 ///
 /// # Errors
-/// As [`xdp`].
+/// The errors of [`xdp`].
 pub fn xdp_queues(device: &str, addr: Ipv4Addr) -> Result<(Vec<AfXdp>, [u8; 6]), String> {
     let options = Options { mode: Some(Mode::Generic), frames: FRAMES, ..Options::default() };
     let claims = Claims { addresses: vec![addr.into()], ports: Vec::new() };

@@ -152,7 +152,7 @@ impl Command {
     /// Checks the arguments before the first action; `has` is true for a given flag's name.
     ///
     /// # Errors
-    /// As the command.
+    /// The errors of the command.
     fn check(&self, has: &dyn Fn(&str) -> bool) -> Result<(), Error> {
         match self {
             Self::Serve(args) => args.check(has),

@@ -80,7 +80,7 @@ impl NetworkArgs {
     /// flag's name. Does not check if an address or a name is in use.
     ///
     /// # Errors
-    /// As [`plan`](Self::plan); a device that cannot exist.
+    /// The errors of [`plan`](Self::plan); a device that cannot exist.
     pub fn check(&self, has: &dyn Fn(&str) -> bool) -> Result<(), Error> {
         if !has("device") {
             return Ok(());

@@ -123,7 +123,7 @@ impl Args {
     /// Checks the arguments before it opens anything; `has` is true for a given flag's name.
     ///
     /// # Errors
-    /// As [`run`].
+    /// The errors of [`run`].
     pub fn check(&self, has: &dyn Fn(&str) -> bool) -> Result<(), Error> {
         self.link.check(has)?;
         self.valid(None).map(drop)

@@ -22,7 +22,7 @@ pub fn text_or_none<'de, T: FromStr<Err: Display>, D: Deserializer<'de>>(
 /// Refuses a setting outside of its valid range.
 ///
 /// # Errors
-/// One line: its name, its value, and what would be valid.
+/// One line with the setting's name, its value and the valid range.
 pub fn within<T: PartialOrd + Display>(name: &str, value: T, valid: RangeInclusive<T>) -> Result<(), String> {
     match valid.contains(&value) {
         true => Ok(()),

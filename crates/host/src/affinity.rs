@@ -32,7 +32,7 @@ pub fn pin(core: CoreId) -> io::Result<()> {
 /// Restricts the current thread, and threads it starts from now on, to `cores`.
 ///
 /// # Errors
-/// As [`pin`].
+/// The errors of [`pin`].
 pub fn confine(cores: &[CoreId]) -> io::Result<()> {
     Ok(sched_setaffinity(None, &only(cores)?)?)
 }
@@ -52,7 +52,7 @@ fn only(cores: &[CoreId]) -> io::Result<CpuSet> {
 /// Pins the only thread of process `id`, such as a kernel thread, to `core`.
 ///
 /// # Errors
-/// As [`pin`]; or there is no such process.
+/// The errors of [`pin`], or the process does not exist.
 pub fn pin_process(id: u32, core: CoreId) -> io::Result<()> {
     let pid = i32::try_from(id).ok().and_then(Pid::from_raw);
     Ok(sched_setaffinity(Some(pid.ok_or(io::ErrorKind::NotFound)?), &only(&[core])?)?)
@@ -62,7 +62,7 @@ pub fn pin_process(id: u32, core: CoreId) -> io::Result<()> {
 /// restricted process counts its cores from 0.
 ///
 /// # Errors
-/// As [`pin`].
+/// The errors of [`pin`].
 pub fn pin_nth(nth: CoreId) -> io::Result<()> {
     let cores = cores()?;
     let Some(&core) = cores.get(usize::from(nth.0)) else {

@@ -133,7 +133,7 @@ impl Mapping {
     /// Address of byte `at`, for a `T` that fits and is aligned.
     ///
     /// # Panics
-    /// It does not fit or is not aligned.
+    /// A `T` at `at` does not fit or is not aligned.
     pub fn at<T>(&self, at: usize) -> NonNull<T> {
         assert!(at + size_of::<T>() <= self.len, "byte {at} is outside a mapping of {}", self.len);
         assert!(at.is_multiple_of(align_of::<T>()), "byte {at} is not aligned");
@@ -145,7 +145,7 @@ impl Mapping {
     /// now on, in every process that maps them.
     ///
     /// # Panics
-    /// They are outside the mapping.
+    /// The bytes are outside the mapping.
     pub fn discard(&self, at: usize, len: usize) -> io::Result<()> {
         assert!(at + len <= self.len, "{len} bytes at {at} are outside a mapping of {}", self.len);
         // SAFETY: within the mapping, as just asserted; it stays mapped, and reads as zero.

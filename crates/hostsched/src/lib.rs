@@ -71,7 +71,7 @@ use host::sched_policy::SchedPolicy;
 pub enum TaskSelector {
     /// A running process and its descendants.
     Process(u32),
-    /// A child of ours.
+    /// A child of greenwave.
     Child(u32),
     /// All processes of the control group at this path.
     Group(PathBuf),

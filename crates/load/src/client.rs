@@ -105,7 +105,7 @@ impl Client {
     /// Client with connections spread over `targets`.
     ///
     /// # Errors
-    /// As [`Client::new`].
+    /// The errors of [`Client::new`].
     ///
     /// # Panics
     /// If `targets` is empty.

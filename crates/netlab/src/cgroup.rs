@@ -45,7 +45,7 @@ impl TestGroup {
     /// An empty group with preference over others ([`TestGroup::prefer`]).
     ///
     /// # Errors
-    /// As [`TestGroup::new`] and [`TestGroup::prefer`].
+    /// The errors of [`TestGroup::new`] and [`TestGroup::prefer`].
     pub fn preferred(name: &str) -> Result<Self, LabError> {
         let group = Self::new(name)?;
         group.prefer().map(|()| group)

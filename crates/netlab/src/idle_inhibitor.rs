@@ -32,7 +32,7 @@ impl IdleInhibitor {
     /// Keeps `core` from halting.
     ///
     /// # Errors
-    /// As [`TestGroup::new`]; or this process may not use the core, or cannot start a thread.
+    /// The errors of [`TestGroup::new`], or this process may not use the core, or cannot start a thread.
     pub fn keep(core: CoreId) -> Result<Self, LabError> {
         let failed = |e: io::Error| LabError::Program { program: NAME.to_owned(), why: e.to_string() };
         let group = TestGroup::new(NAME)?;

@@ -106,7 +106,7 @@ impl Namespace {
     /// As [`Namespace::spawn`], with all threads of the program on `core`.
     ///
     /// # Errors
-    /// As [`Namespace::spawn`]; or this thread may not use the core.
+    /// The errors of [`Namespace::spawn`], or this thread may not use the core.
     pub fn spawn_on(&self, core: CoreId, command: &mut Command) -> Result<Child, LabError> {
         self.spawn_within(&[core], command)
     }
@@ -114,7 +114,7 @@ impl Namespace {
     /// As [`Namespace::spawn`], with all threads of the program on `cores`.
     ///
     /// # Errors
-    /// As [`Namespace::spawn_on`].
+    /// The errors of [`Namespace::spawn_on`].
     pub fn spawn_within(&self, cores: &[CoreId], command: &mut Command) -> Result<Child, LabError> {
         // A program inherits the cores of the thread that starts it.
         thread::scope(|scope| {
@@ -152,7 +152,7 @@ impl Namespace {
     /// Brings `device` up.
     ///
     /// # Errors
-    /// As [`Namespace::address`].
+    /// The errors of [`Namespace::address`].
     pub fn up(&self, device: &str) -> Result<(), LabError> {
         self.run("ip", &["link", "set", "dev", device, "up"]).map(drop)
     }
@@ -197,7 +197,7 @@ impl Namespace {
     /// Disables IP forwarding, which a new namespace inherits from the host.
     ///
     /// # Errors
-    /// As [`Namespace::sysctl`].
+    /// The errors of [`Namespace::sysctl`].
     pub fn disable_forwarding(&self) -> Result<(), LabError> {
         self.sysctl("net.ipv4.ip_forward", "0")?;
         self.sysctl("net.ipv6.conf.all.forwarding", "0")
@@ -207,7 +207,7 @@ impl Namespace {
     /// measurements.
     ///
     /// # Errors
-    /// As [`Namespace::sysctl`].
+    /// The errors of [`Namespace::sysctl`].
     pub fn without_ipv6(&self) -> Result<(), LabError> {
         self.sysctl("net.ipv6.conf.default.disable_ipv6", "1")
     }
@@ -225,7 +225,7 @@ impl Namespace {
     /// As [`Namespace::steer_receive`], for one queue of the device.
     ///
     /// # Errors
-    /// As [`Namespace::steer_receive`]; there is no such queue.
+    /// The errors of [`Namespace::steer_receive`]; there is no such queue.
     pub fn steer_queue(&self, device: &str, queue: u16, core: CoreId) -> Result<(), LabError> {
         self.set_up(device, &format!("echo \"$1\" >queues/rx-{queue}/rps_cpus"), &only(core))
     }

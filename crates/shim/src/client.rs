@@ -80,7 +80,7 @@ impl Reply {
     /// is a cancellation point (pthreads(7)).
     ///
     /// # Errors
-    /// As [`outcome`](Self::outcome).
+    /// The errors of [`outcome`](Self::outcome).
     pub fn outcome_by(
         &self,
         timeout: Option<Duration>,
@@ -133,7 +133,7 @@ impl ShimClient {
     /// error in the rules, if any.
     ///
     /// # Errors
-    /// As for [`ask`](Self::ask); `EISCONN`: it listens already; `EMSGSIZE`: the text is empty or
+    /// The errors of [`ask`](Self::ask); `EISCONN`: it listens already; `EMSGSIZE`: the text is empty or
     /// longer than [`RULES_BYTES_MAX`].
     pub fn rule(&self, id: u64, text: &[u8]) -> Result<Option<String>, Errno> {
         if text.is_empty() || text.len() > RULES_BYTES_MAX {
@@ -188,7 +188,7 @@ impl ShimClient {
     /// Addresses of UDP socket `id`: local, and the peer's if it is connected.
     ///
     /// # Errors
-    /// As [`ask`](Self::ask).
+    /// The errors of [`ask`](Self::ask).
     pub fn ends(&self, id: u64) -> Result<(SocketAddr, Option<SocketAddr>), Errno> {
         let mut bytes = [0; 2 * datagram_header::LEN];
         let reply = self.ask_for(&Request::Ends { id }, &mut bytes)?;
@@ -204,7 +204,7 @@ impl ShimClient {
     /// stack's TCP or UDP.
     ///
     /// # Errors
-    /// As [`ask`](Self::ask); `ENOPROTOOPT`: the stack does not implement it.
+    /// The errors of [`ask`](Self::ask); `ENOPROTOOPT`: the stack does not implement it.
     pub fn option(&self, id: u64, level: i32, name: i32) -> Result<Vec<u8>, Errno> {
         let mut value = [0; OPTION_BYTES_MAX];
         Ok(self.ask_for(&Request::GetOption { id, level, name }, &mut value)?.to_vec())
@@ -214,7 +214,7 @@ impl ShimClient {
     /// `bytes`; `peek` leaves it. Returns its length, 0 if there is none.
     ///
     /// # Errors
-    /// As [`ask`](Self::ask).
+    /// The errors of [`ask`](Self::ask).
     pub fn late(&self, id: u64, bytes: &mut [u8], peek: bool) -> Result<usize, Errno> {
         let len = bytes.len().min(LATE_BYTES_MAX) as u32;
         Ok(self.ask_for(&Request::Late { id, len, peek }, bytes)?.len())
@@ -223,7 +223,7 @@ impl ShimClient {
     /// The stack's addresses.
     ///
     /// # Errors
-    /// As [`ask`](Self::ask).
+    /// The errors of [`ask`](Self::ask).
     pub fn interface(&self) -> Result<StackInterface, Errno> {
         let mut bytes = [0; StackInterface::BYTES_MAX];
         StackInterface::decode(self.ask_for(&Request::Interface, &mut bytes)?).ok_or(Errno::NETDOWN)
@@ -232,7 +232,7 @@ impl ShimClient {
     /// Maps the label table.
     ///
     /// # Errors
-    /// As [`ask`](Self::ask); or mapping failed.
+    /// The errors of [`ask`](Self::ask), or mapping failed.
     pub fn labels(&self) -> Result<LabelReader, Errno> {
         self.map(&Request::Labels, LabelReader::map)
     }
@@ -240,7 +240,7 @@ impl ShimClient {
     /// Maps the header of the shared-memory send buffers.
     ///
     /// # Errors
-    /// As [`labels`](Self::labels).
+    /// The errors of [`labels`](Self::labels).
     pub fn outboxes(&self) -> Result<ShmSendBuffers, Errno> {
         self.map(&Request::Outboxes, ShmSendBuffers::map)
     }
@@ -248,7 +248,7 @@ impl ShimClient {
     /// Maps the send buffer of connection `id`.
     ///
     /// # Errors
-    /// As [`labels`](Self::labels).
+    /// The errors of [`labels`](Self::labels).
     pub fn reach(&self, outboxes: &ShmSendBuffers, id: u64) -> Result<(), Errno> {
         self.map(&Request::Outboxes, |file| outboxes.reach(file, id))
     }

@@ -113,7 +113,7 @@ impl SocketServer {
     /// Opens a server for `stacks` stacks ([`StackHandle`](super::StackHandle)), at least one.
     ///
     /// # Errors
-    /// As [`open`](Self::open).
+    /// The errors of [`open`](Self::open).
     pub(super) fn of_several(secret: AccessKey, stacks: u16) -> io::Result<Self> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let control = socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None)?;

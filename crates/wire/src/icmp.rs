@@ -137,7 +137,7 @@ impl<'a> EchoMessage<'a> {
     /// Parses an echo message.
     ///
     /// # Errors
-    /// As [`Message::parse`]; [`Malformed::Unsupported`] for other messages.
+    /// The errors of [`Message::parse`]; [`Malformed::Unsupported`] for other messages.
     pub fn parse(message: &'a [u8]) -> Result<Self, Malformed> {
         match Message::parse(message)? {
             Message::Echo(echo) => Ok(echo),

@@ -119,7 +119,7 @@ impl Header {
     /// Writes the header of a fragment: DF clear, fields of `fragment` set.
     ///
     /// # Panics
-    /// As [`Header::emit`].
+    /// The same as for [`Header::emit`].
     pub fn emit_fragment(&self, fragment: Fragment, buf: &mut [u8]) {
         self.emit(buf);
         let fragment_field = (fragment.offset / 8) as u16 | if fragment.more { 0x2000 } else { 0 };

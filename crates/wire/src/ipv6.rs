@@ -89,7 +89,7 @@ impl<'a> Packet<'a> {
 /// header in `bytes`.
 ///
 /// # Errors
-/// As [`Packet::parse`]; [`Malformed::Unsupported`] for a nested fragment.
+/// The errors of [`Packet::parse`]; [`Malformed::Unsupported`] for a nested fragment.
 pub fn upper(first: Protocol, bytes: &[u8]) -> Result<(Protocol, &[u8]), Malformed> {
     let body = walk(first.number(), bytes, false)?;
     match body.fragment {
@@ -221,7 +221,7 @@ impl Header {
     /// `payload_len` does not include the fragment header.
     ///
     /// # Panics
-    /// As [`Header::emit`].
+    /// The same as for [`Header::emit`].
     pub fn emit_fragment(&self, fragment: Fragment, buf: &mut [u8]) {
         let payload_len = self.payload_len + FRAGMENT_LEN;
         Self { protocol: Protocol::Other(FRAGMENT), payload_len, ..*self }.emit(buf);

@@ -106,7 +106,7 @@ fn entries(folder: &Path) -> Result<Vec<String>, String> {
 /// Writes a file, and creates its folders.
 ///
 /// # Errors
-/// It cannot be written.
+/// The file or a folder cannot be written.
 pub(super) fn write(path: &Path, bytes: impl AsRef<[u8]>) -> Result<(), String> {
     let failed = |e: std::io::Error| format!("{}: {e}", path.display());
     fs::create_dir_all(path.parent().expect("a file lies in a folder")).map_err(failed)?;
@@ -117,7 +117,7 @@ pub(super) fn write(path: &Path, bytes: impl AsRef<[u8]>) -> Result<(), String> 
 /// regardless of the umask.
 ///
 /// # Errors
-/// They are not ours.
+/// A file belongs to another user.
 pub(super) fn allow(path: &Path) -> Result<(), String> {
     let failed = |e: std::io::Error| format!("{}: {e}", path.display());
     let meta = fs::symlink_metadata(path).map_err(failed)?;

@@ -72,7 +72,7 @@ impl BenchCores {
 /// Network lab of benchmark `name`.
 ///
 /// # Errors
-/// None is possible here.
+/// No network lab is possible here.
 pub fn lab(name: &str) -> Result<NetLab, Error> {
     if let Some(why) = NetLab::unavailable() {
         return Err(Error::new(format!("the benchmark needs network namespaces: {why}")).advice("as root"));
@@ -83,7 +83,7 @@ pub fn lab(name: &str) -> Result<NetLab, Error> {
 /// As [`programs::kernel_address`], for many connections at once.
 ///
 /// # Errors
-/// Those of `ip`.
+/// The errors of `ip`.
 pub fn kernel_address(namespace: &Namespace, device: &str) -> Result<(), LabError> {
     // A thousand concurrent handshakes are not a SYN flood here.
     for (name, value) in [("tcp_max_syn_backlog", "16384"), ("tcp_syncookies", "0")] {

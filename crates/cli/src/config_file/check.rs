@@ -13,7 +13,7 @@ use crate::{Error, check_words, words};
 /// Prints the settings of the file at `path` after checking every value.
 ///
 /// # Errors
-/// As [`ConfigFile::read`], and a value that its command refuses.
+/// The errors of [`ConfigFile::read`], and a value that its command refuses.
 pub fn describe(path: &Path, as_json: bool) -> Result<(), Error> {
     let file = ConfigFile::read(path)?;
     file.sections.iter().try_for_each(|section| check(path, section))?;

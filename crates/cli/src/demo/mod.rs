@@ -128,7 +128,7 @@ impl Args {
     /// Checks the settings before a run.
     ///
     /// # Errors
-    /// As [`run`].
+    /// The errors of [`run`].
     pub fn check(&self) -> Result<(), Error> {
         self.settings().map(drop)
     }

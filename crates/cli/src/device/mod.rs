@@ -92,7 +92,7 @@ impl DeviceKind {
     /// it.
     ///
     /// # Errors
-    /// As [`open`](Self::open).
+    /// The errors of [`open`](Self::open).
     pub fn check(&self) -> Result<(), Error> {
         match self {
             Self::Packet { name, .. } | Self::Xdp { name, .. } => Ok(Interface::find(name).map(drop)?),

@@ -69,7 +69,7 @@ pub fn named(name: &str) -> Result<Policy, Error> {
 /// The text of the policy called `name`, after validation.
 ///
 /// # Errors
-/// As [`named`].
+/// The errors of [`named`].
 pub fn text(name: &str) -> Result<String, Error> {
     if let Some((_, text)) = POLICIES.iter().find(|(known, _)| *known == name) {
         return Ok((*text).to_owned());

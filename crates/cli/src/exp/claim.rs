@@ -44,7 +44,7 @@ impl Reference {
     /// point and `points` lists all points.
     ///
     /// # Errors
-    /// Those of `figure`.
+    /// The errors of `figure`.
     pub fn at(
         &self,
         point: &str,
@@ -85,7 +85,7 @@ impl MetricExpr {
     /// Value of the metric; `figure` resolves references.
     ///
     /// # Errors
-    /// Those of `figure`, for a reference that does not exist.
+    /// The errors of `figure`, if a reference does not exist.
     pub fn value(&self, figure: &dyn Fn(&Reference) -> Result<f64, String>) -> Result<f64, String> {
         Ok(match self {
             Self::Number(n) => *n,

@@ -57,7 +57,7 @@ impl GridFigures {
     /// `stat` of the run with index `run`.
     ///
     /// # Errors
-    /// As [`mean`](Self::mean).
+    /// The errors of [`mean`](Self::mean).
     pub fn of_run(
         &self,
         run: usize,
@@ -73,7 +73,7 @@ impl GridFigures {
     /// `stat` of each seed, in their order.
     ///
     /// # Errors
-    /// As [`mean`](Self::mean).
+    /// The errors of [`mean`](Self::mean).
     pub fn by_seed(&self, point: &str, mode: &str, class: &str, stat: &str) -> Result<Vec<f64>, String> {
         let (runs, index) = self.runs(point, mode, class, stat)?;
         Ok(runs.iter().map(|row| row[index]).collect())

@@ -201,7 +201,7 @@ pub fn run(args: Args) -> Result<ExitCode, Error> {
 /// Checks the experiment in `file` before any measurement.
 ///
 /// # Errors
-/// As `exp run`.
+/// The errors of `exp run`.
 #[cfg(test)]
 pub fn check_file(file: &std::path::Path) -> Result<(), Error> {
     for source in registry::find(&file.display().to_string())? {

@@ -59,7 +59,7 @@ impl ExperimentResult {
     /// Runs `count` further seeds and checks the claims again; returns the number of runs made.
     ///
     /// # Errors
-    /// As [`new`](Self::new), or a run fails.
+    /// The errors of [`new`](Self::new), or a run fails.
     pub fn add_seeds(
         &mut self,
         source: &Source,

@@ -128,7 +128,7 @@ impl Args {
     /// Checks the arguments before it looks at the interface.
     ///
     /// # Errors
-    /// As [`run`].
+    /// The errors of [`run`].
     pub fn check(&self) -> Result<(), Error> {
         self.ui.check()?;
         Ok(self.valid()?.1.check()?)

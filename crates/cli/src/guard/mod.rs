@@ -42,7 +42,7 @@ impl Args {
     /// Checks the arguments before the first action.
     ///
     /// # Errors
-    /// As [`run`].
+    /// The errors of [`run`].
     pub fn check(&self) -> Result<(), Error> {
         match &self.command {
             Command::Attach(args) => args.check(),
@@ -54,7 +54,7 @@ impl Args {
 /// Runs the subcommand.
 ///
 /// # Errors
-/// As the subcommand.
+/// The errors of the subcommand.
 pub fn run(args: &Args, arguments: &Arguments) -> Result<ExitCode, Error> {
     match &args.command {
         Command::Attach(args) => attach::run(args, arguments),

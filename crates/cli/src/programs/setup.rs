@@ -316,7 +316,7 @@ fn carry_out<D: Device>(
 /// whatever the machine's default.
 ///
 /// # Errors
-/// Those of `ip`.
+/// The errors of `ip`.
 pub fn kernel_address(namespace: &Namespace, device: &str) -> Result<(), LabError> {
     namespace.address(device, SERVER.into(), 24)?;
     let route = ["route", "replace", "10.77.0.0/24", "dev", device, "src", "10.77.0.2", "congctl", "cubic"];

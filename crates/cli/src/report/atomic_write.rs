@@ -22,7 +22,7 @@ pub fn whole(path: &Path, text: &str) -> Result<(), Error> {
 /// As [`whole`], with the content from `write`.
 ///
 /// # Errors
-/// Those of [`whole`].
+/// The errors of [`whole`].
 pub fn whole_by(path: &Path, write: impl FnOnce(&mut File) -> io::Result<()>) -> Result<(), Error> {
     replace(path, true, write).map_err(|e| match e.kind() {
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => Error::file(path, &e)

@@ -105,7 +105,7 @@ impl Args {
     /// Checks the arguments before it opens anything; `has` is true for a given flag's name.
     ///
     /// # Errors
-    /// As [`run`].
+    /// The errors of [`run`].
     pub fn check(&self, has: &dyn Fn(&str) -> bool) -> Result<(), Error> {
         self.lib.iter().try_for_each(|lib| Library::find(Some(lib)).map(drop))?;
         self.guard.guard_with_reports(&self.queue_reports, &ReportCounter::default())?;

@@ -114,7 +114,7 @@ impl Args {
     /// Checks the arguments before the first action.
     ///
     /// # Errors
-    /// As [`run`].
+    /// The errors of [`run`].
     pub fn check(&self) -> Result<(), Error> {
         if self.interval < Span::from_millis(10) {
             return Err(

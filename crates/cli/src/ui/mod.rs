@@ -126,7 +126,7 @@ impl Ui {
     /// Drops the server thread's unneeded privileges.
     ///
     /// # Errors
-    /// Those of `give_up`, which that thread calls.
+    /// The errors of `give_up`, which that thread calls.
     pub fn confine(&self, give_up: DropPrivileges) -> Result<(), SandboxError> {
         self.server.as_ref().map_or(Ok(()), |server| server.confine(give_up))
     }

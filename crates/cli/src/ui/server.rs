@@ -104,7 +104,7 @@ impl UiServer {
     /// Drops the thread's unneeded privileges; returns when that is done.
     ///
     /// # Errors
-    /// Those of `give_up`.
+    /// The errors of `give_up`.
     pub fn confine(&self, give_up: DropPrivileges) -> Result<(), SandboxError> {
         let (outcome, result) = std::sync::mpsc::channel();
         // An ended thread has no privileges.

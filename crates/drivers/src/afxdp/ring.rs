@@ -57,7 +57,7 @@ impl<W> Producer<W> {
     where
         W: Words<T>,
     {
-        assert!(size.is_power_of_two(), "a ring has a power of two of slots, not {size}");
+        assert!(size.is_power_of_two(), "ring size {size} is not a power of two");
         let (next, consumed) = (words.produced(), words.consumed());
         Self { words, size, next, published: next, consumed }
     }
@@ -127,7 +127,7 @@ impl<W> Consumer<W> {
     where
         W: Words<T>,
     {
-        assert!(size.is_power_of_two(), "a ring has a power of two of slots, not {size}");
+        assert!(size.is_power_of_two(), "ring size {size} is not a power of two");
         let (next, produced) = (words.consumed(), words.produced());
         Self { words, size, next, released: next, produced }
     }

@@ -46,7 +46,7 @@ impl AsRef<[u8]> for UmemFrame {
 impl Umem {
     /// `chunks` chunks of `chunk` bytes, a power of two.
     pub(super) fn new(chunks: usize, chunk: usize, hugepages: bool) -> io::Result<Self> {
-        assert!(chunk.is_power_of_two(), "chunks have a power of two of bytes, not {chunk}");
+        assert!(chunk.is_power_of_two(), "chunk size {chunk} is not a power of two");
         let len = chunks * chunk;
         let mapped = if hugepages { len.next_multiple_of(HUGEPAGE) } else { len };
         let mapping = Mapping::anonymous(mapped, hugepages)?;

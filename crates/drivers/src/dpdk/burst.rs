@@ -38,7 +38,11 @@ impl<T: Copy> Burst<T> {
 
     /// Removes the first `count` items, which must exist.
     pub(super) fn skip(&mut self, count: usize) {
-        assert!(count <= self.end - self.next, "{count} cannot go of {}", self.end - self.next);
+        assert!(
+            count <= self.end - self.next,
+            "{count} frames cannot be removed from a burst of {}",
+            self.end - self.next
+        );
         self.next += count;
     }
 

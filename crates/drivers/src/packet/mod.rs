@@ -112,7 +112,7 @@ pub fn open(name: &str, options: &Options) -> Result<(Interface, Vec<PacketSocke
 /// beside an AF_XDP device; frames taken by its XDP program do not arrive here.
 ///
 /// # Errors
-/// As [`open`].
+/// The errors of [`open`].
 pub fn open_copy(interface: &Interface) -> Result<PacketSocket, InterfaceError> {
     PacketSocket::open(
         interface,

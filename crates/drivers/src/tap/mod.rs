@@ -64,7 +64,7 @@ impl Tap {
     /// flow on the queue that last sent for it.
     ///
     /// # Errors
-    /// As [`Tap::create`].
+    /// The errors of [`Tap::create`].
     ///
     /// # Panics
     /// `queues` is outside 1..=256.

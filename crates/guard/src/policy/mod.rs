@@ -82,7 +82,7 @@ pub const POLICIES: [(&str, Make); 5] = [
 /// Policy called `name`.
 ///
 /// # Errors
-/// If there is none; the error lists the names.
+/// No policy has the name; the error lists the names.
 pub fn by_name(name: &str, params: &Params) -> Result<Box<dyn Policy>, UnknownName> {
     named(&POLICIES, "policy", name).map(|make| make(params))
 }

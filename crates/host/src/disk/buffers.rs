@@ -48,7 +48,7 @@ impl BufferArena {
     /// Index of `buffer`.
     ///
     /// # Panics
-    /// It is not of this arena.
+    /// The buffer belongs to another arena.
     pub fn index_of(self: &Arc<Self>, buffer: &Buffer) -> usize {
         let piece = (&**buffer as &dyn Any).downcast_ref::<Piece>();
         let piece = piece.filter(|piece| Arc::ptr_eq(&piece.of, self));

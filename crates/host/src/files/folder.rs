@@ -97,7 +97,7 @@ impl Folder {
     /// Text of file `name`.
     ///
     /// # Errors
-    /// As [`open_file`](Self::open_file); text that is not UTF-8.
+    /// The errors of [`open_file`](Self::open_file); text that is not UTF-8.
     pub fn read(&self, name: &str) -> io::Result<String> {
         let mut text = String::new();
         self.open_file(name)?.read_to_string(&mut text)?;

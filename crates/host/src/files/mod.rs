@@ -84,7 +84,7 @@ pub fn create(path: &Path) -> io::Result<File> {
 /// Opens `path` for appending.
 ///
 /// # Errors
-/// As [`create`].
+/// The errors of [`create`].
 pub fn append(path: &Path) -> io::Result<File> {
     let file = EntryPath::of(path)?.open()?.0;
     fcntl_setfl(&file, fcntl_getfl(&file)? | OFlags::APPEND)?;
@@ -94,7 +94,7 @@ pub fn append(path: &Path) -> io::Result<File> {
 /// Checks that [`create`] would open `path`. Changes nothing.
 ///
 /// # Errors
-/// As [`create`].
+/// The errors of [`create`].
 pub fn check_writable(path: &Path) -> io::Result<()> {
     let entry = EntryPath::of(path)?;
     // A FIFO without a reader would block the caller.
@@ -120,7 +120,7 @@ pub fn check_runnable(path: &Path) -> io::Result<()> {
 /// device or FIFO is written directly. With `lasts`, the file is synced to disk before the rename.
 ///
 /// # Errors
-/// As [`create`], and those of `write`; the previous content is unchanged then.
+/// The errors of [`create`], and those of `write`; the previous content is unchanged then.
 pub fn replace(path: &Path, lasts: bool, write: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
     let entry = EntryPath::of(path)?;
     let there = entry.stat()?;

@@ -108,7 +108,7 @@ pub fn enter(duty: Duty) -> Result<(), SandboxError> {
 /// untrusted input in a process that must keep its privileges.
 ///
 /// # Errors
-/// As [`enter`].
+/// The errors of [`enter`].
 pub fn enter_thread() -> Result<(), SandboxError> {
     drop_capabilities()?;
     seccomp::filter(Duty::Serve, seccompiler::apply_filter).map_err(SandboxError::Filter)

@@ -57,7 +57,7 @@ impl Attributes {
     /// As [`call`](Self::call), for a command that returns a descriptor.
     ///
     /// # Safety
-    /// As for [`call`](Self::call).
+    /// The same as for [`call`](Self::call).
     unsafe fn open(mut self, command: libc::c_long) -> io::Result<OwnedFd> {
         // SAFETY: guaranteed by the caller.
         let fd = unsafe { self.call(command)? };

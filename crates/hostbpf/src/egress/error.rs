@@ -50,7 +50,7 @@ pub enum FabricError {
     NotFirst {
         /// The interface.
         device: String,
-        /// The other program.
+        /// Name of the other program.
         what: String,
     },
     /// The kernel rejects a program, a map or a filter.

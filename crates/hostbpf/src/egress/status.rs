@@ -47,13 +47,13 @@ pub struct Status {
     pub notes: EgressAttachment,
     /// Levels, most urgent first.
     pub levels: Vec<Level>,
-    /// Packets, of all, whose level was set by the sender's label.
+    /// Packets whose level was set by the sender's label.
     pub pinned: Counter,
-    /// Packets, of all, without a readable IPv4 or IPv6 header.
+    /// Packets without a readable IPv4 or IPv6 header.
     pub other: Counter,
     /// Packets sent or dropped that the classifier did not see.
     pub unseen: Counter,
-    /// Packets, of all, that are larger than a queue's quantum.
+    /// Packets that are larger than a queue's quantum.
     pub large: Counter,
     /// Times at which packets waited for the shaper's rate.
     pub waits: u64,
@@ -66,21 +66,21 @@ pub struct Status {
 pub enum Warning {
     /// Packets leave without a level.
     Unseen {
-        /// Their number.
+        /// Number of packets.
         packets: u64,
         /// Programs that run before the classifier.
         ahead: Vec<String>,
     },
     /// Nearly all packets are on one level.
     OneLevel {
-        /// The level.
+        /// Level of the packets.
         level: usize,
     },
     /// No packet ever waited: the shaper is not the bottleneck.
     NeverWaits,
     /// Packets are larger than a quantum.
     Large {
-        /// Their number, as the network counts them.
+        /// Number of packets, as the network counts them.
         packets: u64,
         /// Bytes of a quantum.
         quantum: u32,

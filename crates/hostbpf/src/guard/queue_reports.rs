@@ -93,7 +93,7 @@ impl ReportFiles {
     /// Signals of those `files` that belong to `port`.
     ///
     /// # Errors
-    /// There are too many.
+    /// There are too many files for the port.
     pub fn signals_of_port(&self, files: &[ReportFile], port: u16) -> Result<QueueReports, GuardError> {
         let paths = ReportFile::of_port(files, port);
         check_number(paths.len())?;

@@ -46,7 +46,7 @@ pub fn restore(path: &Path) -> io::Result<Restored> {
 /// As [`restore`], for a log that contains `text`; `remove` removes it.
 ///
 /// # Errors
-/// As `remove`.
+/// The errors of `remove`.
 pub(super) fn put_back(text: &str, remove: impl FnOnce() -> io::Result<()>) -> io::Result<Restored> {
     if boot(text).is_some_and(|boot| Some(boot) != this_boot()) {
         remove()?;

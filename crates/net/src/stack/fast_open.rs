@@ -98,7 +98,7 @@ impl Stack {
     /// of it as fits, which the server may deliver twice. Returns the number of bytes queued.
     ///
     /// # Errors
-    /// Those of [`Stack::connect`].
+    /// The errors of [`Stack::connect`].
     pub fn connect_with(
         &mut self,
         now: Time,

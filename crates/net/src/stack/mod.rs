@@ -280,7 +280,7 @@ impl Stack {
     /// As [`Stack::connect`], with hop limits that apply from the SYN on.
     ///
     /// # Errors
-    /// As [`Stack::connect`].
+    /// The errors of [`Stack::connect`].
     pub fn connect_with_hops(
         &mut self,
         now: Time,

@@ -35,7 +35,7 @@ impl Stack {
     /// [`EventKind::Writable`](super::EventKind::Writable) follows.
     ///
     /// # Errors
-    /// As [`Stack::send`].
+    /// The errors of [`Stack::send`].
     pub fn send_room(&mut self, now: Time, conn: ConnId, wanted: usize) -> Result<usize, NotOpen> {
         let space = self.touch_for(now, conn, |connection, cx| connection.send_room(cx, wanted), |_| false);
         space.flatten().ok_or(NotOpen)

@@ -81,7 +81,7 @@ impl Thresholds {
     /// below; without thresholds, all flows are at the most urgent level.
     ///
     /// # Errors
-    /// If they do not increase or are more than seven.
+    /// The thresholds do not increase or are more than seven.
     pub fn new(bytes: Vec<Bytes>) -> Result<Self, ThresholdsError> {
         if bytes.len() >= Priority::LEVELS {
             return Err(ThresholdsError::TooMany { given: bytes.len() });

@@ -49,7 +49,7 @@ impl ShardGuard {
     /// Guard with the policy `name` and `params`, which drops silently.
     ///
     /// # Errors
-    /// If there is no such policy; the error lists them.
+    /// No policy has the name; the error lists the names.
     pub fn by_name(name: &str, params: &Params) -> Result<Self, UnknownName> {
         let policy = guard::by_name(name, params)?;
         Ok(Self { policy, period: params.period, refusal: Refusal::default(), watches: false })

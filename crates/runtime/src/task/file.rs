@@ -43,7 +43,7 @@ impl File {
     /// Opens a file on the disk of the current task's shard; see [`Handle::open_file`].
     ///
     /// # Errors
-    /// As [`Handle::open_file`].
+    /// The errors of [`Handle::open_file`].
     ///
     /// # Panics
     /// If called outside a task.
@@ -76,7 +76,7 @@ impl File {
     /// Writes all of `buffer` from `at`.
     ///
     /// # Errors
-    /// As [`File::read_at`]; [`io::ErrorKind::WriteZero`] if only a part was written;
+    /// The errors of [`File::read_at`]; [`io::ErrorKind::WriteZero`] if only a part was written;
     /// `InvalidInput` for a buffer of another shard.
     pub async fn write_at(&self, at: u64, mut buffer: FileBuffer) -> io::Result<()> {
         let len = buffer.len;
@@ -130,7 +130,7 @@ impl FileBuffer {
     /// A buffer of `len` bytes with unspecified content; see [`Handle::buffer`].
     ///
     /// # Errors
-    /// As [`Handle::buffer`].
+    /// The errors of [`Handle::buffer`].
     ///
     /// # Panics
     /// If called outside a task.

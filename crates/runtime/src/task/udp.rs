@@ -105,7 +105,7 @@ impl UdpSocket {
     /// Sends `payload` back to the sender of `received`, from the address to which it was sent.
     ///
     /// # Errors
-    /// As [`UdpSocket::send_to`].
+    /// The errors of [`UdpSocket::send_to`].
     pub fn answer(&self, received: &DatagramInfo, payload: &[u8]) -> io::Result<()> {
         self.send_from(received.local, payload, received.remote)
     }

@@ -65,7 +65,7 @@ pub fn run(config: &Config) -> Outcome {
 /// to time.
 ///
 /// # Panics
-/// As [`run`].
+/// The same as for [`run`].
 #[must_use]
 pub fn run_on(config: &Config, threads: usize, on_done: &mut dyn FnMut(u32)) -> Outcome {
     config.check().expect("a checked configuration");

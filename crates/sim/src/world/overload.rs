@@ -102,7 +102,7 @@ impl Config {
     /// Parses a configuration and checks it.
     ///
     /// # Errors
-    /// One line: the value and what would be valid.
+    /// One line with the invalid value and the valid ones.
     pub fn from_toml(text: &str) -> Result<Self, BadConfig> {
         crate::serde_text::settings(text, Self::check)
     }
@@ -110,7 +110,7 @@ impl Config {
     /// Checks that the configuration can be simulated.
     ///
     /// # Errors
-    /// One line: the value and what would be valid.
+    /// One line with the invalid value and the valid ones.
     pub fn check(&self) -> Result<(), BadConfig> {
         let capacities =
             [("receive_capacity", self.receive_capacity), ("serve_capacity", self.serve_capacity)];

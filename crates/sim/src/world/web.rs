@@ -105,7 +105,7 @@ impl Config {
     /// Parses a configuration and checks it.
     ///
     /// # Errors
-    /// One line: the value and what would be valid.
+    /// One line with the invalid value and the valid ones.
     pub fn from_toml(text: &str) -> Result<Self, BadConfig> {
         crate::serde_text::settings(text, Self::check)
     }
@@ -113,7 +113,7 @@ impl Config {
     /// Checks that the configuration can be simulated.
     ///
     /// # Errors
-    /// One line: the value and what would be valid.
+    /// One line with the invalid value and the valid ones.
     pub fn check(&self) -> Result<(), BadConfig> {
         let within = |name: &str, value: f64, min: f64, max: f64| match (min..=max).contains(&value) {
             true => Ok(()),

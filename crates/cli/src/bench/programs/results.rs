@@ -16,7 +16,7 @@ pub enum LoadCase {
     Most,
     /// Small requests at a twentieth of that capacity, beside bulk requests in a closed loop.
     MixedSmall,
-    /// Those bulk requests.
+    /// Bulk requests beside the small ones.
     MixedBulk,
 }
 

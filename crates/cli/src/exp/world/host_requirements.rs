@@ -40,7 +40,7 @@ pub fn check_possible(world: &str, experiment: &str, programs: &str) -> Result<(
 /// Checks that `program`, of Debian's `package`, is installed for a run of `world`.
 ///
 /// # Errors
-/// It is not; with the command that installs it.
+/// The program is missing; the error has the command that installs it.
 pub fn check_installed(world: &str, program: &str, package: &str) -> Result<(), Error> {
     if netlab::is_installed(program) {
         return Ok(());
@@ -70,7 +70,7 @@ impl<K: PartialEq> HostLockGuard<'_, K> {
     /// Cached value of `what`, or else the result of `measure`.
     ///
     /// # Errors
-    /// Those of `measure`; they are not cached.
+    /// The errors of `measure`; they are not cached.
     pub fn get_or_measure(
         &mut self,
         key: K,
@@ -89,7 +89,7 @@ impl<K: PartialEq> HostLockGuard<'_, K> {
 /// `other_max`, at most `repeats` times.
 ///
 /// # Errors
-/// Those of `drive`.
+/// The errors of `drive`.
 pub fn least_disturbed<R>(
     repeats: u32,
     other_max: f64,

@@ -110,7 +110,7 @@ impl TimeKind {
     /// themselves.
     ///
     /// # Errors
-    /// As [`IdleInhibitor::keep`].
+    /// The errors of [`IdleInhibitor::keep`].
     pub fn keep_awake(self) -> Result<Vec<IdleInhibitor>, LabError> {
         let awake = match self {
             Self::Host { awake, .. } if host_requirements::can_keep_awake(awake) => awake,

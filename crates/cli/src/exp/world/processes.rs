@@ -163,7 +163,7 @@ fn testbed(runner: &str) -> Result<Command, Error> {
 /// Path of `testbed`, beside this program.
 ///
 /// # Errors
-/// It does not exist.
+/// The program was not built.
 pub(super) fn program() -> Result<PathBuf, Error> {
     let this = std::env::current_exe().map_err(|e| Error::file(Path::new("greenwave"), &e))?;
     check_built(this.with_file_name("testbed"))

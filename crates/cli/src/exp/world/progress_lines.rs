@@ -41,7 +41,7 @@ impl ProgressLines {
     /// Waits until program `child`, called `name`, reports progress.
     ///
     /// # Errors
-    /// It has ended or reports nothing; or the run was interrupted.
+    /// The program has ended or reports nothing, or the run was interrupted.
     pub fn wait_for_progress(&self, child: &mut Child, name: &str) -> Result<(), Error> {
         let end = Instant::now() + START;
         while self.0.lock().unwrap_or_else(PoisonError::into_inner).is_empty() {
@@ -71,7 +71,7 @@ impl ProgressLines {
 /// Path of a program of `workloads`, which is built beside this one.
 ///
 /// # Errors
-/// It does not exist.
+/// The program was not built.
 pub fn workload(name: &str) -> Result<PathBuf, Error> {
     let this_program = std::env::current_exe()
         .map_err(|e| Error::new(format!("the path of this program cannot be read: {e}")))?;

@@ -24,7 +24,7 @@ impl Daemon {
     /// its lifetime. It stays off the cores that it allocates.
     ///
     /// # Errors
-    /// It does not start; with the reason from its log.
+    /// The scheduler does not start; the error has the reason from its log.
     pub fn new(namespace: &Namespace, tasks: &str) -> Result<Self, Error> {
         let failed = |message: &str| Error::new(format!("greenwave sched: {message}"));
         let folder = TempDir::new("sched").map_err(|e| failed(&e.to_string()))?;
@@ -49,7 +49,7 @@ impl Daemon {
     /// Checks that the scheduler still runs.
     ///
     /// # Errors
-    /// It has ended.
+    /// The scheduler has ended.
     pub fn check_running(&self) -> Result<(), Error> {
         match std::path::Path::new(&format!("/proc/{}/fd/0", self.child.id())).exists() {
             true => Ok(()),

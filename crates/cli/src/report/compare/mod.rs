@@ -64,7 +64,7 @@ pub enum ClaimChange {
     OnlyInA,
     /// Absent from A, or not measured there.
     OnlyInB,
-    /// Measured in neither.
+    /// Not measured in A or B.
     NotMeasured,
 }
 

@@ -192,7 +192,7 @@ impl SignalPage {
     /// Page of `slots` workers of this process, in its own memory.
     ///
     /// # Panics
-    /// As [`SignalPage::init`].
+    /// The same as for [`SignalPage::init`].
     #[must_use]
     pub fn new(slots: usize) -> Self {
         let workers = std::array::from_fn(|_| WorkerSlot::default());

@@ -161,7 +161,7 @@ impl Config {
     /// Parses a configuration and checks it.
     ///
     /// # Errors
-    /// One line: the value and what would be valid.
+    /// One line with the invalid value and the valid ones.
     pub fn from_toml(text: &str) -> Result<Self, BadConfig> {
         crate::serde_text::settings(text, Self::check)
     }

@@ -193,7 +193,7 @@ impl Config {
     /// Parses a configuration and checks it.
     ///
     /// # Errors
-    /// One line: the value and what would be valid.
+    /// One line with the invalid value and the valid ones.
     pub fn from_toml(text: &str) -> Result<Self, BadConfig> {
         crate::serde_text::settings(text, Self::check)
     }
@@ -201,7 +201,7 @@ impl Config {
     /// Checks that the platform can be built.
     ///
     /// # Errors
-    /// One line: the value and what would be valid.
+    /// One line with the invalid value and the valid ones.
     pub fn check(&self) -> Result<(), BadConfig> {
         let bad = |text: String| Err(BadConfig(text));
         if self.clients == 0 {

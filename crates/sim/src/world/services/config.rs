@@ -180,7 +180,7 @@ impl Config {
     /// Parses a configuration and checks it.
     ///
     /// # Errors
-    /// One line: the value and what would be valid.
+    /// One line with the invalid value and the valid ones.
     pub fn from_toml(text: &str) -> Result<Self, BadConfig> {
         Self::from_toml_with(text, |name| Err(format!("record {name:?}: no reader is given")))
     }
@@ -188,7 +188,7 @@ impl Config {
     /// Same as [`from_toml`](Self::from_toml), with records read by `read`.
     ///
     /// # Errors
-    /// One line: the value and what would be valid, or `read`'s error.
+    /// One line with the invalid value and the valid ones, or `read`'s error.
     pub fn from_toml_with(
         text: &str,
         read: impl Fn(&str) -> Result<String, String>,
@@ -216,7 +216,7 @@ impl Config {
     /// Checks that the simulation can be built.
     ///
     /// # Errors
-    /// One line: the value and what would be valid.
+    /// One line with the invalid value and the valid ones.
     pub fn check(&self) -> Result<(), BadConfig> {
         let bad = |text: String| Err(BadConfig(text));
         let shares: f64 = self.slos.iter().map(|slo| slo.share).sum();

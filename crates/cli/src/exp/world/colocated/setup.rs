@@ -114,7 +114,7 @@ impl ColocatedSetup {
     /// BE's throughput alone, per second.
     ///
     /// # Errors
-    /// As [`ColocatedSetup::new`]; or BE reports no progress.
+    /// The errors of [`ColocatedSetup::new`], or BE reports no progress.
     pub fn best_effort_alone(config: &Config) -> Result<f64, Error> {
         check_requirements()?;
         let lab = NetLab::new("colocated")?;

@@ -66,7 +66,7 @@ impl Bulk {
     /// policy.
     ///
     /// # Errors
-    /// They make no progress, or the run was interrupted.
+    /// The flows make no progress, or the run was interrupted.
     pub fn wait_until_settled(&self) -> Result<(), Error> {
         // A sender and a receiver per flow.
         let enough = SETTLED * (self.threads.len() / 2) as u64;

@@ -25,7 +25,7 @@ impl GreenwaveStack {
     /// Writes the files; each of `dscp` is a class of users.
     ///
     /// # Errors
-    /// They cannot be written.
+    /// The files cannot be written.
     pub fn new(dscp: &[u8]) -> Result<Self, Error> {
         let failed = |e: netlab::LabError| Error::new(format!("greenwave run: {e}"));
         let folder = TempDir::new("front").map_err(failed)?;
