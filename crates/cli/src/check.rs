@@ -74,7 +74,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
 pub fn load(path: &Path) -> Result<(Classifiers, Arc<Observed>), Error> {
     let (policy, _) = policy(path)?;
     let (driver, transport, spoken) = (policy.driver(), policy.transport(), policy.protocols());
-    let classifiers = Classifiers { driver, transport, spoken };
+    let classifiers = Classifiers { driver, transport, handshake: policy.handshake(), spoken };
     Ok((classifiers, policy.observed()))
 }
 

@@ -49,6 +49,8 @@ pub struct Classifiers {
     pub driver: Option<DriverClassifier>,
     /// `pri_extraction`.
     pub transport: Option<TransportClassifier>,
+    /// Classifier of the SYNs of connections that programs open; without it, `pri_filter`.
+    pub handshake: Option<DriverClassifier>,
     /// Protocols by port, for tracking requests whose end the bytes alone do not show.
     pub spoken: PortProtocols,
 }
@@ -61,6 +63,8 @@ pub struct ModeSettings {
     pub driver: Option<DriverClassifier>,
     /// `pri_extraction`, if the mode uses it.
     pub transport: Option<TransportClassifier>,
+    /// Classifier of outgoing SYNs, if the mode labels them.
+    pub handshake: Option<DriverClassifier>,
     /// Dispatch policy: which worker serves which request.
     pub dispatch: Box<dyn Dispatch>,
     /// Priorities that each worker serves.
@@ -81,6 +85,7 @@ impl Mode {
                 rx_order: RxOrder::Fifo,
                 driver: None,
                 transport: None,
+                handshake: None,
                 dispatch: Box::new(fcfs(params.capacity)),
                 steering: everyone,
             },
@@ -88,6 +93,7 @@ impl Mode {
                 rx_order: RxOrder::Strict,
                 driver: classifiers.driver,
                 transport: None,
+                handshake: None,
                 dispatch: strict(),
                 steering: everyone,
             },
@@ -95,6 +101,7 @@ impl Mode {
                 rx_order: RxOrder::Fifo,
                 driver: None,
                 transport: None,
+                handshake: None,
                 dispatch: Box::new(Darc::new(params.workers, params.capacity, params.darc.clone())),
                 steering: everyone,
             },
@@ -102,6 +109,7 @@ impl Mode {
                 rx_order: if self == Self::Learned { RxOrder::Learned } else { RxOrder::Strict },
                 driver: classifiers.driver,
                 transport: classifiers.transport,
+                handshake: classifiers.handshake,
                 dispatch: strict(),
                 steering,
             },
@@ -109,6 +117,7 @@ impl Mode {
                 rx_order: RxOrder::Strict,
                 driver: classifiers.driver.map(drop_less_urgent),
                 transport: classifiers.transport,
+                handshake: classifiers.handshake,
                 dispatch: strict(),
                 steering,
             },

@@ -165,6 +165,21 @@ impl Policy {
         }))
     }
 
+    /// Classifier of SYNs that leave to a service, if the policy sets any level: the rules of both
+    /// layers that hold without a request, and else the default.
+    #[must_use]
+    pub fn handshake(&self) -> Option<DriverClassifier> {
+        if self.default.is_none() && self.rules.is_empty() {
+            return None;
+        }
+        let (driver, transport) = (self.matcher(Layer::Driver), self.matcher(Layer::Transport));
+        let default = self.default.map_or(Verdict::NoVerdict, Verdict::Level);
+        Some(Arc::new(move |packet: &PacketView<'_>| {
+            let facts = Matcher::facts_of_any(packet);
+            driver.verdict(&facts).or_else(|| transport.verdict(&facts)).unwrap_or(default)
+        }))
+    }
+
     /// Transport classifier of the policy, if the policy has transport rules. If no rule matches,
     /// the driver's verdict takes precedence over the default.
     #[must_use]

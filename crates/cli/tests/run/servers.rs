@@ -283,3 +283,67 @@ fn the_kernels_end_of_a_tap_device_is_served() {
     world.files_arrive(&server);
     server.stop();
 }
+
+/// A proxy whose connection to the next service is kept; `greenwave run` records its packets.
+const PROXY: &str = "daemon off;\nmaster_process off;\nuser root;\npid FOLDER/pid;\nerror_log FOLDER/error.log;\n\
+    events { worker_connections 512; }\nhttp {\n  access_log off;\n\
+    client_body_temp_path FOLDER/t1; proxy_temp_path FOLDER/t2; fastcgi_temp_path FOLDER/t3;\n\
+    uwsgi_temp_path FOLDER/t4; scgi_temp_path FOLDER/t5;\n  upstream next { server NEXT; keepalive 1; }\n\
+    server { listen ADDRESS:80; location / { proxy_pass http://next; proxy_http_version 1.1;\n\
+    proxy_set_header Connection \"\"; } }\n}\n";
+const LEVELS: &str = "default = 4\n\
+    [[rule]]\nlayer = \"transport\"\nhttp = { path = \"/pay\" }\npriority = 0\n\
+    [[rule]]\nlayer = \"transport\"\nhttp = { path = \"/bulk\" }\npriority = 7\n";
+
+/// First bytes and DSCP of the TCP segments to `port` with payload, and of SYNs, in a capture over
+/// IPv4.
+fn segments(capture: &[u8], port: u16) -> Vec<(String, u8)> {
+    let (mut at, mut found) = (24, Vec::new());
+    while let Some(head) = capture.get(at..at + 16) {
+        let len = u32::from_le_bytes(head[8..12].try_into().expect("four bytes")) as usize;
+        let ip = &capture[at + 16 + 14..at + 16 + len];
+        at += 16 + len;
+        if ip.len() < 40 || ip[0] != 0x45 || ip[9] != 6 || ip[22..24] != port.to_be_bytes() {
+            continue;
+        }
+        let end = usize::from(u16::from_be_bytes([ip[2], ip[3]]));
+        let payload = &ip[20 + usize::from(ip[32] >> 4) * 4..end];
+        if ip[33] & 2 != 0 || !payload.is_empty() {
+            let line = payload.split(|byte| *byte == b'\r').next().unwrap_or_default();
+            found.push((String::from_utf8_lossy(line).into_owned(), ip[1] >> 2));
+        }
+    }
+    found
+}
+
+//~ programs: under nginx as a proxy each upstream request leaves with its own level, and so does the SYN
+#[test]
+fn a_proxys_upstream_requests_have_their_own_levels() {
+    let test = "a_proxys_upstream_requests_have_their_own_levels";
+    let Some(world) = World::new(test, "nginx") else { return };
+    let next = world.clients.enter(|| TcpListener::bind((PEER, 8080)).unwrap());
+    let served = std::thread::spawn(move || {
+        let (mut stream, _) = next.accept().expect("the proxy connects");
+        let mut bytes = [0; 4096];
+        while let Ok(1..) = stream.read(&mut bytes) {
+            stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nhello\n").expect("it reads");
+        }
+    });
+    let config = world.write("nginx.conf", &PROXY.replace("NEXT", &format!("{PEER}:8080")));
+    let (policy, capture) = (world.write("policy.toml", LEVELS), world.folder() + "/frames.pcap");
+    let options = ["--policy", &policy, "--pcap", &capture];
+    let server = world.start("packet:gw0", 80, &options, &["nginx", "-e", "stderr", "-c", &config]);
+    world.until("it serves", || world.clients.enter(|| TcpStream::connect(server.to).is_ok()));
+    let mut stream = world.connect(&server);
+    for path in ["/bulk", "/pay", "/other", "/pay", "/bulk"] {
+        ask(&mut stream, path);
+    }
+    server.stop();
+    served.join().expect("one connection serves them all");
+    let found = segments(&std::fs::read(&capture).expect("there is a capture"), 8080);
+    let found: Vec<(&str, u8)> = found.iter().map(|(line, dscp)| (line.as_str(), *dscp)).collect();
+    let get = |path: &str| format!("GET {path} HTTP/1.1");
+    let [pay, bulk, other] = ["/pay", "/bulk", "/other"].map(get);
+    let expected = [("", 18), (&*bulk, 0), (&*pay, 32), (&*other, 18), (&*pay, 32), (&*bulk, 0)];
+    assert_eq!(found, expected);
+}

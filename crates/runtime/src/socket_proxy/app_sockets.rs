@@ -124,8 +124,8 @@ pub trait AppSockets {
     fn merges(&mut self, _port: u16) -> bool {
         false
     }
-    /// Reads one send call of `socket`, at most as urgent as `level`, into `bytes`, which fit the
-    /// largest.
+    /// Reads one send call of `socket` into `bytes`, which fit the largest. `level`: priority of a
+    /// datagram for another program here.
     fn next_datagram(&mut self, _socket: u64, _level: Priority, _bytes: &mut [u8]) -> OutgoingDatagram {
         OutgoingDatagram::Nothing
     }

@@ -2,13 +2,14 @@
 //!
 //! The program has its pipe from the first segment on, so that it may close, wait or be killed
 //! meanwhile; the pipe knows the calls that it may make. No output is read before the handshake is
-//! complete. If all processes close their end before that, the connection is given up.
+//! complete. If all processes close their end before that, the connection is given up. The SYN has the
+//! level that the policy has for it (`calls`).
 
 use std::net::SocketAddr;
 
 use net::Device;
 use net::stack::{CloseReason, ConnId, ConnectError, HopLimits};
-use queueing::Time;
+use queueing::{Label, Time};
 
 use super::flow::Flow;
 use super::{AppSockets, SocketProxy};
@@ -42,7 +43,14 @@ impl<D: Device, P: AppSockets> SocketProxy<D, P> {
         match self.programs.opening(call, conn, local, to) {
             Some(pipe) => {
                 let tracker = self.tracker_state.opened(to);
-                self.insert_flow(now, conn, Flow::opening(conn.generation, pipe, tracker));
+                let level = self.calls.handshake(now, (local, to), &mut self.counters.driver);
+                self.stack.set_label(now, conn, Label::new(level));
+                if self.calls.is_some() {
+                    self.stack.set_classifier(conn, Some(self.calls.responses(level)));
+                }
+                let mut flow = Flow::opening(conn.generation, pipe, tracker);
+                flow.level = level;
+                self.insert_flow(now, conn, flow);
             }
             None => self.stack.abort(now, conn),
         }

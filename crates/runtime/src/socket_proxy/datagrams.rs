@@ -1,5 +1,6 @@
 //! Datagrams of application sockets. Received ones wait in the stack, the most urgent first, until
-//! their socket has space. Sent ones have the level of the last datagram delivered to their socket.
+//! their socket has space. A datagram to a peer that sent first has the level of the peer's last
+//! one; any other is read like a request (`calls`).
 //!
 //! Ports and sockets are served among the connections of their level, up to [`DATAGRAMS_PER_POLL`]
 //! datagrams each; one send call with segments (UDP_SEGMENT) counts as one. Datagrams of one length
@@ -12,11 +13,13 @@
 //! Source: ADR 0049.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::SocketAddr;
 
 use net::Device;
 use net::stack::{SendError, SendOptions, UdpDatagram, UdpId, UdpOptions, UdpPath, Unreachable};
 use queueing::{Label, Priority, Time};
 
+use super::calls::Outgoing;
 use super::flow::QueueEntry;
 use super::{AppSockets, COLLECTED_MAX, DeliveryResult, OutgoingDatagram, SocketProxy};
 
@@ -48,11 +51,59 @@ struct Port {
 /// State of a socket that has sent or received.
 #[derive(Default)]
 struct Sender {
-    /// Level of the last delivered datagram.
-    level: Priority,
+    peers: Peers,
+    /// Most urgent level delivered or sent since the socket had no output; `None`: the level of its
+    /// next output is unknown.
+    level: Option<Priority>,
     queued: Option<Priority>,
     /// Datagrams that found the stack full.
     unsent: Option<Unsent>,
+}
+
+/// Recent peers of a socket. Bound: twice [`PEERS_MAX`]; the least recently used half is forgotten.
+#[derive(Default)]
+pub(super) struct Peers {
+    recent: BTreeMap<SocketAddr, Peer>,
+    older: BTreeMap<SocketAddr, Peer>,
+}
+
+/// The side of a peer.
+#[derive(Clone, Copy)]
+pub(super) enum Peer {
+    /// It sent first; level of its last datagram.
+    Client(Priority),
+    /// It was sent to first.
+    Server,
+}
+
+/// Peers of a socket that are remembered at least.
+pub(super) const PEERS_MAX: usize = 512;
+
+impl Peers {
+    pub(super) fn get(&self, peer: SocketAddr) -> Option<Peer> {
+        self.recent.get(&peer).or_else(|| self.older.get(&peer)).copied()
+    }
+
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.recent.len() + self.older.len()
+    }
+
+    fn set(&mut self, peer: SocketAddr, side: Peer) {
+        if self.recent.len() >= PEERS_MAX && !self.recent.contains_key(&peer) {
+            self.older = std::mem::take(&mut self.recent);
+        }
+        self.recent.insert(peer, side);
+    }
+
+    /// Records a datagram from `peer` at `level`.
+    pub(super) fn on_received(&mut self, peer: SocketAddr, level: Priority) {
+        let side = match self.get(peer) {
+            Some(Peer::Server) => Peer::Server,
+            _ => Peer::Client(level),
+        };
+        self.set(peer, side);
+    }
 }
 
 /// Datagrams delivered at once: each of the first one's length, the last possibly shorter.
@@ -192,17 +243,26 @@ impl<D: Device, P: AppSockets> SocketProxy<D, P> {
         {
             return at.held.push_back(run);
         }
-        self.on_delivered(delivered, all.label.priority, (*count, all.payload.len()));
+        if let DeliveryResult::Delivered(socket) = delivered {
+            self.on_received(socket, all.remote, all.label.priority);
+        }
+        self.on_delivered(delivered, (*count, all.payload.len()));
         self.stack.recycle(run.all.payload);
     }
 
-    fn on_delivered(&mut self, delivered: DeliveryResult, level: Priority, (count, len): (usize, usize)) {
+    /// Records that `socket` received from `peer` at `level`.
+    fn on_received(&mut self, socket: u64, peer: SocketAddr, level: Priority) {
+        let sender = self.datagrams.senders.entry(socket).or_default();
+        sender.peers.on_received(peer, level);
+        sender.level = Some(sender.level.map_or(level, |before| before.min(level)));
+    }
+
+    fn on_delivered(&mut self, delivered: DeliveryResult, (count, len): (usize, usize)) {
         let count = count as u64;
         match delivered {
-            DeliveryResult::Delivered(socket) => {
+            DeliveryResult::Delivered(_) => {
                 self.counters.datagrams_in += count;
                 self.counters.bytes_in += len as u64;
-                self.datagrams.senders.entry(socket).or_default().level = level;
             }
             DeliveryResult::Full | DeliveryResult::Dropped => self.counters.datagrams_lost += count,
             DeliveryResult::NoSocket => self.counters.datagrams_unmatched += count,
@@ -221,8 +281,9 @@ impl<D: Device, P: AppSockets> SocketProxy<D, P> {
 
     /// Queues `socket`, as its program may have sent.
     pub(super) fn queue_socket(&mut self, socket: u64) {
+        let unknown = if self.calls.is_some() { Priority::HIGHEST } else { Priority::LOWEST };
         let sender = self.datagrams.senders.entry(socket).or_default();
-        let level = sender.level;
+        let level = sender.level.unwrap_or(unknown);
         if sender.queued.is_none_or(|queued| queued > level) {
             sender.queued = Some(level);
             self.outbound[level.index()].push_back(QueueEntry::Socket(socket));
@@ -230,13 +291,15 @@ impl<D: Device, P: AppSockets> SocketProxy<D, P> {
     }
 
     /// Sends datagrams of `socket`; false if it was not queued on this level.
-    pub(super) fn collect_datagrams(&mut self, socket: u64, level: Priority) -> bool {
+    pub(super) fn collect_datagrams(&mut self, now: Time, socket: u64, level: Priority) -> bool {
         let Some(sender) = self.datagrams.senders.get_mut(&socket).filter(|of| of.queued == Some(level))
         else {
             return false;
         };
         sender.queued = None;
-        let label = Label::new(sender.level);
+        let unknown = sender.level.is_none() && self.calls.is_some();
+        // Another program here gets the datagram before its bytes are classified.
+        let local = sender.level.unwrap_or_default();
         if let Some(mut unsent) = sender.unsent.take()
             && let Some(sent) =
                 self.send_segments(&unsent.path, &unsent.options, &unsent.payload, unsent.segment)
@@ -246,16 +309,19 @@ impl<D: Device, P: AppSockets> SocketProxy<D, P> {
             return true;
         }
         let mut collected = 0;
-        for _ in 0..DATAGRAMS_PER_POLL {
+        // The level of the first is unknown until it is read.
+        for _ in 0..if unknown { 1 } else { DATAGRAMS_PER_POLL } {
             if collected >= COLLECTED_MAX {
                 break;
             }
-            match self.programs.next_datagram(socket, level, &mut self.scratch) {
+            match self.programs.next_datagram(socket, local, &mut self.scratch) {
                 OutgoingDatagram::Out { from, to, len, segment, marks, dont_fragment, hops } => {
                     collected += len;
                     self.counters.bytes_out += len as u64;
                     let path = UdpPath { id: UdpId(from.port()), local: from.ip(), remote: to };
                     let scratch = std::mem::take(&mut self.scratch);
+                    let first = &scratch[..len.min(segment)];
+                    let label = Label::new(self.sent_level(now, socket, (from, to), first));
                     let options = SendOptions { label, marks, dont_fragment, hops: Some(hops) };
                     let sent = self.send_segments(&path, &options, &scratch[..len], segment);
                     self.scratch = scratch;
@@ -265,9 +331,12 @@ impl<D: Device, P: AppSockets> SocketProxy<D, P> {
                         return true;
                     }
                 }
-                OutgoingDatagram::Settled(delivered) => self.on_delivered(delivered, level, (1, 0)),
+                OutgoingDatagram::Settled(delivered) => self.on_delivered(delivered, (1, 0)),
                 OutgoingDatagram::Elsewhere => {}
-                OutgoingDatagram::Nothing => return true,
+                OutgoingDatagram::Nothing => {
+                    self.datagrams.senders.entry(socket).or_default().level = None;
+                    return true;
+                }
                 OutgoingDatagram::End { port, last } => {
                     self.close_socket(socket, port, last);
                     return true;
@@ -276,6 +345,32 @@ impl<D: Device, P: AppSockets> SocketProxy<D, P> {
         }
         self.queue_socket(socket);
         true
+    }
+
+    /// Level of a datagram that `socket` sends between these addresses.
+    fn sent_level(
+        &mut self,
+        now: Time,
+        socket: u64,
+        (from, to): (SocketAddr, SocketAddr),
+        bytes: &[u8],
+    ) -> Priority {
+        let sender = self.datagrams.senders.entry(socket).or_default();
+        let level = match sender.peers.get(to) {
+            Some(Peer::Client(level)) => level,
+            Some(Peer::Server) | None => {
+                sender.peers.set(to, Peer::Server);
+                match self.calls.is_some() {
+                    true => {
+                        self.calls.datagram(&Outgoing { now, from, to, bytes }, &mut self.counters.driver)
+                    }
+                    false => Priority::default(),
+                }
+            }
+        };
+        sender.level = Some(sender.level.map_or(level, |before| before.min(level)));
+        self.levels = self.levels.with(level);
+        level
     }
 
     /// Sends `payload` in datagrams of `segment` bytes; returns the number of bytes sent if the

@@ -13,6 +13,7 @@ use net::{Device, Stack};
 use queueing::{Priority, Time};
 
 use super::accept_wait::AcceptStage;
+use super::calls::Call;
 use super::request_tracker::RequestTracker;
 use super::{AppSockets, AppStream, CORKED_MAX, DELIVERIES_MAX, SocketProxy, WriteResult};
 
@@ -39,8 +40,10 @@ pub(super) struct Flow<P> {
     queued_in: Option<Priority>,
     /// Level at which the flow is queued for output.
     queued_out: Option<Priority>,
-    /// Level of the last delivered bytes, or as set by the program.
+    /// Level of the last delivered bytes, or as set by the program; of a call's output, if later.
     pub(super) level: Priority,
+    /// State of calls, if the program opened the connection.
+    pub(super) call: Option<Box<Call>>,
     /// True if the pipe is full.
     pub(super) full: bool,
     /// Progress towards acceptance. An active open counts as accepted, as the guard saw no SYN.
@@ -75,6 +78,7 @@ impl<P> Flow<P> {
             queued_in: None,
             queued_out: None,
             level: Priority::default(),
+            call: None,
             full: false,
             stage: AcceptStage::NoData,
             low_water: 0,
@@ -93,7 +97,8 @@ impl<P> Flow<P> {
 
     /// State of an active open.
     pub(super) fn opening(generation: u32, pipe: P, tracker: Option<Box<RequestTracker>>) -> Self {
-        Self { opening: true, stage: AcceptStage::Accepted, tracker, ..Self::new(generation, pipe) }
+        let call = Some(Box::new(Call::new()));
+        Self { opening: true, stage: AcceptStage::Accepted, call, tracker, ..Self::new(generation, pipe) }
     }
 
     /// Starts or ends, at `now`, the holding of small segments of this flow, which is `conn`.
@@ -247,6 +252,10 @@ impl<D: Device, P: AppSockets> SocketProxy<D, P> {
         let Some(flow) = self.flow(conn).filter(|flow| flow.queued_in == Some(level)) else { return false };
         flow.queued_in = None;
         flow.level = level;
+        let fresh = !self.stack.received(conn).is_empty();
+        if let Some(call) = self.flow(conn).and_then(|flow| flow.call.as_mut()).filter(|_| fresh) {
+            call.on_response();
+        }
         self.deliver_bytes(now, conn, usize::MAX);
         true
     }

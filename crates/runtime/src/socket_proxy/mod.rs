@@ -1,8 +1,9 @@
 //! Socket proxy: TCP connections of unmodified programs, whose ends are socket pairs.
 //!
 //! Unlike a [`Shard`](crate::Shard) it does not know where a request ends. A connection is two byte
-//! streams: the peer's bytes go into the program's [`AppStream`], the program's output goes to TCP,
-//! and the label of the latest input sets the priority. Bytes of one connection keep their order.
+//! streams: the peer's bytes go into the program's [`AppStream`], the program's output goes to TCP.
+//! On an accepted connection the label of the latest input sets the priority; on one that the
+//! program opened, its own output does (`calls`). Bytes of one connection keep their order.
 //! This is the pure core of `greenwave run`: [`SocketProxy::step`] does one bounded round of work
 //! at `now`; [`serve`] loops on it.
 //!
@@ -18,6 +19,7 @@
 
 mod accept_wait;
 mod app_sockets;
+mod calls;
 mod connect;
 mod counters;
 mod datagrams;
@@ -41,6 +43,7 @@ use accept_wait::UnacceptedConnections;
 pub use app_sockets::{
     AppEvent, AppSockets, AppStream, DeliveryResult, OutgoingDatagram, ReadResult, SocketOption, WriteResult,
 };
+use calls::CallClassifiers;
 pub use connect::ConnectFailure;
 pub use counters::{Counters, ProxySnapshot};
 use datagrams::Datagrams;
@@ -69,6 +72,7 @@ pub struct SocketProxy<D: Device, P: AppSockets> {
     /// Consecutive rounds that left less urgent output to the next.
     passed_over: u8,
     datagrams: Datagrams,
+    calls: CallClassifiers,
     /// Input of the guard.
     accept_waits: UnacceptedConnections,
     /// Connections with held small segments and the end of each hold, in order; entries of released
@@ -108,6 +112,7 @@ impl<D: Device, P: AppSockets> SocketProxy<D, P> {
     /// `frames_max`: capacity of the receive buffer in frames.
     #[must_use]
     pub fn new(mut stack: net::stack::Config, policy: ModeSettings, frames_max: usize, programs: P) -> Self {
+        let calls = CallClassifiers::new(policy.driver.clone(), policy.transport.clone(), policy.handshake);
         if policy.transport.is_some() {
             stack.classifier = policy.transport;
         }
@@ -131,6 +136,7 @@ impl<D: Device, P: AppSockets> SocketProxy<D, P> {
             levels: PrioritySet::NONE,
             passed_over: 0,
             datagrams: Datagrams::default(),
+            calls,
             accept_waits: UnacceptedConnections::default(),
             corked: VecDeque::new(),
             resets: Vec::new(),
@@ -160,6 +166,8 @@ impl<D: Device, P: AppSockets> SocketProxy<D, P> {
     /// rules stay. Queued frames and segments keep their labels. Protocols apply to connections
     /// from now on.
     pub fn set_classifiers(&mut self, classifiers: Classifiers) {
+        let (driver, transport) = (classifiers.driver.clone(), classifiers.transport.clone());
+        self.calls = CallClassifiers::new(driver, transport, classifiers.handshake);
         self.front.set_classifier(classifiers.driver);
         self.stack.set_default_classifier(classifiers.transport);
         self.set_protocols(classifiers.spoken);
@@ -426,6 +434,7 @@ impl<D: Device, P: AppSockets> SocketProxy<D, P> {
             }
             SocketOption::Level(level) => {
                 flow.level = level;
+                flow.call.iter_mut().for_each(|call| call.set(level));
                 self.stack.set_label(now, conn, Label::new(level));
                 return self.publish(conn);
             }

@@ -10,6 +10,7 @@ use super::*;
 mod calls;
 mod counters;
 mod datagrams;
+mod levels;
 mod opening;
 mod requests;
 mod world;

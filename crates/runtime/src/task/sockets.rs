@@ -13,7 +13,7 @@ use net::Stack;
 use net::stack::{CloseReason, ConnId, Event, EventKind, ListenOptions, ListenerId, UdpId, Unreachable};
 use queueing::{Discipline, Entry, Fifo, Label, Priority, PushResult, Span, Strict, Time};
 
-use super::control_block::{UNLABELED, level, pack};
+use super::control_block::{UNLABELED, level, pack, unpack};
 use super::waiter::{Waiter, Woken};
 
 /// Socket table of a shard; see the module.
@@ -38,6 +38,9 @@ pub(crate) struct Socket {
     phase: Phase,
     /// Most urgent label of its unread bytes, packed.
     pub unread: u64,
+    /// On a connection that a task opened, the label of its call, packed: that of the task that
+    /// wrote last. Responses have it.
+    pub call: Option<u64>,
     pub connected: bool,
     pub peer_closed: bool,
     pub closed: Option<CloseReason>,
@@ -133,10 +136,10 @@ impl Sockets {
         }
         let Some(slot) = self.slot(event.conn) else { return };
         let socket = &mut self.table[slot as usize];
-        let priority = event.label.priority;
+        let priority = socket.call.map_or(event.label.priority, level);
         match event.kind {
             EventKind::Readable { .. } => {
-                let label = pack(now, event.label);
+                let label = socket.call.unwrap_or_else(|| pack(now, event.label));
                 let raised = level(label) < level(socket.unread);
                 socket.unread = socket.unread.min(label);
                 // The waiter stays until it has read: later bytes may be more urgent.
@@ -254,15 +257,18 @@ impl Sockets {
         self.listeners[id.0 as usize].acceptor.take()
     }
 
-    /// Starts an active open.
-    pub fn connect(&mut self, now: Time, remote: SocketAddr) -> io::Result<u32> {
+    /// Starts an active open for a task with the packed label `call`.
+    pub fn connect(&mut self, now: Time, remote: SocketAddr, call: u64) -> io::Result<u32> {
         use net::stack::ConnectError::{NoPort, NoRoute, TooMany};
         let id = self.stack.connect(now, remote, None).map_err(|e| match e {
             NoPort => io::ErrorKind::AddrNotAvailable,
             TooMany => io::ErrorKind::OutOfMemory,
             NoRoute => io::ErrorKind::NetworkUnreachable,
         })?;
-        Ok(self.add(id, Phase::Held))
+        self.stack.set_label(now, id, unpack(now, call));
+        let slot = self.add(id, Phase::Held);
+        self.table[slot as usize].call = Some(call);
+        Ok(slot)
     }
 
     /// Closes a connection after its owner dropped it; returns its waiters.
@@ -283,6 +289,7 @@ impl Sockets {
             id,
             phase,
             unread: UNLABELED,
+            call: None,
             connected: false,
             peer_closed: false,
             closed: None,

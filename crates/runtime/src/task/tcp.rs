@@ -1,8 +1,10 @@
 //! TCP sockets for tasks.
 //!
 //! Any thread may use them; a shard's own tasks never wait for its locks. A task that reads data
-//! runs with their label from then on, and its output has its label. An urgent request thus meets
-//! no queue that ignores its priority, on receive or transmit.
+//! from an accepted connection runs with their label from then on, and its output has its label. An
+//! urgent request thus meets no queue that ignores its priority, on receive or transmit. On a
+//! connection that a task opened, the task keeps the label of the request it handles: its SYN, its
+//! call and the response have it.
 
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
@@ -128,7 +130,8 @@ impl TcpStream {
     }
 
     /// Passes the received bytes, never empty, to `take`, which returns the number consumed. Returns 0
-    /// after the peer's close. The task runs with their label from then on.
+    /// after the peer's close. The task runs with their label from then on, unless it opened the
+    /// connection.
     ///
     /// # Errors
     /// The reason why the connection has ended.
@@ -156,7 +159,7 @@ impl TcpStream {
         }
         let (there, taken) = (received.len(), take(received));
         *served += u64::from(!std::mem::replace(&mut socket.read, true));
-        let label = socket.unread;
+        let label = socket.call.is_none().then_some(socket.unread);
         if taken == there {
             socket.unread = UNLABELED;
         }
@@ -164,7 +167,9 @@ impl TcpStream {
         stack.consume(now, self.id, taken);
         drop(sockets);
         drop(before);
-        current::with(|running| running.task.set_label(label));
+        if let Some(label) = label {
+            current::with(|running| running.task.set_label(label));
+        }
         self.home.notify();
         Poll::Ready(Ok(taken))
     }
@@ -190,6 +195,7 @@ impl TcpStream {
         }
         if let Some(label) = label {
             stack.set_label(now, self.id, unpack(now, label));
+            socket.call = socket.call.map(|_| label);
         }
         let mut written = 0;
         for part in parts.iter().filter(|part| !part.is_empty()) {
@@ -267,8 +273,9 @@ impl Handle {
     /// No port, no route, too many connections, or the reason why the handshake failed.
     pub async fn connect(&self, remote: SocketAddr) -> io::Result<TcpStream> {
         let mut stream = {
+            let call = current::with(|running| running.task.label()).unwrap_or(UNLABELED);
             let mut sockets = lock(&self.0.sockets);
-            let slot = sockets.connect(self.0.now(), remote)?;
+            let slot = sockets.connect(self.0.now(), remote, call)?;
             TcpStream::new(&self.0, &sockets, slot)
         };
         self.0.notify();

@@ -1,5 +1,6 @@
 //! Order of tasks: by label of the arriving data, within a bound.
 
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
 use net::device::memory;
@@ -90,6 +91,37 @@ fn a_handler_runs_and_spawns_with_the_label_of_what_it_read_until_it_changes_it(
         }
     });
     assert_eq!(world.finish(&seen), [(6, 6), (0, 0), (7, 7), (2, 9)]);
+}
+
+//~ tasks: a task keeps the label of the request it handles over calls to other services
+#[test]
+fn a_call_and_its_response_have_the_label_of_the_request_in_hand() {
+    let mut world = World::new();
+    let reached = world.client.spawn(async {
+        let mut listener = TcpListener::bind(PORT).expect("a free port");
+        let (mut stream, _) = listener.accept().await;
+        let mut seen = Vec::new();
+        while stream.read(&mut [0; 64]).await.is_ok_and(|n| n > 0) {
+            seen.push(label().priority.level());
+            stream.write_all(b"7 response").await.expect("room");
+        }
+        seen
+    });
+    let kept = world.server.spawn(async {
+        set_label(Label { deadline: Some(Span::from_secs(9)), ..urgent(3) });
+        let mut next = TcpStream::connect(SocketAddr::from(([10, 0, 0, 2], PORT))).await.expect("a service");
+        let mut seen = Vec::new();
+        for n in [3, 0, 5] {
+            set_label(Label { deadline: Some(Span::from_secs(9)), ..urgent(n) });
+            next.write_all(format!("{n} request").as_bytes()).await.expect("room");
+            let _ = next.read(&mut [0; 64]).await.expect("a response");
+            seen.push((label().priority.level(), label().deadline.is_some()));
+        }
+        seen
+    });
+    assert_eq!(world.finish(&kept), [(3, true), (0, true), (5, true)]);
+    drop(kept);
+    assert_eq!(world.finish(&reached), [3, 0, 5]);
 }
 
 /// Levels of the server's polls after the client has sent each of `sent` on its own connection.

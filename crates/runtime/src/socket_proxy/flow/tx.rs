@@ -1,18 +1,23 @@
 //! Transmission: reads programs' output by priority, as much as TCP has space for.
 
+use std::net::SocketAddr;
+
 use net::Device;
 use net::stack::ConnId;
 use queueing::PASSED_IN_A_ROW;
-use queueing::{Priority, Time};
+use queueing::{Label, Priority, Time};
 
+use super::super::calls::{CALL_BYTES, Outgoing};
 use super::super::{AppSockets, AppStream, Counters, DELIVERIES_MAX, ReadResult, SocketProxy};
 use super::QueueEntry;
 
 impl<D: Device, P: AppSockets> SocketProxy<D, P> {
     /// Queues `conn`, as its program may have output.
     pub(in crate::socket_proxy) fn queue_out(&mut self, conn: ConnId) {
+        let reads = self.calls.is_some();
         let Some(flow) = self.flow(conn) else { return };
-        let level = flow.level;
+        let unread = reads && flow.call.as_ref().is_some_and(|call| call.is_unread());
+        let level = if unread { Priority::HIGHEST } else { flow.level };
         if flow.queued_out.is_none_or(|queued| queued > level) {
             flow.queued_out = Some(level);
             self.outbound[level.index()].push_back(QueueEntry::Conn(conn));
@@ -46,7 +51,7 @@ impl<D: Device, P: AppSockets> SocketProxy<D, P> {
                 let Some(entry) = self.outbound[level.index()].pop_front() else { break };
                 let had = match entry {
                     QueueEntry::Conn(conn) => self.collect_one(now, conn, level),
-                    QueueEntry::Socket(socket) => self.collect_datagrams(socket, level),
+                    QueueEntry::Socket(socket) => self.collect_datagrams(now, socket, level),
                     QueueEntry::Port(_) => false,
                 };
                 turns += usize::from(had);
@@ -65,9 +70,11 @@ impl<D: Device, P: AppSockets> SocketProxy<D, P> {
     }
 
     fn collect_bytes(&mut self, now: Time, conn: ConnId) {
-        let bytes_max = self.collected_max();
+        let (all, reads) = (self.collected_max(), self.calls.is_some());
         let index = conn.index as usize;
         let Some(Some(flow)) = self.flows.get_mut(index) else { return };
+        let unread = reads && flow.call.as_ref().is_some_and(|call| call.is_unread());
+        let bytes_max = if unread { CALL_BYTES } else { all };
         if flow.opening {
             // The pipe has no output of the program yet.
             return;
@@ -76,16 +83,29 @@ impl<D: Device, P: AppSockets> SocketProxy<D, P> {
         while collected < bytes_max {
             // Output that TCP has no space for stays in the pipe. On a connection closed for
             // sending, the pipe's end is still read.
-            let room = match self.stack.send_room(now, conn, self.scratch.len()) {
+            let wanted = self.scratch.len().min(bytes_max);
+            let room = match self.stack.send_room(now, conn, wanted) {
                 Ok(0) => return,
                 Ok(room) => room,
-                Err(_) => self.scratch.len(),
+                Err(_) => wanted,
             };
             let read = flow.pipe.read(&mut self.scratch[..room]);
             if let ReadResult::Some(len) = read {
                 collected += len;
                 self.counters.bytes_out += len as u64;
                 self.accept_waits.on_answer(now, &mut flow.stage, &mut self.front.admission);
+                if let Some(call) = &mut flow.call
+                    && let Some(tuple) = self.stack.tuple(conn).filter(|_| reads)
+                {
+                    let from = SocketAddr::new(tuple.local, tuple.local_port);
+                    let to = SocketAddr::new(tuple.remote, tuple.remote_port);
+                    let piece = Outgoing { now, from, to, bytes: &self.scratch[..len] };
+                    flow.level = self.calls.output(&piece, call, &mut self.counters.driver);
+                    self.levels = self.levels.with(flow.level);
+                    self.stack.set_label(now, conn, Label::new(flow.level));
+                    let responses = call.response_level().map(|level| self.calls.responses(level));
+                    self.stack.set_classifier(conn, responses);
+                }
                 if let Some(tracker) = &mut flow.tracker {
                     tracker.wrote(now, flow.level, &self.scratch[..len], &mut self.tracker_state);
                 }

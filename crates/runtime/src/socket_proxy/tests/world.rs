@@ -5,12 +5,14 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use classify::{Private, Verdict};
+use classify::{PacketMeta, PacketView, Private, Verdict};
+use net::device::ReceivedFrame;
 use net::device::memory::{MemoryDevice, pair};
 use net::stack::{Config, EventKind, Info, UdpDatagram, Unreachable};
 use queueing::Span;
 use sched::dispatch::{Params, Steering};
 use wire::ip::TrafficClass;
+use wire::tcp::Flags;
 
 use super::super::*;
 use crate::mode::{Classifiers, Mode};
@@ -262,6 +264,15 @@ impl AppSockets for Program {
     }
 }
 
+/// Payload and level of a packet with payload, or of a SYN.
+fn level_of(packet: &PacketView<'_>) -> Option<(Vec<u8>, u8)> {
+    let ip = packet.ip()?;
+    let level = Config::DSCP.iter().position(|dscp| *dscp == ip.dscp())?;
+    let (.., payload) = ip.transport()?;
+    let opens = ip.tcp_flags().is_some_and(|flags| flags.contains(Flags::SYN));
+    (opens || !payload.is_empty()).then(|| (payload.to_vec(), level as u8))
+}
+
 pub(super) const HERE: &str = "10.0.0.1:80";
 /// Address of the program's UDP socket.
 pub(super) const MAIL: &str = "10.0.0.1:53";
@@ -280,6 +291,8 @@ pub(super) struct World {
     pub(super) closed: Vec<EventKind>,
     /// True if the client leaves input unread.
     pub(super) read_shut: bool,
+    /// Payload and level, by DSCP, of the frames that the client received, SYNs included.
+    pub(super) frames: Vec<(Vec<u8>, u8)>,
 }
 
 impl World {
@@ -317,6 +330,7 @@ impl World {
             received: Vec::new(),
             closed: Vec::new(),
             read_shut: false,
+            frames: Vec::new(),
         }
     }
 
@@ -329,7 +343,11 @@ impl World {
     pub(super) fn client_turn(&mut self) -> bool {
         self.client.handle_timeout(self.now);
         let mut busy = false;
-        while self.client.ingress_from(self.now, &mut self.far) {
+        while let Some(ReceivedFrame { frame, .. }) = self.far.receive(self.now) {
+            let meta = PacketMeta::new(self.now, frame.as_ref().len());
+            self.frames.extend(level_of(&PacketView::new(frame.as_ref(), &meta)));
+            self.client.ingress(self.now, frame.as_ref(), &meta);
+            self.far.recycle(frame);
             busy = true;
         }
         while let Some(event) = self.client.poll_event() {
