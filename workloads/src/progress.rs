@@ -16,10 +16,10 @@ use std::time::{Duration, Instant};
 use queueing::Span;
 use serde::Serialize;
 
-/// How long a program works, and how often it says so: arguments that all share.
+/// Duration of a program and interval of its reports: arguments of all programs.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub struct ProgressArgs {
-    /// How long it works; until ctrl-C or SIGTERM if not given
+    /// Duration of the work; default: until ctrl-C or SIGTERM
     #[arg(long = "for", value_name = "SPAN")]
     pub lasts: Option<Span>,
     /// Interval between progress lines

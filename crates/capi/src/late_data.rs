@@ -15,7 +15,7 @@ use shim::socket_name::SocketKind;
 use crate::{fd_replace, memory, ours, shim_client, shm_send};
 
 /// True once this process has shut down reading on a connection: late data then follows the pair's
-/// in the same call. Other processes read it by a call of its own.
+/// in the same call. Other processes read the data by a separate call.
 static ANY: AtomicBool = AtomicBool::new(false);
 
 /// Option that marks a pair. Without effect there; on a connection the library never sets it for a

@@ -21,7 +21,7 @@ use crate::lazy_mmap::Mapped;
 use crate::{borrow, memory, ours, shim_client};
 
 /// Record by descriptor: the number of the connection plus one, perhaps with [`SHUT`]; or
-/// [`LISTENER`]; 0: none or unknown. Larger descriptors have no record.
+/// [`LISTENER`]; 0: none or unknown. Descriptors above this number have no record.
 static NOTES: [AtomicU64; 1 << 16] = [const { AtomicU64::new(0) }; 1 << 16];
 static OUTBOXES: Mapped<ShmSendBuffers> = Mapped::new();
 /// True once this process has entered seccomp.

@@ -67,7 +67,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The classifiers of the policy in `path`, and the counters of what they will observe.
+/// The classifiers of the policy in `path`, and the counters of their observations.
 ///
 /// # Errors
 /// The errors of [`run`].

@@ -62,8 +62,8 @@ impl Arguments {
     /// The given words, with the settings of a `--config` before the command.
     ///
     /// # Errors
-    /// A file that cannot be read; a section that is no command, or a key that is no flag of it,
-    /// with the line and what would be valid.
+    /// A file that cannot be read; a section that is no command, or a key that is no flag of the
+    /// command, with the line and the valid names.
     pub fn new(given: Vec<OsString>) -> Result<Self, Error> {
         let Some((path, _)) = config(&given) else { return Ok(Self { given, added: Vec::new() }) };
         let (names, end) = command(&given);

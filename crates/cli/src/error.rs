@@ -16,7 +16,7 @@ pub struct Error {
 }
 
 impl Error {
-    /// An error `what`: one line with the given value and what would be valid.
+    /// An error `what`: one line with the given value and the valid ones.
     pub fn new(what: impl Into<String>) -> Self {
         Self { what: what.into(), advice: None, is_machines: false, is_interrupt: false }
     }
@@ -79,7 +79,7 @@ impl Error {
     /// existing file stays as it is.
     ///
     /// # Errors
-    /// The kernel's.
+    /// The kernel's error.
     pub fn unless_writable(path: &std::path::Path) -> Result<(), Self> {
         host::files::check_writable(path).map_err(|e| Self::unwritable(path, &e))
     }

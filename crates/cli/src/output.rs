@@ -26,7 +26,7 @@ pub fn survive_failures() {
     IS_DAEMON.store(true, Ordering::Relaxed);
 }
 
-/// Suppresses all output from now on, for tests that do not look at it.
+/// Suppresses all output from now on, for tests that do not check it.
 #[cfg(test)]
 pub fn mute() {
     IS_MUTE.store(true, Ordering::Relaxed);

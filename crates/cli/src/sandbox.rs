@@ -41,7 +41,7 @@ impl NoSandbox {
     /// keep its privileges.
     ///
     /// # Errors
-    /// The kernel's.
+    /// The kernel's error.
     pub fn confine_view(&self, ui: &Ui) -> Result<(), Error> {
         if self.no_sandbox {
             errln!(
@@ -87,7 +87,7 @@ impl Sandbox {
     /// Drops the privileges in all threads, including that of `ui`. Other threads start after this.
     ///
     /// # Errors
-    /// The kernel's.
+    /// The kernel's error.
     pub fn enter(&self, ui: Option<&Ui>) -> Result<(), Error> {
         if let Some(user) = &self.user {
             // Changes all threads together, which takes a capability that each still has.

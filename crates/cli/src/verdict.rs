@@ -80,7 +80,7 @@ impl ClaimVerdict {
     ///
     /// A result without `verdict` is from an earlier version, where an interval that contained the
     /// bound could hold: its value `ours`, half `interval` and `bound` are judged again, without a
-    /// margin. Its `holds` decides where it has no interval or no bound on the value; what failed never
+    /// margin. Its `holds` decides if it has no interval or no bound on the value; a failed claim never
     /// holds.
     #[must_use]
     pub fn written(

@@ -3,7 +3,7 @@
 //! [`afxdp`] and [`packet`] share an interface with the kernel, [`dpdk`] takes a port from it, and the
 //! other end of a [`Tap`] is the kernel's own TCP. [`rss`] spreads flows over receive queues.
 //!
-//! A device moves frames; it does not look into them beyond what its own header needs.
+//! A device moves frames; it does not parse them beyond its own header.
 
 pub mod afxdp;
 pub mod dpdk;

@@ -1,8 +1,8 @@
 //! Time to a response, where some of the connections without one are long polls.
 //!
-//! Where a wait ends with the response, not all that wait are in a queue: long polls, event streams
-//! and half requests have no response for minutes at an idle server. A queue delays every response, a
-//! long poll only its own. So the time to a response is taken from fast ones: the least of `t / share`,
+//! Where a wait ends with the response, not every waiting connection is in a queue: long polls, event
+//! streams and half requests have no response for minutes at an idle server. A queue delays every response,
+//! a long poll only its own. So the time to a response is taken from fast ones: the least of `t / share`,
 //! where `share` of the responses took at most `t`, at least [`SHARE_MIN`] of them. In order of arrival all
 //! take the same time; in processor sharing the share is in proportion to `t`. Both give the mean.
 //!
@@ -117,7 +117,7 @@ const OCTAVE_MIN: u32 = 16;
 const OCTAVE_MAX: u32 = 33;
 /// Responses that the histogram covers.
 const MEMORY: f64 = 16.0;
-/// Least share of responses that is taken for more than chance.
+/// Minimum share of responses that counts as more than chance.
 const SHARE_MIN: f64 = 1.0 / 8.0;
 /// Age of a long poll: at least this many times to a response, and at least this long.
 const LONG_POLL_TIMES: u64 = 16;

@@ -23,8 +23,8 @@ pub struct Responses {
     pub ended: u64,
 }
 
-/// Counters since the last tick, and current state. Signals that a place cannot measure keep
-/// their default, which no policy takes for overload.
+/// Counters since the last tick, and current state. Signals that cannot be measured keep their
+/// default, which no policy treats as overload.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Signals {
     /// Requests (or connections) offered since the last tick.

@@ -94,7 +94,7 @@ struct State {
     latency_sum: Span,
     report_writer: Option<ReportWriter>,
     last_tick: Option<Time>,
-    /// Arrival times of requests in the service, by number; long polls apart.
+    /// Arrival times of requests in the service, by number, without long polls.
     in_flight: BTreeMap<u64, Time>,
     long_polls: BTreeMap<u64, Time>,
     response_waits: ResponseWaits,

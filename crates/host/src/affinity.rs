@@ -9,7 +9,7 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity}
 /// Cores the current thread may run on, ascending.
 ///
 /// # Errors
-/// The kernel's.
+/// The kernel's error.
 pub fn cores() -> io::Result<Vec<CoreId>> {
     let set = sched_getaffinity(None)?;
     Ok((0..CpuSet::MAX_CPU).filter(|&core| set.is_set(core)).map(|core| CoreId(core as u16)).collect())

@@ -45,7 +45,7 @@ impl Listener {
     /// Listens on `name`, 1 to 64 bytes, in this network namespace.
     ///
     /// # Errors
-    /// The kernel's; `AddrInUse` if another process has the name.
+    /// The kernel's error; `AddrInUse` if another process has the name.
     pub fn open(name: &str) -> io::Result<Self> {
         let socket = socket(SocketFlags::NONBLOCK)?;
         bind(&socket, &address(name)?)?;
@@ -83,7 +83,7 @@ impl Peer {
 /// operation on it times out after `timeout`.
 ///
 /// # Errors
-/// The kernel's; `ConnectionRefused` if there is no listener, `WouldBlock` if its backlog is full.
+/// The kernel's error; `ConnectionRefused` if there is no listener, `WouldBlock` if its backlog is full.
 pub fn ask(name: &str, timeout: Duration) -> io::Result<(UnixStream, Credentials)> {
     let socket = socket(SocketFlags::empty())?;
     for direction in [Timeout::Send, Timeout::Recv] {

@@ -96,7 +96,7 @@ impl Mapping {
     /// A page of zeros that is zero again in a child, however it is forked (`MADV_WIPEONFORK`).
     ///
     /// # Errors
-    /// The kernel's; it is older than Linux 4.14.
+    /// The kernel's error; it is older than Linux 4.14.
     pub fn wiped_on_fork() -> io::Result<Self> {
         const PAGE: usize = 4096;
         let mapping = Self::map(PAGE, READ_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0)?;

@@ -39,7 +39,7 @@ impl SharedPage {
     /// A page of `lanes` workers of this process, under the well-known name.
     ///
     /// # Errors
-    /// The kernel's: out of memory or descriptors.
+    /// The kernel's error: out of memory or descriptors.
     ///
     /// # Panics
     /// `lanes` is outside 1..=[`WORKERS_MAX`](sched::cores::worker_signals::WORKERS_MAX).

@@ -86,7 +86,7 @@ fn wait_byte(pipe: &OwnedFd) {
 }
 
 /// True once a second signal has arrived, at least half a second after the first: stop waiting, but
-/// still restore what must be restored.
+/// still restore all state.
 #[must_use]
 pub fn is_urgent() -> bool {
     URGENT.load(Ordering::Relaxed)

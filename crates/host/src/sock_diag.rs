@@ -65,7 +65,7 @@ impl SockDiag {
     /// `states`.
     ///
     /// # Errors
-    /// The kernel's.
+    /// The kernel's error.
     pub fn dump(
         &mut self,
         protocol: u8,

@@ -1,7 +1,7 @@
 //! Core allocation on Linux for `sched::cores`, by class and affinity ([`Affinity`]).
 //!
-//! Two other mechanisms stand beside it: [`scx`], a scheduler in the kernel, and [`runtime`], which
-//! asks workers of programs on greenwave's runtime.
+//! There are two other mechanisms: [`scx`], a scheduler in the kernel, and [`runtime`], which sends
+//! requests to workers of programs on greenwave's runtime.
 //!
 //! [`Affinity`] needs no code in the kernel and works with any program. The fast path is the kernel's
 //! own. BE is in the idle class and LC, where permitted, real-time: LC that wakes up gets the core
@@ -14,8 +14,8 @@
 //! of the idle class, and *gives one back* when they have not for a while. The start of a request is
 //! not visible, so long requests (C5) are not seen.
 //!
-//! Not here: decisions within microseconds. Those take memory shared with the programs (`runtime`) or a
-//! scheduler in the kernel.
+//! Not here: decisions within microseconds. Such decisions need memory shared with the programs
+//! (`runtime`) or a scheduler in the kernel (`scx`).
 //!
 //! Source: Caladan (OSDI '20) §5; sched(7).
 
@@ -140,8 +140,8 @@ pub struct Affinity {
 }
 
 impl Affinity {
-    /// Takes tasks over at `now`. [`put_back`](Manager::put_back) or the undo log restores what was
-    /// changed.
+    /// Takes tasks over at `now`. [`put_back`](Manager::put_back) or the undo log restores all
+    /// changes.
     ///
     /// # Errors
     /// A task does not exist or we may not schedule it; the others are restored.

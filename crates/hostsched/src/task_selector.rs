@@ -90,7 +90,7 @@ impl TaskSelector {
 /// any mount, and by the processes inside. Each is given with its name.
 ///
 /// # Errors
-/// The first such task or pair, what it contains, and what would be valid.
+/// The first invalid task or pair, its content, and the valid selectors.
 pub fn check_all<'a>(
     tasks: impl IntoIterator<Item = (&'a str, &'a TaskSelector)>,
     protected: &Protected,

@@ -111,7 +111,7 @@ pub fn run(
     })
 }
 
-/// Raises the soft limit on open files to what `connections` need.
+/// Raises the soft limit on open files to the number that `connections` need.
 fn raise_file_limit(connections: u32) -> Result<(), KernelError> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);

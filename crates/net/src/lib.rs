@@ -1,7 +1,7 @@
 //! TCP/IP stack without I/O: frames in, frames out, `now` as an argument.
 //!
-//! A [`Stack`] turns frames into events, and calls of the application into frames. An
-//! [`RxBuffer`](driver::RxBuffer) before it orders frames by the operator's classifier. A
+//! A [`Stack`] turns frames into events, and calls of the application into frames. In front of the
+//! stack, an [`RxBuffer`](driver::RxBuffer) orders frames by the operator's classifier. A
 //! [`Device`] carries frames. An [`Endpoint`](endpoint::Endpoint) is a single connection, for
 //! simulators. Nothing here reads a clock, opens a socket or starts a thread, so that a connection
 //! replays from its inputs.

@@ -3,7 +3,8 @@
 //! Members get no more than the granted time in each period, and their time is summed. Dropping it
 //! kills all members, including grandchildren, which a [`Child`](super::Child) cannot reach. Uses
 //! cgroup v1 where its `cpu` controller is mounted, else v2. The directory's name carries the mark of
-//! its creator, so the next [`NetLab::new`](super::NetLab::new) finds what a crash left.
+//! its creator, so the next [`NetLab::new`](super::NetLab::new) finds and removes groups left by a
+//! crash.
 //!
 //! Source: Linux, Documentation/scheduler/sched-bwc.rst, Documentation/admin-guide/cgroup-v2.rst.
 

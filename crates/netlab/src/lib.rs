@@ -88,8 +88,8 @@ impl NetLab {
         Namespace::new("try".to_owned()).err().map(|e| e.to_string())
     }
 
-    /// A test bed, after removal of what a crashed run of this program left. `name` appears in error
-    /// messages.
+    /// A test bed. Remains of a crashed run of this program are removed first. `name` appears in
+    /// error messages.
     ///
     /// # Errors
     /// [`LabError::Program`] if a program is not installed.

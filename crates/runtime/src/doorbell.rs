@@ -19,7 +19,7 @@ pub(crate) struct Doorbell {
 
 impl Doorbell {
     /// Sleeps until [`ring`](Self::ring) if `is_empty` is true; may return early. `is_empty` must
-    /// read what the other side writes before it rings.
+    /// read the state that the other side writes before it rings.
     pub fn sleep(&self, is_empty: impl FnOnce() -> bool) {
         self.sleep_by(is_empty, park);
     }

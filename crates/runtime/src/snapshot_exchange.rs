@@ -1,7 +1,7 @@
 //! Non-blocking snapshot exchange: an observer posts a buffer, the server fills it in its next
 //! loop.
 //!
-//! It also carries data the other way: the server takes out of the buffer what the observer put in.
+//! It also carries data the other way: the server takes data that the observer put into the buffer.
 //! The server never waits for the observer. It reads one flag per loop and touches the buffer only
 //! after a request; while the observer holds the lock, it tries again in the next loop.
 

@@ -282,7 +282,7 @@ fn run_inline<D: Device, A: App>(
     shard.into_stats()
 }
 
-/// Sends what TCP has ready, as far as the device has space.
+/// Sends TCP's ready segments, as far as the device has space.
 fn send_rest<D: Device, A: App>(shard: &mut Shard<D, A>, device: &mut D, clock: &SharedClock) {
     if shard.stack().wants_egress() {
         shard.stack().egress(clock.now(), device);

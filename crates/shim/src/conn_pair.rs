@@ -268,7 +268,7 @@ impl ConnPair {
         }
     }
 
-    /// The pair is empty: epoll reports what comes next.
+    /// The pair is empty: epoll will report the next bytes.
     fn found_all(&mut self) {
         self.arrived = false;
         self.outboxes.open(self.id);

@@ -345,8 +345,8 @@ impl ShmSendBuffers {
         self.examine(kept);
     }
 
-    /// Checks the size of the file now and then. If it exceeds what reported writes explain, some
-    /// empty or unused buffers release memory, at each call until it does not.
+    /// Checks the size of the file now and then. If the size is larger than the reported writes
+    /// explain, each call releases the memory of some empty or unused buffers.
     fn examine(&self, kept: &Kept) {
         let number = kept.calls.fetch_add(1, Ordering::Relaxed);
         if number.is_multiple_of(LOOK_EVERY) && kept.is_crowded() {

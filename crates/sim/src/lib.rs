@@ -45,7 +45,7 @@ pub use cost::CostModel;
 pub use engine::Engine;
 pub use link::SimDevice;
 
-/// Invalid configuration; the text gives the value and what would be valid.
+/// Invalid configuration; the text gives the value and the valid ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadConfig(String);
 

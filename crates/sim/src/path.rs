@@ -1,9 +1,9 @@
 //! Network path: a bottleneck with a buffer, a propagation delay, and faults.
 //!
-//! Unlike a [`link`](crate::link), whose sender notices a full line, a path accepts every frame
-//! and drops what its bottleneck cannot hold. The bottleneck can mark with ECN: every frame
-//! that finds more than a threshold queued, as a DCTCP switch does (RFC 8257 §3.1). Faults
-//! beyond the bottleneck use the same [`FaultModel`] that can wrap a real device.
+//! Unlike a [`link`](crate::link), whose sender notices a full line, a path accepts every frame and
+//! drops frames that its bottleneck cannot hold. The bottleneck can mark with ECN: every frame that
+//! finds more than a threshold queued, as a DCTCP switch does (RFC 8257 §3.1). Faults beyond the
+//! bottleneck use the same [`FaultModel`] that can wrap a real device.
 //!
 //! ```
 //! use net::Device;

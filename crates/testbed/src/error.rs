@@ -10,7 +10,7 @@ pub struct Error {
 }
 
 impl Error {
-    /// `cause`: the given value and what would be valid; `advice`: what to do.
+    /// `cause`: the given value and the valid ones; `advice`: the next step.
     pub fn new(cause: impl Into<String>, advice: impl Into<String>) -> Self {
         Self { cause: cause.into(), advice: advice.into() }
     }

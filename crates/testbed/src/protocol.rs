@@ -145,7 +145,7 @@ impl Planned {
 /// Reads a runner's complete input.
 ///
 /// # Errors
-/// The first invalid line, and what would be valid.
+/// The first invalid line, and the valid format.
 pub fn read(input: impl BufRead) -> Result<(SetupMessage, Vec<Planned>), Error> {
     let mut lines = input.lines();
     let mut line = || lines.next().transpose().map_err(|e| Error::new(format!("stdin: {e}"), SPEC));

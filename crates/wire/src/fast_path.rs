@@ -4,8 +4,8 @@
 //! fragmentation, and TCP with only the timestamps option. All fields have fixed offsets, so one
 //! length check replaces one per field, and the checksum is computed while the fields are at hand.
 //!
-//! Any other or invalid frame is left to the parsers of the formats, which return the error. Tests
-//! verify that both parse and write the same bytes.
+//! The parsers of the formats handle any other or invalid frame and return the error. Tests verify
+//! that both parse and write the same bytes.
 
 use std::net::Ipv4Addr;
 

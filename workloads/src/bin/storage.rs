@@ -18,7 +18,7 @@ use workloads::storage::{BlockStore, Io, Preload, StoreError, disk};
 struct Args {
     #[command(flatten)]
     listen: ListenArgs,
-    /// Blocks, in MiB of what they hold
+    /// Blocks, in MiB of their content
     #[arg(long, value_name = "MIB", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=65_536))]
     mib: u32,
     /// Where the file is made; in the folder of temporary files if not given
@@ -27,7 +27,7 @@ struct Args {
     /// A text that blocks are preloaded with; a licence's if not given
     #[arg(long, value_name = "PATH")]
     text: Option<PathBuf>,
-    /// What the file is read and written by; io_uring where it can be had if not given
+    /// Interface for reading and writing the file; default: io_uring where it is available
     #[arg(long, value_name = "HOW")]
     io: Option<Io>,
     /// Replays which piece of it is where

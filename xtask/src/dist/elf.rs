@@ -9,7 +9,7 @@ const PT_INTERP: u32 = 3;
 /// Refuses a dynamically linked program.
 ///
 /// # Errors
-/// The loader that it names; or it is no ELF file.
+/// The loader that the file names, or the reason why it is no ELF file.
 pub(super) fn must_be_static(program: &Path) -> Result<(), String> {
     let failed = |why: String| format!("{}: {why}", program.display());
     let bytes = fs::read(program).map_err(|e| failed(e.to_string()))?;

@@ -49,8 +49,8 @@ const REQUIRED: [(&str, &[&str], &[&str]); 6] = [
     ("sched", &[], &[]),
 ];
 
-/// Refuses what the command would refuse before its first action on this machine, except missing
-/// arguments: the command line may supply those.
+/// Makes the checks that the command makes before its first action on this machine, except for
+/// missing arguments, which the command line may supply.
 fn check(path: &Path, section: &CommandSection) -> Result<(), Error> {
     let has = |flag: &str| section.settings.iter().any(|setting| setting.key == flag);
     let command = section.command.join(" ");

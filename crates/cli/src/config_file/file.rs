@@ -61,8 +61,8 @@ impl ConfigFile {
     /// Reads the file at `path` and its includes.
     ///
     /// # Errors
-    /// A file that cannot be read; a section that is no command, or a key that is no flag of it,
-    /// with the line and what would be valid.
+    /// A file that cannot be read; a section that is no command, or a key that is no flag of the
+    /// command, with the line and the valid names.
     pub fn read(path: &Path) -> Result<Self, Error> {
         let all = include::read(path)?;
         let table = DeTable::parse(&all.text).map_err(|e| {

@@ -90,7 +90,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
 /// Prints the settings of the policy in `path`.
 ///
 /// # Errors
-/// A file that cannot be read, or the mistake in it and what would be valid.
+/// A file that cannot be read, or an invalid value in it with the valid ones.
 pub fn describe(path: &std::path::Path, as_json: bool) -> Result<(), Error> {
     let policy = named(&path.display().to_string())?;
     let (levels, queues) = (policy.levels(), policy.buckets);

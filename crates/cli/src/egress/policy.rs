@@ -61,7 +61,7 @@ fn flows() -> u32 {
 /// The policy called `name`: a built-in one, or a file.
 ///
 /// # Errors
-/// A file that cannot be read, or the mistake in it and what would be valid.
+/// A file that cannot be read, or an invalid value in it with the valid ones.
 pub fn named(name: &str) -> Result<Policy, Error> {
     parse(name, &text(name)?)
 }

@@ -315,8 +315,8 @@ impl Overview {
         text
     }
 
-    /// Why claims fail, what would decide those that are undecided, and which experiments could not
-    /// run: a line for each reason, after `before`.
+    /// Reasons of failed claims, runs that would decide undecided ones, and experiments that could
+    /// not run: one line each, after `before`.
     fn reasons(&self, before: &str) -> String {
         let open = self.claims().filter(|(_, claim)| claim.verdict() != ClaimVerdict::Holds);
         let open = open.map(|(stored, claim)| {

@@ -1,7 +1,8 @@
 //! `exp run --until-decided BUDGET`: further seeds until every claim is decided or the time is over.
 //!
-//! Seeds are added in few, growing steps, since each look at the figures is a further chance to decide
-//! wrongly: as many as the undecided claims are estimated to need, at most as many as there are.
+//! Seeds are added in few, growing steps, since each check of the figures is a further chance of a
+//! wrong verdict: as many as the undecided claims are estimated to need, at most doubling their
+//! number.
 
 use std::time::{Duration, Instant};
 

@@ -11,7 +11,7 @@ use wire::tcp::{Flags, Options, Segment, Seq};
 
 use crate::Error;
 
-/// A request, and what its connection has been like.
+/// A request, and the state of its connection.
 #[derive(clap::Args)]
 pub struct RequestArgs {
     /// HTTP request: 'GET /pay'.

@@ -121,7 +121,7 @@ impl Config {
     /// Reads the file at `path`; `mechanism` overrides its own.
     ///
     /// # Errors
-    /// A file that cannot be read, or the mistake in it and what would be valid.
+    /// A file that cannot be read, or an invalid value in it with the valid ones.
     pub fn load(path: &Path, mechanism: Option<&str>) -> Result<Self, Error> {
         let start = "greenwave sched example >tasks.toml, for a template";
         let all = include::read(path).map_err(|e| if path.exists() { e } else { e.advice(start) })?;

@@ -129,7 +129,7 @@ impl Args {
 /// Prints the configuration in `path`, if it can start on this machine.
 ///
 /// # Errors
-/// A file that cannot be read, or the mistake in it and what would be valid; as [`run`].
+/// A file that cannot be read, an invalid value in it with the valid ones, or an error of [`run`].
 pub fn describe(path: &Path, as_json: bool) -> Result<(), Error> {
     let config = Config::load(path, None)?;
     Plan::new(&config)?;

@@ -1,8 +1,8 @@
 //! Reload of the file by SIGHUP or `control … reload`: its thresholds apply from the next round on.
 //!
 //! Only thresholds and the reaction to a condition can change. Tasks, cores, policy and mechanism
-//! need a restart. A file with a mistake or any other change has no effect, nor has one while a task
-//! contains what no task may contain.
+//! need a restart. A file with an error or any other change has no effect, nor has any file while a
+//! task contains a protected process.
 
 use std::path::Path;
 

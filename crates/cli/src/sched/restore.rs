@@ -115,7 +115,7 @@ fn journals(folder: &Path) -> Result<Vec<(PathBuf, Author)>, Error> {
     undo_log::all(folder).map_err(|e| Error::file(folder, &e))
 }
 
-/// `2 threads and 1 cgroup put back`.
+/// Text such as `2 threads and 1 cgroup put back`.
 pub fn text(restored: &Restored) -> String {
     if restored.is_of_earlier_boot {
         return "nothing to restore: the journal is from before the last reboot".to_owned();

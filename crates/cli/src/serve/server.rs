@@ -73,7 +73,7 @@ pub(super) struct Server<'a> {
     pub(super) observed: Arc<Observed>,
     /// True when no more frames will come.
     pub(super) over: Arc<AtomicBool>,
-    /// Mode in which the device is open, and what else uses it; shown in brackets.
+    /// Mode in which the device is open, and its other users; shown in brackets.
     pub(super) how: String,
     pub(super) end: String,
     /// The live view, if any.

@@ -36,7 +36,7 @@ impl Flows<'_> {
 /// Writes `runs` to `path` as CSV, complete or not at all.
 ///
 /// # Errors
-/// The kernel's.
+/// The kernel's error.
 pub fn write<'a>(path: &Path, mut runs: impl Iterator<Item = Flows<'a>>) -> Result<(), Error> {
     report::whole_by(path, |file| {
         let mut file = BufWriter::new(file);

@@ -38,7 +38,7 @@ const SCHEMA: &str = "message flows {
 /// Writes `runs` to `path`, complete or not at all.
 ///
 /// # Errors
-/// The kernel's.
+/// The kernel's error.
 pub fn write<'a>(path: &Path, runs: impl Iterator<Item = Flows<'a>>) -> Result<(), Error> {
     report::whole_by(path, |file| groups(file, runs).map_err(io_error))
 }

@@ -72,7 +72,7 @@ impl SimPlan {
     /// Reads and checks `args`.
     ///
     /// # Errors
-    /// The invalid value, what would be valid, and advice.
+    /// The invalid value, the valid ones, and advice.
     pub fn new(args: &Args) -> Result<Self, Error> {
         let mut shared = config(args, "fifo")?;
         let (mut load, mut lines) = (None, None);

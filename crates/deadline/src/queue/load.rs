@@ -1,8 +1,8 @@
 //! Overload measured by the queue itself: the share of requests that were lost recently.
 //!
-//! A request that expires is lost; one that is served is lost by the probability that it will
-//! be late. The share is over the last one to two seconds. Without losses the floor is zero,
-//! and the queue drops what has expired and nothing else.
+//! A request that expires is lost; one that is served is lost by the probability that it will be
+//! late. The share is over the last one to two seconds. Without losses the floor is zero, and the
+//! queue drops only expired requests.
 
 use queueing::{Span, Time};
 

@@ -99,16 +99,15 @@ pub trait Work: Entry {
 /// included: otherwise requests pass here and are dropped by later services, after the work
 /// is done.
 ///
-/// Under [`Shedding::Overload`] a request is refused only when it has expired or the queue is
-/// full. The next request by the order is passed over if serving it now costs more than it
-/// gains. Gain: its probability to be in time. Cost: the sum, over the 32 requests
-/// behind it, of the probability that each of them loses by starting later by its expected
-/// occupancy. A request without a deadline loses nothing by waiting, so its gain is nearly
-/// zero. Where requests are lost anyway, a request is also passed over if its
-/// probability has fallen below a share of what it was at enqueue. That share rises with the
-/// losses of the last seconds (0.8 at a tenth). Requests that were passed over are served, latest deadline first, when no other
-/// with a deadline waits: the server never idles while one waits, and an estimate that is wrong
-/// under low load changes nothing. A request without a deadline waits for them while their
+/// Under [`Shedding::Overload`] a request is refused only when it has expired or the queue is full. The
+/// next request by the order is passed over if serving it now costs more than it gains. Gain: its
+/// probability to be in time. Cost: the sum, over the 32 requests behind it, of the probability that each
+/// of them loses by starting later by its expected occupancy. A request without a deadline loses nothing by
+/// waiting, so its gain is nearly zero. While requests are being lost, a request is also passed over if its
+/// probability has fallen below a share of its probability at enqueue. That share rises with the losses of
+/// the last seconds (0.8 at a tenth). Requests that were passed over are served, latest deadline first,
+/// when no other with a deadline waits: the server never idles while one waits, and an estimate that is
+/// wrong under low load changes nothing. A request without a deadline waits for them while their
 /// probability is above its own gain. Source: Moore 1968 (fewest late jobs), in expectation.
 pub struct DeadlineQueue<T> {
     waiting: Index<QueuedEntry<T>>,

@@ -1,11 +1,11 @@
 //! Load shedding by deadline.
 //!
-//! A request that has missed its deadline takes service time from requests that can still
-//! meet theirs. *Expired* drops it after the deadline. *Infeasible* drops it as soon as the
-//! time left is less than its expected service time, overloaded or not: for experiments, since
-//! it refuses work that an idle server would finish in time. *Overload*, the default, drops
-//! what has expired; of the others, those wait longest that cost most requests their deadlines
-//! (see [`DeadlineQueue`](super::DeadlineQueue)).
+//! A request that has missed its deadline takes service time from requests that can still meet
+//! theirs. *Expired* drops it after the deadline. *Infeasible* drops it as soon as the time left is
+//! less than its expected service time, overloaded or not: for experiments, since it refuses work
+//! that an idle server would finish in time. *Overload*, the default, drops expired requests; of
+//! the others, it postpones those that would make most other requests late (see
+//! [`DeadlineQueue`](super::DeadlineQueue)).
 
 use std::fmt;
 use std::str::FromStr;

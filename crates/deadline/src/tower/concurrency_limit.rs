@@ -38,13 +38,13 @@ pub struct Settings {
     /// Methods ([route templates](super::route_template) of paths) with a service-time
     /// estimate of their own, about 6 kB each. The least recently used makes room.
     pub methods_max: usize,
-    /// True: serve in order of arrival, drop nothing but what finds a full queue, and count what
-    /// the shedding of `queue` would have dropped ([`LimitCounts::would_drop`]). Calls that the
-    /// handler sends are not affected: a client's layer refuses those without time left.
+    /// True: serve in order of arrival, drop only requests that find a full queue, and count those
+    /// that the shedding of `queue` would have dropped ([`LimitCounts::would_drop`]). Calls that
+    /// the handler sends are not affected: a client's layer refuses those without time left.
     pub dry_run: bool,
     /// True: a handler that is still running at its request's deadline is dropped, and the request
     /// answered as expired. Work that the handler has handed to other tasks or threads goes on. A dry
-    /// run drops none.
+    /// run drops no request.
     pub abort_late: bool,
 }
 
@@ -75,7 +75,7 @@ pub struct LimitCounts {
     pub released: usize,
     /// Requests answered by the handler.
     pub served: u64,
-    /// Those of them that were answered after their deadline.
+    /// Number of the served requests that were answered after their deadline.
     pub served_late: u64,
     /// Requests whose handler was [dropped](Settings::abort_late) at their deadline.
     pub aborted: u64,
@@ -88,7 +88,7 @@ pub struct LimitCounts {
     /// Requests that only a [dry run](Settings::dry_run) served: the rule would have dropped them when
     /// they were next.
     pub would_drop: u64,
-    /// Those of them that were answered before their deadline all the same.
+    /// Number of those requests that were nevertheless answered before their deadline.
     pub would_drop_in_time: u64,
     /// Requests cancelled by the client, in the queue or in the handler.
     pub cancelled: u64,

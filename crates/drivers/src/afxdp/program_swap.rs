@@ -25,7 +25,7 @@ impl Claimant {
     /// Replaces the claims by `claims`, from the next frame on.
     ///
     /// # Errors
-    /// The kernel's, and everything stays as it was; or all devices are closed.
+    /// The kernel's error, and everything stays as it was; or all devices are closed.
     ///
     /// # Panics
     /// `claims` holds more than its program supports.

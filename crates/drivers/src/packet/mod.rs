@@ -9,10 +9,10 @@
 //! the ring at once, since one waiting frame would block all behind it.
 //!
 //! Several kinds of frames need more than a slot. Frames merged by the kernel (GRO) do not fit and are
-//! fetched by a system call. A VLAN tag that the kernel removed is put back, so that the stack sees
-//! another network's frame as such. UDP GSO datagrams are split here. Frames to be segmented by the
-//! kernel or the card (TSO) are sent by a system call, through a socket without a ring. That socket and
-//! the ring both go through the interface's qdisc like other traffic: only then does the kernel
+//! fetched by a system call. A VLAN tag that the kernel removed is restored, so that the stack
+//! recognises frames of another network. UDP GSO datagrams are split here. Frames to be segmented by
+//! the kernel or the card (TSO) are sent by a system call, through a socket without a ring. That socket
+//! and the ring both go through the interface's qdisc like other traffic: only then does the kernel
 //! segment, and later frames cannot overtake.
 //!
 //! Source: packet(7), Linux, Documentation/networking/packet_mmap.rst.

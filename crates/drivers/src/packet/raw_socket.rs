@@ -23,7 +23,7 @@ impl RawSocket {
     /// A socket for `interface`.
     ///
     /// # Errors
-    /// The kernel's.
+    /// The kernel's error.
     pub(crate) fn open(interface: &Interface) -> Result<Self, InterfaceError> {
         let refused = |what| move |e: std::io::Error| refusal(&interface.name, what, e);
         let socket = socket(libc::SOCK_NONBLOCK).map_err(refused("a packet socket"))?;

@@ -104,7 +104,7 @@ impl Tap {
     /// no other host can have it.
     ///
     /// # Errors
-    /// The kernel's, with the address.
+    /// The kernel's error, with the address.
     pub fn up(&self, addr: impl Into<IpAddr>, prefix: u8) -> Result<(), TapError> {
         let addr = addr.into();
         let max = if addr.is_ipv4() { 32 } else { 128 };
@@ -130,7 +130,7 @@ impl Tap {
     /// Brings the kernel's end up without an address.
     ///
     /// # Errors
-    /// The kernel's.
+    /// The kernel's error.
     pub fn up_bare(&self) -> Result<(), TapError> {
         ioctl::up(ioctl::Name::new(&self.name)?).map_err(TapError::Other)
     }

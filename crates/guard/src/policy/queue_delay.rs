@@ -5,10 +5,10 @@
 //! bound. A queue is an integrator; proportional control of an integrator does not oscillate if
 //! ticks are more frequent than that.
 //!
-//! Three rules keep it from shedding what an unguarded server would serve:
+//! Three rules keep it from shedding requests that an unguarded server would serve:
 //! - A limit begins when requests keep coming faster than they are served ([`Onset`]). Time in which
 //!   the server was stalled is no evidence: a stall ends by itself, and shedding does not shorten it.
-//! - The service rate is learned while requests wait, so idle time is not taken for slowness
+//! - The service rate is learned while requests wait, so idle time does not look like slowness
 //!   ([`ServiceRate`]).
 //! - The bound on the delay rises while the server idles after shedding, so a burst that the server
 //!   can serve before the next is admitted ([`DelayBound`]). It falls to the target while the queue

@@ -107,7 +107,7 @@ impl Folder {
     /// Renames file `old` to `new`, and replaces a file there.
     ///
     /// # Errors
-    /// The kernel's.
+    /// The kernel's error.
     pub fn rename(&self, old: &str, new: &str) -> io::Result<()> {
         Ok(renameat(&self.folder, old, &self.folder, new)?)
     }
@@ -115,7 +115,7 @@ impl Folder {
     /// Removes file `name`.
     ///
     /// # Errors
-    /// The kernel's.
+    /// The kernel's error.
     pub fn remove(&self, name: &str) -> io::Result<()> {
         Ok(unlinkat(&self.folder, name, AtFlags::empty())?)
     }
@@ -123,7 +123,7 @@ impl Folder {
     /// Names of the files, sorted; names that are not text are left out.
     ///
     /// # Errors
-    /// The kernel's.
+    /// The kernel's error.
     pub fn names(&self) -> io::Result<Vec<String>> {
         let mut names = Vec::new();
         for entry in Dir::read_from(&self.folder)? {

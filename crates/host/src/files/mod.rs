@@ -110,7 +110,7 @@ pub fn check_writable(path: &Path) -> io::Result<()> {
 /// Checks that `path` is an executable file.
 ///
 /// # Errors
-/// The kernel's.
+/// The kernel's error.
 pub fn check_runnable(path: &Path) -> io::Result<()> {
     rustix::fs::access(path, Access::EXEC_OK)?;
     if is_regular(&rustix::fs::stat(path)?) { Ok(()) } else { Err(Errno::ACCESS.into()) }
@@ -244,7 +244,7 @@ impl EntryPath {
         Ok((file.into(), false))
     }
 
-    /// True if what is described by `stat` may be written to.
+    /// True if the file described by `stat` may be written to.
     fn check(&self, stat: &Stat) -> io::Result<()> {
         if self.is_magic {
             return Ok(());

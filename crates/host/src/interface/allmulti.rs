@@ -21,7 +21,7 @@ impl AllMulticast {
     /// Joins all groups of the interface `index`.
     ///
     /// # Errors
-    /// The kernel's: no permission, or no such interface.
+    /// The kernel's error: no permission, or no such interface.
     pub fn on(index: u32) -> io::Result<Self> {
         // Protocol 0: this socket receives nothing.
         // SAFETY: a plain call; its result is checked.

@@ -98,7 +98,7 @@ impl std::error::Error for SandboxError {}
 /// each drops its own capabilities ([`drop_capabilities`]), or is started after this.
 ///
 /// # Errors
-/// The kernel's; privileges dropped before it stay dropped.
+/// The kernel's error; privileges dropped before it stay dropped.
 pub fn enter(duty: Duty) -> Result<(), SandboxError> {
     keep_capabilities(duty.capabilities_kept()).map_err(SandboxError::Capabilities)?;
     seccomp::filter(duty, seccompiler::apply_filter_all_threads).map_err(SandboxError::Filter)
@@ -118,7 +118,7 @@ pub fn enter_thread() -> Result<(), SandboxError> {
 /// with this thread and those that it starts.
 ///
 /// # Errors
-/// The kernel's; only root may do this.
+/// The kernel's error; only root may do this.
 pub fn become_user(user: &User, duty: Duty) -> Result<(), SandboxError> {
     set_keep_capabilities(true).map_err(|e| SandboxError::User(e.into()))?;
     user.enter().map_err(SandboxError::User)?;
@@ -136,7 +136,7 @@ pub fn keep_files_from_others() {
 /// Drops all capabilities of this thread and of those that it starts.
 ///
 /// # Errors
-/// The kernel's; no reason for one is known.
+/// The kernel's error; no reason for one is known.
 pub fn drop_capabilities() -> Result<(), SandboxError> {
     keep_capabilities(CapabilitySet::empty()).map_err(SandboxError::Capabilities)
 }

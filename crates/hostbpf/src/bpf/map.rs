@@ -172,7 +172,7 @@ mod tests {
     }
 
     //~ programs: a value of a per-CPU BPF map has room for every CPU
-    /// A write of the kernel beyond a value that is too small would show.
+    /// It detects a kernel write beyond a value that is too small.
     #[test]
     fn a_value_has_room_for_every_processor_in_every_kind_of_map_that_has_one_for_each() {
         for (kind, per_processor) in [(1, false), (2, false), (5, true), (6, true), (9, false), (10, true)] {

@@ -1,8 +1,8 @@
 //! Wrappers of the bpf(2) calls that greenwave needs.
 //!
-//! No library: these calls are all, and greenwave builds without a BPF toolchain. Descriptors own the
-//! kernel's objects, so that a process leaves nothing behind however it dies, unless an object is
-//! attached to an interface.
+//! No library is used, because no other calls are needed, so greenwave builds without a BPF
+//! toolchain. Descriptors own the kernel's objects, so that a process leaves nothing behind however
+//! it dies, unless an object is attached to an interface.
 //!
 //! Source: bpf(2), linux/bpf.h.
 
@@ -142,7 +142,7 @@ fn named(name: &str) -> [u8; 16] {
 /// Has the kernel verify and load a program.
 ///
 /// # Errors
-/// The kernel's, with the last line of the verifier's log if there is one.
+/// The kernel's error, with the last line of the verifier's log if there is one.
 pub fn load(kind: Kind, name: &str, code: &[u64]) -> io::Result<OwnedFd> {
     let mut log = vec![0_u8; 256 * 1024];
     let license = c"Apache-2.0";

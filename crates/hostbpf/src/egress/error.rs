@@ -33,7 +33,7 @@ pub enum FabricError {
         /// The attached policy and rate.
         what: String,
     },
-    /// No egress of ours is attached.
+    /// No greenwave policy is attached.
     NotAttached(String),
     /// The present root qdisc could not be restored later.
     Unrestorable {

@@ -119,7 +119,7 @@ pub fn attach(device: &str, rate: Rate, policy: &Policy, seed: u64) -> Result<Ch
 /// text.
 ///
 /// # Errors
-/// [`FabricError::NotAttached`] if there is nothing of ours.
+/// [`FabricError::NotAttached`] if no greenwave policy is attached.
 pub fn detach(device: &str) -> Result<String, FabricError> {
     exists(device)?;
     let found = Found::on(device)?;
@@ -153,7 +153,7 @@ pub fn detach(device: &str) -> Result<String, FabricError> {
     })
 }
 
-/// Our parts on an interface.
+/// Greenwave's qdiscs and filter on an interface.
 struct Found {
     qdiscs: Vec<Value>,
     /// Our filter, if attached.

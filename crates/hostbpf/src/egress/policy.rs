@@ -33,7 +33,7 @@ pub struct Policy {
     pub dscp: Vec<u8>,
 }
 
-/// Error in a policy: the value, and what would be valid.
+/// Error in a policy: the value, and the valid ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BadPolicy {
     /// Thresholds that do not increase, or too many.

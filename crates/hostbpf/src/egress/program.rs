@@ -381,8 +381,8 @@ fn state_of(a: &mut Assembler, level: Reg, to: Reg) {
     a.alu(Op::Add, to, Reg::R1);
 }
 
-/// `waiting` = what waits at the level with `state`; `to` = the level's service: what arrived, less what
-/// waits. Clobbers `R1`.
+/// `waiting` = waiting work of the level with `state`; `to` = the level's service: arrived work less
+/// waiting work. Clobbers `R1`.
 fn served(a: &mut Assembler, state: Reg, to: Reg, waiting: Reg) {
     let [own_empty, above_empty, positive] = std::array::from_fn(|_| a.label());
     a.load(Width::Double, Reg::R1, STACK, TIME);

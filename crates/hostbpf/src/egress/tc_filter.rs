@@ -41,7 +41,7 @@ const DIRECT: u32 = 1;
 /// `preference`.
 ///
 /// # Errors
-/// The kernel's; `AlreadyExists` if there is a filter with our preference.
+/// The kernel's error; `AlreadyExists` if there is a filter with our preference.
 pub(super) fn attach(index: u32, program: impl AsFd, name: &str, preference: u16) -> io::Result<()> {
     let clsact = Message::new(RTM_NEWQDISC, index, CLSACT_HANDLE, CLSACT, 0).text(TCA_KIND, "clsact");
     let info = u32::from(preference) << 16 | u32::from(ETH_P_ALL);

@@ -90,7 +90,7 @@ impl GuardedPort {
     /// [`count_accepted`](Self::count_accepted); `connections`: of [`Maps::connections`].
     ///
     /// # Errors
-    /// The kernel's.
+    /// The kernel's error.
     pub fn look(
         &mut self,
         maps: &Maps,
@@ -177,7 +177,7 @@ impl GuardedPort {
     /// Sets `limit`, and renews the heartbeat of the controller.
     ///
     /// # Errors
-    /// The kernel's.
+    /// The kernel's error.
     pub fn hold(&mut self, maps: &Maps, now: Time, limit: Limit, classes: usize) -> io::Result<()> {
         let held = LimitInForce::new(limit, classes);
         if let LimitInForce::Rate { cost_ns, .. } = held

@@ -35,7 +35,7 @@ impl Maps {
     /// Maps of a program that was just loaded.
     ///
     /// # Errors
-    /// The kernel's.
+    /// The kernel's error.
     #[cfg(feature = "bpf")]
     pub(super) fn of(fds: Vec<std::os::fd::OwnedFd>) -> Result<Self, GuardError> {
         let maps = fds.into_iter().map(Map::with_fd).collect::<io::Result<Vec<_>>>();
@@ -45,7 +45,7 @@ impl Maps {
     /// Maps of the attached program `id`.
     ///
     /// # Errors
-    /// The kernel's, or the maps are of another version.
+    /// The kernel's error, or the maps are of another version.
     pub(super) fn attached(id: u32) -> Result<Self, GuardError> {
         let maps = bpf::program_maps(id).and_then(|ids| ids.into_iter().map(Map::with_id).collect());
         Self::named(maps.map_err(refused("a read of the guard's maps"))?, false)

@@ -304,7 +304,7 @@ impl Guard {
     /// to it. The system's load is the same for all ports.
     ///
     /// # Errors
-    /// The kernel's.
+    /// The kernel's error.
     pub fn look(&mut self, now: Time) -> io::Result<Vec<Signals>> {
         let maps = &self.loaded.maps;
         let slots = 0..self.ports.len();
@@ -347,7 +347,7 @@ impl Guard {
     /// controller.
     ///
     /// # Errors
-    /// The kernel's.
+    /// The kernel's error.
     ///
     /// # Panics
     /// If the number of limits is not that of the ports.
@@ -365,7 +365,7 @@ impl Guard {
     /// Changes the target delay that [`status`] shows.
     ///
     /// # Errors
-    /// The kernel's; nothing has changed then.
+    /// The kernel's error; nothing has changed then.
     pub fn set_target(&mut self, target: Span) -> io::Result<()> {
         let options = Options { target, ..self.options.clone() };
         let mut settings = self.loaded.maps.settings()?;
@@ -398,7 +398,7 @@ impl Guard {
     /// Counts of all ports since the attach.
     ///
     /// # Errors
-    /// The kernel's.
+    /// The kernel's error.
     pub fn counts(&self) -> io::Result<Counts> {
         self.loaded.maps.counts_of_ports(self.ports.len()).map(|(_, all)| all)
     }

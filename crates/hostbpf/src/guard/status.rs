@@ -56,7 +56,7 @@ impl Guard {
     /// Status as [`status`] gives it to root, from open descriptors.
     ///
     /// # Errors
-    /// The kernel's.
+    /// The kernel's error.
     pub fn status(&self, now: Time) -> io::Result<Status> {
         let entries = self.ports.iter().map(|port| *port.entry()).collect();
         read(&self.loaded.maps, now, GuardAttachment::new(&self.options), self.totals, entries)

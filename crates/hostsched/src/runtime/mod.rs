@@ -1,12 +1,12 @@
 //! The mechanism `runtime`: affinity and class, plus the workers of programs on greenwave's runtime,
-//! which publish their waits and leave a core when asked.
+//! which publish their waits and leave a core on request.
 //!
 //! For a task with signal pages ([`SharedPage`]), decisions need no read of `/proc`. The start times of
 //! waiting frames, tasks, timers and requests are in shared memory, so a round takes microseconds. As
 //! many workers run as the task has cores; others with work are parked by a word in that memory, chosen
 //! by [`Workers`]. LC keeps at least one. Workers without work sleep anyway, so the kernel wakes LC
-//! over BE as under [`Affinity`]. BE that must leave is asked first, and frozen if it still computes
-//! after `GRACE`.
+//! over BE as under [`Affinity`]. BE workers that must leave get a park request first, and are frozen
+//! if they still compute after `GRACE`.
 //!
 //! [`Affinity`] manages tasks without a signal page, or whose programs have not made one yet. Their
 //! threads are sampled every `LOOK`, because reading takes long, and each sample counts once.

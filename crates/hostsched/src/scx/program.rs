@@ -57,7 +57,7 @@ fn refused(what: &'static str) -> impl Fn(io::Error) -> CoresError {
 /// Has the kernel verify the scheduler, and starts it if `in_place`.
 ///
 /// # Errors
-/// The kernel's; nothing is left behind then.
+/// The kernel's error; nothing is left behind then.
 pub fn load(in_place: bool) -> Result<Box<dyn Kernel>, CoresError> {
     let mut object = object::load(object::CORES, &[])?;
     let own = |fd: std::os::fd::BorrowedFd<'_>| fd.try_clone_to_owned().map_err(refused("scx: a descriptor"));

@@ -26,7 +26,7 @@ pub(super) struct InheritedState {
     /// Masks given to the threads, the latest last. A thread forked just before a scan may still have
     /// an earlier mask, so those are kept for one more scan.
     cores: Vec<CpuSet>,
-    /// Index of the first mask since the last scan: the one that was in force then.
+    /// Index of the first mask since the last scan: the one that was effective at that scan.
     recent: usize,
 }
 

@@ -1,6 +1,6 @@
 //! Writes by others to a group's freezer file.
 //!
-//! The file says whether the group is to be frozen, not who asked for it. Whoever wrote last holds: a
+//! The file says whether the group is to be frozen, not who asked for it. The last writer decides: a
 //! group that an operator freezes while greenwave has it frozen stays frozen. Without inotify, only a
 //! group frozen before greenwave freezes it is recognised.
 //!

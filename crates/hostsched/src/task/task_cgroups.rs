@@ -92,7 +92,7 @@ impl Managed {
         self.watch.take();
     }
 
-    /// Heeds what an operator wrote to the freezer file since our last write: that state holds.
+    /// Accepts a state that an operator wrote to the freezer file since our last write.
     pub(super) fn heed_operator(&mut self, journal: &mut Journal) {
         let Some(group) = &self.group else { return };
         let was_written = self.watch.take();

@@ -180,8 +180,8 @@ pub(super) fn remove_from(folder: &Folder, name: &str) -> io::Result<()> {
     }
 }
 
-/// Restores the `cores` of `thread`, and its class, computed from the present one of ours; `None` if it
-/// has ended.
+/// Restores the `cores` of `thread`, and its class, computed from the current class that greenwave set;
+/// `None` if the thread has ended.
 fn back(thread: u32, class: impl FnOnce(SchedPolicy) -> SchedPolicy, cores: &[CoreId]) -> Option<bool> {
     let id = pid(thread)?;
     // A class that we did not set is the program's own.

@@ -43,8 +43,8 @@ impl ClientConnection {
         Self { id: NO_CONNECTION, kind, state: State::Closed, due, unsent: 0, offset: 0, received: 0, framer }
     }
 
-    /// Number of responses that end in `bytes`, the next part of the stream; `None` if they are
-    /// not what `kind` specifies.
+    /// Number of responses that end in `bytes`, the next part of the stream; `None` if they do not
+    /// match `kind`.
     pub fn answers(&mut self, kind: &RequestStream, bytes: &[u8]) -> Option<u64> {
         match kind.answer {
             ExpectedResponse::Echo => {
@@ -77,7 +77,7 @@ impl ClientConnection {
         }
     }
 
-    /// Removes complete responses of `bytes` bytes from what was received; returns their number.
+    /// Removes complete responses of `bytes` bytes from the received data; returns their number.
     fn take_complete(&mut self, bytes: u64) -> u64 {
         let answers = self.received / bytes;
         self.received %= bytes;

@@ -72,7 +72,7 @@ impl Reply {
 }
 
 impl Stack {
-    /// Sends what is due until nothing is left or the device is full. Returns the frames sent.
+    /// Sends due frames until none is left or the device is full. Returns the frames sent.
     pub fn egress<D: Device>(&mut self, now: Time, device: &mut D) -> usize {
         self.owe_waiting_acks(now, self.waiting_acks.len());
         self.send_due(now, device)

@@ -66,7 +66,7 @@ enum Step {
 pub(crate) enum Outcome {
     /// A packet of this many bytes arrived.
     Arrived(u16),
-    /// A packet of this many bytes was lost, and nothing else.
+    /// Only a packet of this many bytes was lost.
     Lost(u16),
     /// Inconclusive: not sent, lost among others, or retransmitted for another reason.
     Unclear,

@@ -1,7 +1,6 @@
 //! Segment builder: turns a plan into a segment with acknowledgement, window and options.
 //!
-//! The decision what to send is in `output`.
-//! Source: RFC 9293 §3.1, §3.8.6, RFC 7323.
+//! The choice of data to send is in `output`. Source: RFC 9293 §3.1, §3.8.6, RFC 7323.
 
 use queueing::Time;
 use wire::tcp::{Flags, Options, SackBlocks, Segment, Seq, Timestamps};

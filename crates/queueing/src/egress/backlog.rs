@@ -94,8 +94,8 @@ pub struct LevelState {
 pub struct FlowBacklog {
     /// Time of its last packet.
     pub last_ns: u64,
-    /// Transmission time that waited at its level at its last packet, this one included; at most what a queue
-    /// holds.
+    /// Transmission time that waited at its level at its last packet, this one included; at most the
+    /// capacity of a queue.
     pub waiting_ns: u64,
     /// Service of its level at its last packet.
     pub served_ns: u64,
@@ -113,7 +113,7 @@ impl Backlog {
         waits_to(level).saturating_sub(above)
     }
 
-    /// Transmission time that `level` was served so far: what arrived, less what waits.
+    /// Transmission time for which `level` was served so far: arrivals less waiting packets.
     #[must_use]
     pub fn served_ns(&self, now_ns: u64, level: usize) -> u64 {
         self.0[level].arrived_ns.wrapping_sub(self.waiting_ns(now_ns, level))
@@ -148,10 +148,10 @@ impl FlowBacklog {
 
     /// True if nothing of the flow waited, and nothing came from it, for the policy's idle time.
     ///
-    /// One of three shows that nothing waited: its level and all above it were empty; they were empty
-    /// at some time since its last packet; or its level was served for as long as every queue needs
-    /// to empty what the flow's queue may have held, and for the idle time more. What a queue holds is at
-    /// most what its level held, whichever flows share it.
+    /// Each of three conditions shows that none of its packets waited: its level and all above it are
+    /// empty; they were empty at some time since its last packet; or its level was served long enough to
+    /// empty the flow's queue in turn with all others, plus the idle time. A queue holds at most the
+    /// packets of its level, whichever flows share it.
     #[must_use]
     pub fn is_idle(&self, backlog: &Backlog, now_ns: u64, level: usize, line: &Line) -> bool {
         let idle_ns = line.idle_ns;

@@ -1,9 +1,9 @@
 //! Levels and queues of packets at an egress whose departures are not seen.
 //!
 //! Levels are those of [`Mlfq`](crate::Mlfq), by the bytes sent before. Departures are estimated
-//! ([`Backlog`]): they show when a flow is idle.
-//! New flows take the queues of a level in turn and keep them. Not here: frames, and packets whose
-//! sender sets the level. The BPF classifier of `greenwave egress` decides alike.
+//! ([`Backlog`]): they show when a flow is idle. New flows take the queues of a level in turn and
+//! keep them. Not here: frames, and packets whose sender sets the level. The BPF classifier of
+//! `greenwave egress` makes the same decisions.
 
 mod backlog;
 mod quantum;

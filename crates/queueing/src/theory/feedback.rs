@@ -104,7 +104,7 @@ impl Partial {
     }
 }
 
-/// Threshold between two levels, with what the sum needs there.
+/// Threshold between two levels, with the terms of the sum at this threshold.
 #[derive(Clone, Copy, Debug)]
 struct Edge {
     share: f64,

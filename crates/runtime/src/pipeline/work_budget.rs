@@ -1,4 +1,4 @@
-//! Work budget of a round, as NAPI's.
+//! Work budget of a round, like that of NAPI.
 
 use queueing::Span;
 

@@ -74,7 +74,7 @@ pub(super) struct Conn {
     pub served_request: Option<Box<(ServedRequest, RequestAttributes)>>,
 }
 
-/// Maximum of segments kept apart per connection; more are merged into the last.
+/// Maximum number of separately recorded segments per connection; more are merged into the last.
 const MARKS_MAX: usize = 64;
 /// Capacity for segments that an unused slot keeps.
 const MARKS_KEPT: usize = 4;

@@ -25,7 +25,7 @@ pub(super) struct UnacceptedConnections {
     until: WaitEnd,
     /// In order of delivery; may contain accepted connections.
     queue: VecDeque<(ConnId, Time)>,
-    /// Number of connections not answered yet ([`WaitEnd::Answer`]), long polls apart.
+    /// Number of connections not answered yet ([`WaitEnd::Answer`]), without long polls.
     unanswered: usize,
     long_polls: usize,
 }

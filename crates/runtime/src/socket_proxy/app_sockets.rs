@@ -74,8 +74,8 @@ pub trait AppSockets {
     fn poll_other_stacks(&mut self, _into: &mut Vec<AppEvent>) -> bool {
         false
     }
-    /// Called before the stack sleeps on its device, or on what it combines with it; `false` if
-    /// events are pending that would not end the sleep.
+    /// Called before the stack sleeps on its device and further descriptors; `false` if events are
+    /// pending that would not end the sleep.
     fn sleep(&mut self) -> bool {
         true
     }

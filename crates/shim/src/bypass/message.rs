@@ -7,7 +7,7 @@ use super::{BypassingSocket, Routes, SocketProtocol, Use};
 /// Report of the watcher.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WatcherEvent {
-    /// A kernel socket that should be the stack's.
+    /// A kernel socket that should be on the stack.
     Found(BypassingSocket),
     /// A process uses io_uring.
     Ring {

@@ -1,4 +1,4 @@
-//! Detection of kernel sockets of a program that should be the stack's.
+//! Detection of a program's kernel sockets that should be on the stack.
 //!
 //! A process without the library (`env -i`, a static or setuid program), or one that makes direct
 //! system calls (Go, io_uring), silently uses the kernel's TCP. [`Watcher`] looks for such sockets

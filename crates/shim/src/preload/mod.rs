@@ -39,7 +39,7 @@ const SHOWS: [&str; 2] = ["cat", "/proc/self/maps"];
 pub enum PreloadError {
     /// The library does not exist, or cannot be read.
     NotThere(PathBuf, io::Error),
-    /// The file is no shared library; what it is.
+    /// The file is no shared library; the text names its kind.
     NotLibrary(PathBuf, &'static str),
     /// Built for another machine: the library's, and this one.
     Foreign(PathBuf, String, String),

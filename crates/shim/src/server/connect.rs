@@ -53,7 +53,7 @@ pub(super) struct PendingConnects {
     asked: u64,
     /// Requests that the stack has not answered, at most one poll's.
     askers: BTreeMap<u64, PendingConnect>,
-    /// Handshakes, bounded by connections.
+    /// Handshakes in progress, bounded by the number of connections.
     under_way: BTreeMap<u64, UnderWay>,
     /// Start times of handshakes whose program's end is kept: those of the last [`KEPT`].
     kept: VecDeque<(Instant, u64)>,

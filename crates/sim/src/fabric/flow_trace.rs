@@ -24,7 +24,7 @@ pub struct TraceFlow {
 pub struct BadLine {
     /// Line number, from 1.
     pub line: usize,
-    /// The value and what would be valid.
+    /// The value and the valid ones.
     pub reason: String,
 }
 

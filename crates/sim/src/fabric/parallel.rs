@@ -1,14 +1,13 @@
 //! Parallel execution of a fabric's partitions: the only file of this crate that starts
 //! threads.
 //!
-//! Conservative simulation in windows. No packet crosses from one partition to another in less
-//! than [`Partition`]'s lookahead. If the earliest pending event is at `t`, no packet still to be
-//! sent arrives in another partition before `t + lookahead`, hence each partition simulates up to
-//! there independently. Then all threads synchronise, exchange what crossed, and find the next
-//! `t`. The result of a partition depends on arrival times, not on the time of the exchange:
-//! threads change only the run time.
-//! Source: conservative simulation: Chandy and Misra, CACM '81; windows as long as the shortest
-//! path: Lubachevsky's bounded lag, CACM '89.
+//! Conservative simulation in windows. No packet crosses from one partition to another in less than
+//! [`Partition`]'s lookahead. If the earliest pending event is at `t`, no packet still to be sent
+//! arrives in another partition before `t + lookahead`, hence each partition simulates up to there
+//! independently. Then all threads synchronise, exchange the packets that crossed, and find the
+//! next `t`. The result of a partition depends on arrival times, not on the time of the exchange:
+//! threads change only the run time. Source: conservative simulation: Chandy and Misra, CACM '81;
+//! windows as long as the shortest path: Lubachevsky's bounded lag, CACM '89.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};

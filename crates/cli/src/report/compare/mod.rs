@@ -132,7 +132,7 @@ impl Comparison {
         }
     }
 
-    /// Claims by what became of them: see [`ClaimChange`]. None fails if B is as good as A.
+    /// Claims by the change of their verdict: see [`ClaimChange`]. None fails if B is as good as A.
     pub fn verdicts(&self) -> impl Iterator<Item = ClaimVerdict> {
         self.claims.iter().map(|claim| claim.verdict.verdict())
     }

@@ -1,10 +1,10 @@
 //! Bound on the delay while a limit is in force: the shortest queue that keeps the server busy.
 //!
 //! Shedding costs nothing while the server is busy: it could not have served more. It costs goodput
-//! when the server idles afterwards, since it could then have served what was shed. So each idle
+//! when the server idles afterwards, since it could then have served the shed requests. So each idle
 //! time after shedding raises the bound by its length. A standing queue, which does not drain while
-//! requests keep coming and being shed, only adds delay: it is halved window by window, as long as
-//! idle time is below [`LOST_SHARE`] of the time. Under Poisson arrivals the bound falls to the target;
+//! requests keep coming and being shed, only adds delay: it is halved window by window, as long as idle
+//! time is below [`LOST_SHARE`] of the time. Under Poisson arrivals the bound falls to the target;
 //! under bursts it is as long as the server needs from one to the next.
 
 use queueing::Time;

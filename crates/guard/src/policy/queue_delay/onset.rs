@@ -1,10 +1,11 @@
-//! Begin of an overload, told from a burst: requests keep coming faster than they are served.
+//! Detection of an overload, as opposed to a burst: requests keep coming faster than they are
+//! served.
 //!
 //! A long wait alone is no overload. A server that takes 20 ms for a request, or gets fifty at once,
-//! has waits far above any target and serves everyone. Overload is a wait of [`REQUESTS`] services
-//! in a queue that does not shrink, or, sooner, arrivals of twice what is served in each of four
-//! windows, or of eight times in each of two; a burst fills one. A queue that shrinks, as after a
-//! stall, will be served by itself.
+//! has waits far above any target and serves everyone. Overload is a wait of [`REQUESTS`] service
+//! times in a queue that does not shrink, or, sooner, arrivals of twice the service rate in each of
+//! four windows, or of eight times that rate in each of two; a burst fills only one window. A queue
+//! that shrinks, as after a stall, will be served by itself.
 
 use super::Tick;
 

@@ -1,8 +1,8 @@
 //! Time that a response takes at light load, where waits end with the response.
 //!
-//! It is no queueing: a server that waits 30 ms for its database is not late after 30 ms. The least of
-//! late is taken. It rises slowly while nothing is shed, since a service may become slower, and is
-//! at most [`TARGETS`] targets, so that a guard that begins in an overload sees the queue.
+//! It is no queueing: a server that waits 30 ms for its database is not late after 30 ms. The estimate
+//! is the recent minimum. It rises slowly while nothing is shed, since a service may become slower,
+//! and is at most [`TARGETS`] targets, so that a guard that begins in an overload sees the queue.
 
 /// Least recent time to a response.
 #[derive(Clone, Copy, Debug, Default)]

@@ -139,7 +139,7 @@ fn discovery(message: &ndp::Message<'_>, mac: Mac, source: Ipv6Addr, target: Ipv
 }
 
 impl Stack {
-    /// Runs what is due below the transport layer.
+    /// Runs due timers below the transport layer.
     pub(super) fn run_ip_clock(&mut self, now: Time) {
         while let Some(due) = self.neighbors.poll(now) {
             match due {

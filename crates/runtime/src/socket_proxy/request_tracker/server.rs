@@ -51,7 +51,7 @@ struct DeliveredRequest {
     attributes: RequestAttributes,
 }
 
-/// Maximum of segments kept apart per connection; more are merged into the last.
+/// Maximum number of separately recorded segments per connection; more are merged into the last.
 const MARKS_MAX: usize = 64;
 
 impl Requests {

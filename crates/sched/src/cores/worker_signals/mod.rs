@@ -174,7 +174,7 @@ struct Head {
     process: AtomicU32,
 }
 
-/// Written in every round, so on another cache line than what workers read.
+/// Written in every round, so on another cache line than the words that workers read.
 #[derive(Debug, Default)]
 #[repr(C, align(64))]
 struct Lease {

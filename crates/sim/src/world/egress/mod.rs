@@ -21,7 +21,7 @@ use crate::Engine;
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// Times of each group, sorted: of transfers from their start to the last acknowledgement, of
-    /// constant flows' packets until they left. What did not end counts with its age.
+    /// constant flows' packets until they left. Flows that did not end count with their age.
     pub spans: Vec<Vec<Span>>,
     /// Share of the line's time in use.
     pub utilization: f64,
@@ -225,7 +225,7 @@ impl<'a> World<'a> {
         self.send(now, flow);
     }
 
-    /// Sends what window and queue allow.
+    /// Sends as much as window and queue allow.
     fn send(&mut self, now: Time, flow: u32) {
         let state = &mut self.flows[flow as usize];
         let group = &self.config.groups[state.group];

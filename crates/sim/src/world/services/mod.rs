@@ -403,8 +403,8 @@ impl<'a> World<'a> {
 }
 
 impl Request {
-    /// Budget that a part brings to `stage`. A part that its unit no longer waits for brings
-    /// what the request has left.
+    /// Budget that a part brings to `stage`. A part that its unit no longer waits for has the
+    /// remaining budget of the request.
     fn budget_at(&self, stage: usize) -> Budget {
         debug_assert!(stage <= self.stage, "no stage is entered early");
         self.budget

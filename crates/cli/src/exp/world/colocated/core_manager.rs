@@ -97,7 +97,7 @@ impl CoreManager {
 
 /// Share of CPU time that follows a tail.
 ///
-/// One step per period, since the effect of several steps could not be told apart. A step that
+/// One step per period, since the effects of several steps could not be distinguished. A step that
 /// broke the target is undone, and the next ones are skipped. Same policy as
 /// `sched::cores::Parties`, which moves cores.
 #[derive(Clone, Debug, PartialEq)]

@@ -229,8 +229,8 @@ impl Config {
 /// Serializes runs; caches the capacity for each seed of an experiment.
 static RUN_LOCK: HostLock<CapacityKey> = HostLock::new();
 
-/// Cache key of a capacity: the inputs of its measurement, and settings that tell apart experiments
-/// with the same server, which may run hours apart.
+/// Cache key of a capacity: the inputs of its measurement, and settings that distinguish
+/// experiments with the same server, which may run at different times.
 type CapacityKey = (Setup, u64, [Span; 2], bool, Option<u32>);
 
 fn run(config: &Config) -> Result<RunResult, Error> {
