@@ -45,6 +45,8 @@ class Request:
         self.rank = pushed + queue.age_max if self.due is None else self.due
         self.turn = forecast.mean // queue.servers
         self.chance_at_push = self.chance(pushed)
+        self.size = forecast.mean.bit_length()
+        self.budget = None if left is None else left.bit_length()
 
     def chance(self, now):
         return ONE if self.due is None else self.forecast.within(self.due - now)
@@ -58,6 +60,7 @@ class Queue:
         self.servers, self.age_max = servers, age_max
         self.ranked, self.patient, self.doubtful, self.number = [], [], [], 0
         self.in_order, self.opened, self.losses = 8, 0, [(0, 0), (0, 0)]
+        self.classes = [{}, {}]
 
     def push(self, now, name, left, forecast):
         if left == 0:
@@ -74,7 +77,7 @@ class Queue:
             if next_one in band:
                 band.remove(next_one)
         lost = next_one.is_expired(now)
-        self.record(now, 0 if lost else next_one.chance(now))
+        self.record(now, next_one, 0 if lost else next_one.chance(now))
         return ("-" if lost else "+") + next_one.name
 
     def choose(self, now):
@@ -111,6 +114,12 @@ class Queue:
         gain = ONE // 20 if head.due is None else head.chance(now)
         if head.due is not None and gain < floor * head.chance_at_push // ONE:
             return True
+        if head.due is not None and self.is_favoured(head):
+            # Budgets as short as this one lose less than longer ones, of which one waits.
+            for behind in self.ranked[1:33]:
+                is_longer = behind.due is not None and behind.size == head.size and behind.budget > head.budget
+                if is_longer and not self.is_favoured(behind):
+                    return True
         start, cost = now, 0
         for behind in self.ranked[1:33]:
             cost += behind.chance(start) - behind.chance(start + head.turn)
@@ -119,13 +128,29 @@ class Queue:
             start += behind.turn
         return False
 
-    def record(self, now, chance):
+    def share_lost(self, size, budget, more):
+        """Of requests of this size and budget (None: all budgets), with more that are not lost."""
+        of_class = [window.get((size, budget), (0, 0)) for window in self.classes]
+        lost, of = sum(c[0] for c in of_class), sum(c[1] for c in of_class) + more
+        return lost * ONE // of if of else 0
+
+    def is_favoured(self, request):
+        everyone = self.share_lost(request.size, None, 0)
+        own = self.share_lost(request.size, request.budget, request.chance_at_push)
+        return everyone > ONE // 50 and own < everyone
+
+    def record(self, now, request, chance):
         age = now - self.opened
         if age >= 1_000_000_000:
             previous = self.losses[1] if age < 2_000_000_000 else (0, 0)
             self.losses, self.opened = [previous, (0, 0)], now
+            self.classes = [self.classes[1] if age < 2_000_000_000 else {}, {}]
         lost, requests = self.losses[1]
         self.losses[1] = (lost + ONE - chance, requests + 1)
+        for budget in () if request.due is None else (request.budget, None):
+            lost, of = self.classes[1].get((request.size, budget), (0, 0))
+            at_push = request.chance_at_push
+            self.classes[1][request.size, budget] = (lost + max(0, at_push - chance), of + at_push)
 
     def floor(self):
         lost, requests = (sum(column) for column in zip(*self.losses))

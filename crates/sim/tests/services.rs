@@ -194,3 +194,28 @@ fn an_invalid_record_is_reported_with_its_line() {
     let unread = Config { stages: vec![sim::world::services::Stage { recorded: None, ..unread }], ..config };
     assert!(unread.check().expect_err("not read").to_string().contains("its record was not read, not 3"));
 }
+
+//~ deadlines: at 1.4 times the capacity clients that understate budgets 2 to 1,000 times gain at most 5 points
+#[test]
+fn a_client_gains_nothing_by_understating_its_budget() {
+    for law in ["5ms", "normal 5ms 1.5ms", "exp 5ms", "lognormal 5ms 1.0"] {
+        for (share, understates) in
+            [(0.1, 2.0), (0.1, 4.0), (0.35, 4.0), (0.5, 10.0), (0.1, 30.0), (0.1, 1_000.0)]
+        {
+            let honest = 1.0 - share;
+            let slos = format!(
+                r#"{{ name = "honest", share = {honest}, slo = "400ms" }},
+                   {{ name = "liars", share = {share}, slo = "400ms", understates = {understates} }}"#
+            );
+            let slos = slos.replace('\n', " ");
+            let stage = format!(r#"{{ name = "S1", service = "{law}" }}"#);
+            let config = Config { requests: 20_000, ..config(&stage, 280.0, &slos) };
+            let outcome = with(&config, "edf", "overload");
+            let of = |name: &str| outcome.on_time_share_of(|class| class.name == name);
+            let (honest, liars) = (of("honest"), of("liars"));
+            let case = format!("{law}, {share} understate {understates} times: {honest} against {liars}");
+            assert!(liars <= honest + 0.05, "{case}");
+            assert!(honest >= 0.68, "of 0.714, the capacity: {case}");
+        }
+    }
+}

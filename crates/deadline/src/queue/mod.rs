@@ -22,7 +22,7 @@ pub use shedding::{Reason, SHEDDINGS, Shedding};
 use queueing::{Entry, Span, StarvationBound, Time};
 
 use index::{Band, Index};
-use load::LossMeter;
+use load::{BudgetClass, LossMeter};
 use order::Rank;
 
 use crate::Forecast;
@@ -105,7 +105,14 @@ pub trait Work: Entry {
 /// of them loses by starting later by its expected occupancy. A request without a deadline loses nothing by
 /// waiting, so its gain is nearly zero. While requests are being lost, a request is also passed over if its
 /// probability has fallen below a share of its probability at enqueue. That share rises with the losses of
-/// the last seconds (0.8 at a tenth). Requests that were passed over are served, latest deadline first,
+/// the last seconds (0.8 at a tenth).
+///
+/// A sender that understates its budget must not gain by it. While more than one request in fifty is lost,
+/// those of a budget that lose less than others of their size wait for one with a longer budget. So a lie
+/// gains at most what is gained within one octave of the budget. An order of the application's own is not
+/// touched.
+///
+/// Requests that were passed over are served, latest deadline first,
 /// when no other with a deadline waits: the server never idles while one waits, and an estimate that is
 /// wrong under low load changes nothing. A request without a deadline waits for them while their
 /// probability is above its own gain. Source: Moore 1968 (fewest late jobs), in expectation.
@@ -211,7 +218,7 @@ impl<T: Work> DeadlineQueue<T> {
         };
         let waiting = self.waiting.remove(handle)?;
         let reason = self.drop_reason(now, &waiting);
-        self.losses.record(now, if reason.is_some() { 0 } else { waiting.probability(now) });
+        self.record_end(now, &waiting, if reason.is_some() { 0 } else { waiting.probability(now) });
         Some(match reason {
             None => DequeueResult::Serve(waiting.entry),
             Some(reason) => DequeueResult::Shed(waiting.entry, reason),
@@ -264,6 +271,9 @@ impl<T: Work> DeadlineQueue<T> {
         if head.due.is_some() && gain < floor * head.probability_at_enqueue / ONE {
             return true;
         }
+        if self.is_ahead_by_its_budget(head) {
+            return true;
+        }
         if self.all_have_time(now, head) {
             return false;
         }
@@ -280,6 +290,18 @@ impl<T: Work> DeadlineQueue<T> {
             start += behind.turn;
         }
         false
+    }
+
+    /// True if budgets as short as that of `head` lose less than longer ones, of which one waits.
+    fn is_ahead_by_its_budget(&self, head: &QueuedEntry<T>) -> bool {
+        let is_favoured =
+            |waiting: &QueuedEntry<T>, class| self.losses.is_favoured(class, waiting.probability_at_enqueue);
+        let Some(class) = head.class.filter(|_| !self.has_own_order) else { return false };
+        is_favoured(head, class)
+            && self.waiting.ranked().skip(1).take(SCAN_MAX).any(|behind| {
+                let longer = behind.class.filter(|other| other.is_longer_than(class));
+                longer.is_some_and(|longer| !is_favoured(behind, longer))
+            })
     }
 
     /// True if no cost can arise, since the entries scanned will be in time whatever goes first.
@@ -312,9 +334,17 @@ impl<T: Work> DeadlineQueue<T> {
     pub fn remove(&mut self, now: Time, handle: QueueHandle) -> Option<T> {
         let waiting = self.waiting.remove(handle)?;
         if waiting.is_expired(now) {
-            self.losses.record(now, 0);
+            self.record_end(now, &waiting, 0);
         }
         Some(waiting.entry)
+    }
+
+    /// Records that `waiting` left at `now`, in time with `probability`.
+    fn record_end(&mut self, now: Time, waiting: &QueuedEntry<T>, probability: u64) {
+        self.losses.record(now, probability);
+        if let Some(class) = waiting.class {
+            self.losses.record_class(class, waiting.probability_at_enqueue, probability);
+        }
     }
 
     /// Number of entries.
@@ -361,6 +391,8 @@ struct QueuedEntry<T> {
     turn: Span,
     /// Probability to be in time if service had started at the enqueue, in units of 2⁻¹⁶.
     probability_at_enqueue: u64,
+    /// `None` without a deadline.
+    class: Option<BudgetClass>,
     entry: T,
 }
 
@@ -369,7 +401,8 @@ impl<T: Work> QueuedEntry<T> {
         let due = entry.label().deadline.map(|left| now + left).filter(|due| *due < Time::MAX);
         let (service, forecast, turn) = (entry.service(), entry.forecast(), entry.occupancy() / servers);
         let probability_at_enqueue = due.map_or(ONE, |due| forecast.probability_within(due.since(now)));
-        Self { due, service, forecast, turn, probability_at_enqueue, entry }
+        let class = due.map(|due| BudgetClass::of(forecast.mean(), due.since(now)));
+        Self { due, service, forecast, turn, probability_at_enqueue, class, entry }
     }
 
     fn is_late(&self, now: Time) -> bool {

@@ -92,6 +92,9 @@ pub struct Slo {
     /// `expected_deadline`; without it the class has no deadline, and each answer counts.
     #[serde(default = "no_deadline", deserialize_with = "text")]
     pub slo: Span,
+    /// Factor by which its clients understate their budgets, to be served before others; 1: honest.
+    #[serde(default = "honest")]
+    pub understates: f64,
 }
 
 /// Kind of request at a stage.
@@ -169,6 +172,24 @@ pub struct Stage {
     pub learns: Learns,
 }
 
+impl Slo {
+    /// `expected_deadline` as the clients of this class send it.
+    #[must_use]
+    pub fn claim(&self) -> Span {
+        if self.is_honest() {
+            self.slo
+        } else {
+            Span::from_secs_f64(self.slo.as_secs_f64() / self.understates)
+        }
+    }
+
+    /// True if its clients send the budgets that they have.
+    #[must_use]
+    pub fn is_honest(&self) -> bool {
+        self.understates <= 1.0 || self.slo == Span::MAX
+    }
+}
+
 impl Config {
     /// Range of the parts of `stage` in [`TraceRequest::parts`](super::TraceRequest::parts).
     #[must_use]
@@ -222,6 +243,12 @@ impl Config {
         let shares: f64 = self.slos.iter().map(|slo| slo.share).sum();
         if (shares - 1.0).abs() > 1e-6 || self.slos.iter().any(|slo| !(0.0..=1.0).contains(&slo.share)) {
             return bad(format!("shares of slos make {shares}, not 1"));
+        }
+        if let Some(slo) = self.slos.iter().find(|slo| !(1.0..=1e6).contains(&slo.understates)) {
+            return bad(format!(
+                "class {}: understates {} is outside 1..=1000000",
+                slo.name, slo.understates
+            ));
         }
         if self.stages.is_empty() {
             return bad("stages is empty, at least 1 is required".to_owned());
@@ -313,6 +340,10 @@ fn age_max_default() -> Span {
 
 fn no_deadline() -> Span {
     Span::MAX
+}
+
+fn honest() -> f64 {
+    1.0
 }
 
 fn independent() -> f64 {

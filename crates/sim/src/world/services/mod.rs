@@ -209,7 +209,7 @@ impl<'a> World<'a> {
         self.requests.push(Request {
             class,
             counted,
-            budget: Budget::new(self.config.slos[class].slo),
+            budget: Budget::new(self.config.slos[class].claim()),
             started: Vec::new(),
             stage: 0,
             answers: Vec::new(),

@@ -26,6 +26,10 @@ pub struct Outcome {
 pub struct UserClassOutcome {
     /// Class name.
     pub name: String,
+    /// Latency objective.
+    pub slo: Span,
+    /// True if its clients send the budgets that they have.
+    pub is_honest: bool,
     /// Measured requests.
     pub requests: u64,
     /// Answered within the objective.
@@ -65,6 +69,8 @@ impl Outcome {
     pub fn new(config: &Config) -> Self {
         let class = |slo: &super::Slo| UserClassOutcome {
             name: slo.name.clone(),
+            slo: slo.slo,
+            is_honest: slo.is_honest(),
             requests: 0,
             on_time: 0,
             late: 0,
@@ -119,7 +125,7 @@ impl Outcome {
     /// parts of the last unit's answer.
     pub fn answered(&mut self, class: usize, budget: &Budget, (used, parts): (usize, usize)) {
         let class = &mut self.classes[class];
-        let in_time = budget.elapsed() <= budget.expected();
+        let in_time = budget.elapsed() <= class.slo;
         *(if in_time { &mut class.on_time } else { &mut class.late }) += 1;
         class.latency.record(budget.elapsed());
         class.shortest = class.shortest.min(budget.elapsed());
@@ -135,8 +141,15 @@ impl Outcome {
     /// Fraction of measured requests answered in time, 0.0..=1.0.
     #[must_use]
     pub fn on_time_share(&self) -> f64 {
-        let sum = |of: fn(&UserClassOutcome) -> u64| self.classes.iter().map(of).sum::<u64>() as f64;
-        sum(|class| class.on_time) / sum(|class| class.requests).max(1.0)
+        self.on_time_share_of(|_| true)
+    }
+
+    /// The same for the requests of the classes that `is_counted` selects.
+    #[must_use]
+    pub fn on_time_share_of(&self, is_counted: impl Fn(&UserClassOutcome) -> bool) -> f64 {
+        let counted = || self.classes.iter().filter(|class| is_counted(class));
+        let requests: u64 = counted().map(|class| class.requests).sum();
+        counted().map(|class| class.on_time).sum::<u64>() as f64 / (requests as f64).max(1.0)
     }
 }
 

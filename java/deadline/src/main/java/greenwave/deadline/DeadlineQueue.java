@@ -20,7 +20,9 @@ import java.util.TreeSet;
  * time. Cost: the sum, over the {@value #SCAN_MAX} requests behind it, of the probability that each of them loses
  * by starting later by its expected occupancy. A request without a deadline loses nothing by waiting, so its gain
  * is nearly zero. Where requests are lost anyway ({@link LossMeter}), a request is also passed over if its
- * probability has fallen below a share of what it was at the offer. Requests that were passed over are served when
+ * probability has fallen below a share of what it was at the offer. A sender that understates its budget must
+ * not gain by it: while more than one request in fifty is lost, those of a budget that lose less than others of
+ * their size wait for one with a longer budget, unless the order is the application's own. Requests that were passed over are served when
  * no other waits. One thread at a time. Source: D2P §3.2 (a, scheduling); Liu and Layland 1973 (EDF); Mok 1983
  * (laxity); Moore 1968 (fewest late jobs), in expectation.
  */
@@ -178,7 +180,11 @@ public final class DeadlineQueue<T extends DeadlineQueue.Entry> {
                 settings.shedding == Shedding.OVERLOAD ? nextInOverload(nowNanos) : nextInOrder(nowNanos);
         remove(turn);
         Shedding.Reason reason = shed(nowNanos, turn);
-        losses.record(nowNanos, reason == null ? turn.probability(nowNanos) : 0);
+        long probability = reason == null ? turn.probability(nowNanos) : 0;
+        losses.record(nowNanos, probability);
+        if (turn.hasDeadline()) {
+            losses.recordClass(turn.budgetClass, turn.probabilityAtOffer, probability);
+        }
         return new Turn<>(turn.entry, reason);
     }
 
@@ -227,6 +233,9 @@ public final class DeadlineQueue<T extends DeadlineQueue.Entry> {
         if (head.hasDeadline() && gain < floor * head.probabilityAtOffer / Forecast.ONE) {
             return true;
         }
+        if (isAheadByItsBudget(head)) {
+            return true;
+        }
         long start = nowNanos;
         long cost = 0;
         int scanned = 0;
@@ -246,6 +255,23 @@ public final class DeadlineQueue<T extends DeadlineQueue.Entry> {
             start = Spans.plus(start, behind.turnNanos);
         }
         return false;
+    }
+
+    /** True if budgets as short as that of {@code head} lose less than longer ones, of which one waits. */
+    private boolean isAheadByItsBudget(Waiting<T> head) {
+        if (custom != null || !head.hasDeadline() || !isFavoured(head)) {
+            return false;
+        }
+        return ranked.stream()
+                .skip(1)
+                .limit(SCAN_MAX)
+                .anyMatch(behind -> behind.hasDeadline()
+                        && behind.budgetClass.isLongerThan(head.budgetClass)
+                        && !isFavoured(behind));
+    }
+
+    private boolean isFavoured(Waiting<T> waiting) {
+        return losses.isFavoured(waiting.budgetClass, waiting.probabilityAtOffer);
     }
 
     /** The oldest of {@code ages}, if it is to be served because of its age; else null. Counts the call. */
@@ -322,6 +348,9 @@ public final class DeadlineQueue<T extends DeadlineQueue.Entry> {
         final long push;
         /** Probability to be in time if service had started at the offer, in units of 2⁻¹⁶. */
         final long probabilityAtOffer;
+        /** Of no meaning without a deadline. */
+        final LossMeter.BudgetClass budgetClass;
+
         TreeSet<Waiting<T>> band;
 
         Waiting(
@@ -344,6 +373,7 @@ public final class DeadlineQueue<T extends DeadlineQueue.Entry> {
             this.rank = rank;
             this.push = push;
             this.probabilityAtOffer = probability(offered);
+            this.budgetClass = LossMeter.BudgetClass.of(forecast.meanNanos(), Spans.minus(dueNanos, offered));
         }
 
         boolean hasDeadline() {

@@ -271,6 +271,55 @@ class DeadlineQueueTest {
         assertTrue(history.estimate(7).p50Nanos() >= 5_000_000, "others share an estimate");
     }
 
+    /** One server with 1.4 times the load that it can carry; 35 % of the clients send a quarter of their budgets. */
+    //~ java: under overload a client that understates its budget is served in time no more often
+    @Test
+    void aClientGainsNothingByUnderstatingItsBudget() {
+        long service = 5_000_000;
+        long budget = 400_000_000;
+        Random random = new Random(87);
+        DeadlineQueue<Request> queue =
+                new DeadlineQueue<>(new Settings(10_000, Order.EDF, Shedding.OVERLOAD, 1_000_000_000L));
+        int[] sent = new int[2];
+        int[] inTime = new int[2];
+        TreeMap<Integer, Long> arrived = new TreeMap<>();
+        long idle = 0;
+        long now = 0;
+        for (int number = 0; number < 10_000; number++) {
+            now += (long) (-Math.log(1 - random.nextDouble()) * service / 1.4);
+            idle = serve(queue, idle, now, service, budget, arrived, inTime);
+            int liar = random.nextInt(100) < 35 ? 1 : 0;
+            sent[liar]++;
+            arrived.put(number, liar == 1 ? -now : now);
+            queue.offer(now, Request.of(number, liar == 1 ? budget / 4 : budget, service));
+        }
+        double honest = (double) inTime[0] / sent[0];
+        double liars = (double) inTime[1] / sent[1];
+        assertTrue(liars <= honest + 0.05 && honest > 0.66, liars + " against " + honest);
+    }
+
+    /** Serves what starts before {@code now}; the time at which the server is idle. */
+    private static long serve(
+            DeadlineQueue<Request> queue,
+            long idle,
+            long now,
+            long service,
+            long budget,
+            TreeMap<Integer, Long> arrived,
+            int[] inTime) {
+        long at = idle;
+        while (at < now && !queue.isEmpty()) {
+            at = Math.max(at, queue.oldestNanos().getAsLong());
+            Turn<Request> turn = queue.next(at);
+            if (turn.reason() == null) {
+                at += service;
+                long sent = arrived.get(turn.entry().number());
+                inTime[sent < 0 ? 1 : 0] += at - Math.abs(sent) <= budget ? 1 : 0;
+            }
+        }
+        return queue.isEmpty() ? Math.max(at, now) : at;
+    }
+
     private static Settings settings(Order order, Shedding shedding) {
         return new Settings(12, order, shedding, 600);
     }
