@@ -64,7 +64,16 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let default =
         policy.default_level().map_or("priority 7 (lowest)".to_owned(), |l| format!("priority {l}"));
     outln!("default for packets that match no rule: {default}");
+    let trusted = trusted(&policy);
+    if !trusted.is_empty() {
+        outln!("trusted peers, whose field Priority sets the level: {}", trusted.join(", "));
+    }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Prefixes of the policy's trusted peers.
+fn trusted(policy: &Policy) -> Vec<String> {
+    policy.trusted().map(|(addr, len)| format!("{addr}/{len}")).collect()
 }
 
 /// The classifiers of the policy in `path`, and the counters of their observations.
@@ -155,5 +164,5 @@ fn as_json(policy: &Policy, when: &[RuleCondition]) -> serde_json::Value {
         };
         json!({ "rule": rule.name(), "layer": rule.layer().to_string(), "priority": priority, "when": when })
     });
-    json!({ "rules": rules.collect::<Vec<_>>(), "default": policy.default_level() })
+    json!({ "rules": rules.collect::<Vec<_>>(), "default": policy.default_level(), "trusted": trusted(policy) })
 }

@@ -18,6 +18,9 @@ impl Priority {
     pub const HIGHEST: Self = Self(0);
     /// The least urgent level, 7.
     pub const LOWEST: Self = Self(7);
+    /// Every level, most urgent first.
+    pub(crate) const ALL: [Self; Self::LEVELS] =
+        [Self(0), Self(1), Self(2), Self(3), Self(4), Self(5), Self(6), Self(7)];
 
     /// Level `level`, or `None` when it is outside 0..=7.
     #[must_use]

@@ -6,7 +6,8 @@
 //! [`Laxity`], [`Pifo`]); multi-level feedback ([`Mlfq`]); active queue
 //! management ([`AqmQueue`]); the order of ready events ([`event_order`]);
 //! timers and measurement ([`TimerWheel`], [`Histogram`]); workloads
-//! ([`Distribution`], [`Arrivals`]); and closed forms for the expected wait
+//! ([`Distribution`], [`Arrivals`]); levels in the HTTP field
+//! `Priority` ([`priority_field`]); and closed forms for the expected wait
 //! ([`theory`]). No I/O, no clock, no threads, so every result replays.
 //!
 //! ```
@@ -37,6 +38,7 @@ pub mod event_order;
 mod histogram;
 mod label;
 mod named;
+pub mod priority_field;
 mod rng;
 pub mod theory;
 mod timer;

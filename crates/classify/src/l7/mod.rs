@@ -28,6 +28,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
+use queueing::{Priority, priority_field};
+
 pub use framing::MessageLayout;
 pub use service_time::ServiceTimeEstimator;
 pub use stream_parser::{RequestVisitor, StreamParser};
@@ -97,6 +99,16 @@ pub enum RequestHead<'a> {
         /// Bytes of the message.
         bytes: &'a [u8],
     },
+}
+
+impl RequestHead<'_> {
+    /// Level that the request asks for by its field `Priority` (RFC 9218), if it has one.
+    #[must_use]
+    pub fn asked(&self) -> Option<Priority> {
+        let Self::Http { headers, .. } = self else { return None };
+        let named = |header: &&httparse::Header<'_>| header.name.eq_ignore_ascii_case(priority_field::NAME);
+        priority_field::read(headers.iter().filter(named).map(|header| header.value))
+    }
 }
 
 /// Longest name of a kind, in bytes.

@@ -96,6 +96,13 @@ impl Cidr {
         Ipv6Addr::from_bits(self.net).to_canonical()
     }
 
+    /// First address and length of the prefix.
+    pub fn prefix(self) -> (IpAddr, u32) {
+        let addr = self.addr();
+        let bits = if addr.is_ipv4() { 32_u32 } else { 128 };
+        (addr, bits.saturating_sub(self.mask.trailing_zeros()))
+    }
+
     #[inline]
     pub const fn contains(self, addr: u128) -> bool {
         addr & self.mask == self.net

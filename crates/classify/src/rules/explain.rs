@@ -5,11 +5,12 @@
 
 use std::sync::Arc;
 
-use queueing::{Bytes, Span};
+use queueing::priority_field::Trust;
+use queueing::{Bytes, Priority, Span};
 
 use super::condition::{Conditions, Range};
 use super::matcher::{IP, Matcher, PacketAttrs, RTT, TRANSPORT};
-use super::{Policy, Rule};
+use super::{Policy, Rule, matcher};
 use crate::l7::{L7Protocol, Nonsense, Notes, RequestHead, RequestKind, RequestVisitor, StreamParser};
 use crate::{FlowState, Layer, PacketMeta, PacketView, Verdict};
 
@@ -24,7 +25,9 @@ pub struct Explanation {
     pub tried: Vec<RuleTrace>,
     /// Source of the decision.
     pub decided: Decided,
-    /// Decision.
+    /// Level that the request's field `Priority` asks for, and the trust in its sender.
+    pub asked: Option<(Priority, Trust)>,
+    /// Decision, after what the request asks for.
     pub verdict: Verdict,
 }
 
@@ -75,7 +78,7 @@ impl Policy {
         };
         let has_payload = view.tcp_payload().is_some_and(|payload| !payload.is_empty());
         if self.verdict_of(decided) == Verdict::Drop || !has_payload {
-            return vec![self.explanation(None, tried, decided)];
+            return vec![self.explanation(None, tried, decided, None)];
         }
         let transport = self.matcher(Layer::Transport);
         let payload = facts.payload;
@@ -94,7 +97,7 @@ impl Policy {
                 }
                 None => decided,
             };
-            self.explanation(attrs.request, tried, decided)
+            self.explanation(attrs.request, tried, decided, Some((&transport, &facts)))
         };
         requests.into_iter().map(explain).collect()
     }
@@ -156,8 +159,14 @@ impl Policy {
         request: Option<Result<(String, &'static str), String>>,
         tried: Vec<RuleTrace>,
         decided: Decided,
+        transport: Option<(&Matcher, &PacketAttrs<'_>)>,
     ) -> Explanation {
-        Explanation { request, tried, decided, verdict: self.verdict_of(decided) }
+        let (mut verdict, mut asked) = (self.verdict_of(decided), None);
+        if let Some((matcher, facts)) = transport {
+            asked = matcher::asked(facts.mark).map(|level| (level, matcher.trust(facts.source)));
+            verdict = matcher.accepted(verdict, facts);
+        }
+        Explanation { request, tried, decided, asked, verdict }
     }
 }
 

@@ -1,7 +1,8 @@
 //! Compiled rules of one layer: each rule is a row of comparisons, in which an absent condition is
 //! a range that contains everything.
 
-use queueing::Span;
+use queueing::priority_field::{Trust, accept};
+use queueing::{Priority, Span};
 
 use super::condition::{Cidr, Conditions, Range, bits, loss_order};
 use super::pattern::Pattern;
@@ -19,12 +20,29 @@ pub struct Matcher {
     mark_conditions: Box<[MarkCondition]>,
     /// Protocols of the server's ports.
     protocols: PortProtocols,
+    /// Peers whose requests may raise their level.
+    trusted: Box<[Cidr]>,
     /// Verdict when no rule matches.
     pub default: Verdict,
 }
 
-/// Maximum number of rules with a request condition: the bits of a mark.
-pub const REQUEST_RULES_MAX: usize = u64::BITS as usize;
+/// Maximum number of rules with a request condition: the bits of a mark below [`ASKED_AT`].
+pub const REQUEST_RULES_MAX: usize = ASKED_AT as usize;
+
+/// First of the bits of a mark that hold the level that a request asks for: a flag above it.
+const ASKED_AT: u32 = 60;
+const ASKED: u64 = 8;
+
+/// Level that the request with this mark asks for by its field `Priority`, if it has one.
+pub fn asked(mark: u64) -> Option<Priority> {
+    let bits = mark >> ASKED_AT;
+    if bits & ASKED == 0 { None } else { Priority::new((bits & !ASKED) as u8) }
+}
+
+/// Mark of a request that asks for `level`.
+fn mark_of_asked(level: Option<Priority>) -> u64 {
+    level.map_or(0, |level| (ASKED | u64::from(level.level())) << ASKED_AT)
+}
 
 struct MarkCondition {
     request: RequestMatch,
@@ -122,7 +140,11 @@ impl PacketAttrs<'_> {
 }
 
 impl Matcher {
-    pub fn new<'a>(rules: impl Iterator<Item = (&'a Conditions, Verdict)>, default: Verdict) -> Self {
+    pub fn new<'a>(
+        rules: impl Iterator<Item = (&'a Conditions, Verdict)>,
+        trusted: &[Cidr],
+        default: Verdict,
+    ) -> Self {
         let (mut mark_conditions, mut protocols) = (Vec::new(), Vec::new());
         let rows: Box<[Row]> = rules
             .map(|(conditions, verdict)| {
@@ -142,6 +164,7 @@ impl Matcher {
             needs,
             mark_conditions: mark_conditions.into(),
             protocols: PortProtocols::new(protocols),
+            trusted: trusted.into(),
             default,
         }
     }
@@ -166,7 +189,8 @@ impl Matcher {
         self.rows.iter().any(|row| row.verdict == Verdict::Drop)
     }
 
-    /// Mark of `request`: one bit per request condition that it fulfils.
+    /// Mark of `request`: one bit per request condition that it fulfils, and the level that it asks
+    /// for.
     pub fn mark(&self, protocol: &L7Protocol, request: &RequestHead<'_>, expected: Option<Span>) -> u64 {
         let holds = |condition: &MarkCondition| {
             condition.request.protocol == *protocol
@@ -176,7 +200,28 @@ impl Matcher {
                     .is_none_or(|range| expected.is_some_and(|span| range.contains(span.as_nanos())))
         };
         let bits = self.mark_conditions.iter().enumerate().filter(|(_, condition)| holds(condition));
-        bits.fold(0, |mark, (bit, _)| mark | 1 << bit)
+        bits.fold(mark_of_asked(request.asked()), |mark, (bit, _)| mark | 1 << bit)
+    }
+
+    /// Trust in the peer with this address.
+    pub fn trust(&self, source: u128) -> Trust {
+        if self.trusted.iter().any(|peers| peers.contains(source)) { Trust::Peer } else { Trust::Client }
+    }
+
+    /// `verdict` of the rules on a segment with these attributes, after the level that its request
+    /// asks for.
+    pub fn accepted(&self, verdict: Verdict, facts: &PacketAttrs<'_>) -> Verdict {
+        let Some(asked) = asked(facts.mark) else { return verdict };
+        let own = match verdict {
+            Verdict::Drop => return verdict,
+            Verdict::NoVerdict => Priority::default(),
+            Verdict::Level(level) | Verdict::Default(level) => match Priority::new(level) {
+                Some(level) => level,
+                None => return verdict,
+            },
+        };
+        let level = accept(self.trust(facts.source), own, Some(asked));
+        if level == own { verdict } else { level.into() }
     }
 
     pub const fn is_empty(&self) -> bool {

@@ -29,7 +29,8 @@
 //! service = "> 1ms"                       # observed service time of such requests
 //! ```
 //!
-//! or `"any"` of a protocol. A segment with several requests gets the most urgent level among them.
+//! or `"any"` of a protocol. Where HTTP requests are read, the field `Priority` (RFC 9218) can lower
+//! a request below the level of the rules; that of peers in `trusted = ["10.0.0.0/8"]` sets it. A segment with several requests gets the most urgent level among them.
 //! Such a rule does not hold before a head is complete, nor on a connection that does not speak the
 //! protocol.
 //!
@@ -48,9 +49,10 @@ mod request_rules;
 mod tests;
 
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 
-use condition::Conditions;
+use condition::{Cidr, Conditions};
 use matcher::{Matcher, PacketAttrs};
 use request_rules::RequestRules;
 
@@ -65,6 +67,8 @@ use super::{DriverClassifier, FlowContext, Layer, PacketView, TransportClassifie
 pub struct Policy {
     rules: Vec<Rule>,
     default: Option<u8>,
+    /// Peers whose field `Priority` may raise a request.
+    trusted: Vec<Cidr>,
     observed: Arc<Observed>,
 }
 
@@ -124,8 +128,8 @@ impl fmt::Display for PolicyError {
 impl std::error::Error for PolicyError {}
 
 impl Policy {
-    fn new(rules: Vec<Rule>, default: Option<u8>) -> Self {
-        Self { rules, default, observed: Arc::default() }
+    fn new(rules: Vec<Rule>, default: Option<u8>, trusted: Vec<Cidr>) -> Self {
+        Self { rules, default, trusted, observed: Arc::default() }
     }
 
     /// Parses a policy.
@@ -147,6 +151,11 @@ impl Policy {
     #[must_use]
     pub const fn default_level(&self) -> Option<u8> {
         self.default
+    }
+
+    /// Prefixes of the peers whose field `Priority` sets the level of their requests.
+    pub fn trusted(&self) -> impl Iterator<Item = (IpAddr, u32)> {
+        self.trusted.iter().map(|peers| peers.prefix())
     }
 
     /// Observations of this policy's classifiers and of those of its clones.
@@ -205,6 +214,6 @@ impl Policy {
             Layer::Transport => Verdict::Level,
         };
         let default = self.default.map_or(Verdict::NoVerdict, default);
-        Matcher::new(rules.map(|rule| (&rule.conditions, rule.verdict)), default)
+        Matcher::new(rules.map(|rule| (&rule.conditions, rule.verdict)), &self.trusted, default)
     }
 }

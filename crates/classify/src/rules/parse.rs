@@ -27,12 +27,13 @@ pub(super) fn policy(text: &str) -> Result<Policy> {
         let line = error.span().map_or(1, |span| line(text, span.start));
         PolicyError { line, message: error.message().trim().to_owned() }
     })?;
-    let (mut rules, mut default, mut lines) = (Vec::new(), None, Vec::new());
+    let (mut rules, mut default, mut trusted, mut lines) = (Vec::new(), None, None, Vec::new());
     let items = items(text, table.get_ref());
     let layout = items.iter().find(|item| item.key == "message").map(Item::layout).transpose()?;
     for item in items {
         match (item.key, item.value) {
             ("default", _) => default = Some(item.level()?),
+            ("trusted", _) => trusted = Some((line(text, item.value_at.start), item.cidrs()?)),
             ("message", _) => {}
             ("rule", DeValue::Array(all)) => {
                 for rule in all.iter() {
@@ -41,7 +42,7 @@ pub(super) fn policy(text: &str) -> Result<Policy> {
                 }
             }
             ("rule", _) => return item.fail("`rule` is not a list: write [[rule]] before each rule"),
-            _ => return item.unknown("a policy", &["default", "message", "rule"]),
+            _ => return item.unknown("a policy", &["default", "trusted", "message", "rule"]),
         }
     }
     if default.is_none() && rules.is_empty() {
@@ -65,10 +66,18 @@ pub(super) fn policy(text: &str) -> Result<Policy> {
         );
         return Err(PolicyError { line: lines[i], message });
     }
+    let reads_http = |rule: &Rule| {
+        rule.conditions.request.as_ref().is_some_and(|request| request.protocol == L7Protocol::Http)
+    };
+    if let Some((line, _)) = trusted.as_ref().filter(|_| !rules.iter().any(reads_http)) {
+        let message = "`trusted` is about the field Priority of HTTP requests, which no rule reads; \
+                       add a rule with layer = \"transport\" and http = \"any\"";
+        return Err(PolicyError { line: *line, message: message.to_owned() });
+    }
     if let Some(layout) = layout {
         limit_payload_reads(&mut rules, &layout);
     }
-    Ok(Policy::new(rules, default))
+    Ok(Policy::new(rules, default, trusted.map_or(Vec::new(), |(_, trusted)| trusted)))
 }
 
 /// Error if an earlier rule hides `later`.

@@ -156,12 +156,14 @@ impl RequestVisitor for SegmentVisitor<'_, '_> {
     }
 
     fn on_segment(&mut self, mark: u64) {
-        let verdict = self.rules.verdict_of(self.cx, &PacketAttrs { mark, ..self.facts });
+        let facts = PacketAttrs { mark, ..self.facts };
+        let verdict = self.rules.verdict_of(self.cx, &facts);
         // The driver's verdict takes part in the comparison where no rule decides.
         let verdict = match (verdict, self.cx.meta.priority) {
             (Verdict::NoVerdict, Some(priority)) => priority.into(),
             _ => verdict,
         };
+        let verdict = self.rules.matcher.accepted(verdict, &facts);
         self.most_urgent = Some(self.most_urgent.map_or(verdict, |other| more_urgent(other, verdict)));
     }
 

@@ -119,7 +119,7 @@ fn bad_frames_of_rules_are_refused() {
     check_text_refused(
         "default = 1\nrules = []",
         2,
-        "unknown key `rules` in a policy; valid: default, message, rule",
+        "unknown key `rules` in a policy; valid: default, trusted, message, rule",
     );
     check_text_refused("rule = 5", 1, "`rule` is not a list: write [[rule]] before each rule");
     check_text_refused("rule = [5]", 1, "a rule is a table: write [[rule]]");
@@ -333,7 +333,7 @@ proptest! {
             let at = at.index(frame.len());
             frame[at] = to;
         }
-        let matcher = Matcher::new(rules.iter().map(|(c, v)| (c, *v)), NoVerdict);
+        let matcher = Matcher::new(rules.iter().map(|(c, v)| (c, *v)), &[], NoVerdict);
         view(&frame, |v| {
             let ip = v.ip();
             let data = v.tcp_payload().or(v.udp_payload());
@@ -359,7 +359,7 @@ proptest! {
         received in 0u64..4000,
     ) {
         let rules: Vec<_> = rules.into_iter().map(|(c, v)| (Conditions { dscp: None, ..c }, v)).collect();
-        let matcher = Matcher::new(rules.iter().map(|(c, v)| (c, *v)), NoVerdict);
+        let matcher = Matcher::new(rules.iter().map(|(c, v)| (c, *v)), &[], NoVerdict);
         let mut flow = TestFlow::new();
         flow.state = crate::FlowState { srtt: srtt.map(Span::from_nanos), loss, received: Bytes::new(received), ..flow.state };
         flow.tuple.local_port = packet.target_port;
@@ -386,8 +386,8 @@ proptest! {
     fn a_covered_rule_never_matches_alone(first in rule(), second in rule(), packet in TestPacket::any()) {
         let (first, second) = (first.0, second.0);
         if first.cover(&second) {
-            let one = Matcher::new([(&first, Level(0))].into_iter(), NoVerdict);
-            let other = Matcher::new([(&second, Level(0))].into_iter(), NoVerdict);
+            let one = Matcher::new([(&first, Level(0))].into_iter(), &[], NoVerdict);
+            let other = Matcher::new([(&second, Level(0))].into_iter(), &[], NoVerdict);
             view(&packet.frame(), |v| {
                 let matches = |m: &Matcher| m.verdict(&m.facts_of_packet(v)).is_some();
                 assert!(matches(&one) || !matches(&other));

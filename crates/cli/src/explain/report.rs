@@ -2,6 +2,7 @@
 
 use classify::Verdict;
 use classify::rules::{Decided, Explanation, Policy, Rule, RuleTrace, UnmetCondition};
+use queueing::priority_field::{Trust, write};
 use serde_json::json;
 
 use super::request::Packet;
@@ -59,8 +60,17 @@ impl Answer<'_> {
             Decided::Default => "the policy's default".to_owned(),
             Decided::NoRule => "no rule matches, and the policy has no default".to_owned(),
         };
+        let asked = match explained.asked {
+            Some((level, Trust::Peer)) => {
+                format!("; its trusted sender asks for {level} (Priority: {})", write(level))
+            }
+            Some((level, Trust::Client)) => {
+                format!("; its sender asks for {level} (Priority: {}), and can only lower it", write(level))
+            }
+            None => String::new(),
+        };
         let bytes = frame.len();
-        format!("request: {bytes} bytes, {peer} → port {port}: {what}\n{table}{outcome}: {by}\n")
+        format!("request: {bytes} bytes, {peer} → port {port}: {what}\n{table}{outcome}: {by}{asked}\n")
     }
 
     /// The explanation as JSON.
@@ -97,6 +107,8 @@ impl Answer<'_> {
             "tried": tried.collect::<Vec<_>>(),
             "rule": rule,
             "default": explained.decided == Decided::Default,
+            "asked": explained.asked.map(|(level, _)| level.level()),
+            "trusted": explained.asked.map(|(_, trust)| trust == Trust::Peer),
             "priority": priority,
         })
     }

@@ -123,11 +123,9 @@ pub struct Config {
 }
 
 impl Config {
-    /// Default DSCP of each level, after RFC 4594: real-time interactive (CS4), conferencing
-    /// (AF41), streaming (AF31), broadcast (CS3), low-latency data (AF21), operations (CS2),
-    /// high-throughput data (AF11), and best effort for the lowest level, which unclassified
-    /// traffic has too. The operator may choose the lower effort of RFC 8622.
-    pub const DSCP: [u8; Priority::LEVELS] = [32, 34, 26, 24, 18, 16, 10, 0];
+    /// Default DSCP of each level, of [`queueing::priority_field::TABLE`]. The operator may choose
+    /// the lower effort of RFC 8622.
+    pub const DSCP: [u8; Priority::LEVELS] = Priority::DSCP;
 
     /// Configuration of a host at `addr`/`prefix` with this MAC and `secret`; the rest as
     /// documented in the guide.

@@ -68,20 +68,28 @@ impl<'v> Item<'_, 'v> {
         }
     }
 
+    pub(super) fn cidrs(&self) -> Result<Vec<Cidr>> {
+        let all = self.strings("an address in quotes, such as \"10.0.0.0/8\", or a list")?;
+        all.into_iter().map(|text| self.cidr_of(text)).collect()
+    }
+
     pub(super) fn cidr(&self) -> Result<Cidr> {
-        let text = self.string("an address in quotes, such as \"10.0.0.0/8\"")?;
+        self.cidr_of(self.string("an address in quotes, such as \"10.0.0.0/8\"")?)
+    }
+
+    fn cidr_of(&self, text: &str) -> Result<Cidr> {
+        let key = self.key;
         let (addr, prefix) = text.split_once('/').map_or((text, None), |(addr, len)| (addr, Some(len)));
         let addr = addr.parse::<IpAddr>().ok();
         let len_max = if addr.is_some_and(|addr| addr.is_ipv6()) { 128 } else { 32 };
         let prefix = prefix.map_or(Some(len_max), |len| len.parse().ok().filter(|len| *len <= len_max));
         let (Some(addr), Some(prefix)) = (addr, prefix) else {
-            return self.fail(format!("source {text:?} is not an IP prefix, such as \"10.0.0.0/8\""));
+            return self.fail(format!("{key} {text:?} is not an IP prefix, such as \"10.0.0.0/8\""));
         };
         let cidr = Cidr::new(addr, prefix);
         if cidr.net != bits(addr) {
             let net = cidr.addr();
-            return self
-                .fail(format!("source {text:?} has bits set after its prefix; valid: {net}/{prefix}"));
+            return self.fail(format!("{key} {text:?} has bits set after its prefix; valid: {net}/{prefix}"));
         }
         Ok(cidr)
     }

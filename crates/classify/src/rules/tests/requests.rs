@@ -2,6 +2,7 @@
 //! segmentation.
 
 use queueing::Time;
+use queueing::priority_field::Trust;
 
 use super::*;
 use crate::l7::Nonsense;
@@ -322,10 +323,10 @@ fn request_rules_are_bounded_by_the_bits_of_a_mark() {
     let rule =
         |n: usize| format!("[[rule]]\nlayer = \"transport\"\npriority = 0\nresp = {{ key = \"k{n}:\" }}\n");
     let text = |rules: usize| (0..rules).map(rule).collect::<String>();
-    let (_, transport) = policy(&text(64));
-    assert_eq!(verdicts(&transport, &[b"GET k63:1\r\n", b"GET k64:1\r\n"]), [Level(0), NoVerdict]);
-    let error = Policy::parse(&text(65)).expect_err("one too many");
-    assert_eq!((error.line, error.message.contains("at most 64")), (257, true), "{error}");
+    let (_, transport) = policy(&text(60));
+    assert_eq!(verdicts(&transport, &[b"GET k59:1\r\n", b"GET k60:1\r\n"]), [Level(0), NoVerdict]);
+    let error = Policy::parse(&text(61)).expect_err("one too many");
+    assert_eq!((error.line, error.message.contains("at most 60")), (241, true), "{error}");
 }
 
 proptest! {
@@ -442,4 +443,99 @@ fn rules_that_missed_bytes_or_changed_protocol_start_over() {
     assert_eq!(flow.segment(&again, b"GET /ask HTTP/1.1\r\n\r\n"), Level(0));
     assert_eq!(flow.segment(&resp, b"get k\r\n"), Level(0));
     assert_eq!(flow.segment(&http, b"GET /pay HTTP/1.1\r\n\r\n"), Level(0));
+}
+
+/// A policy with levels 2 and 5 for HTTP on port 80, and trust in one subnet.
+const FIELD: &str = "default = 5\ntrusted = [\"10.9.0.0/16\", \"fd00::/8\"]\n\
+    [[rule]]\nlayer = \"transport\"\nport = 80\nhttp = { path = \"/a\" }\npriority = 2\n\
+    [[rule]]\nlayer = \"transport\"\nport = 80\nhttp = { path = \"/drop\" }\ndrop = true\n";
+
+//~ classifiers: a client's field Priority can only lower its request; a trusted peer's sets the level
+#[test]
+fn the_field_priority_lowers_a_request_or_sets_a_trusted_ones_level() {
+    let (_, transport) = policy(FIELD);
+    for (path, fields, client, peer) in [
+        ("/a", "", 2, 2),
+        ("/b", "", 5, 5),
+        ("/a", "Priority: u=6\r\n", 6, 6),
+        ("/b", "priority: u=7, i\r\n", 7, 7),
+        ("/a", "PRIORITY: u=0\r\n", 2, 0),
+        ("/b", "Priority: u=1\r\n", 5, 1),
+        ("/a", "Priority: nonsense!\r\n", 3, 3),
+        ("/b", "Priority: nonsense!\r\n", 5, 3),
+        ("/a", "Priority: i\r\nHost: a\r\nPriority: u=4\r\n", 4, 4),
+        ("/a", "X-Priority: u=7\r\n", 2, 2),
+        ("/a", "Priority: u=7, u=1\r\n", 2, 1),
+    ] {
+        let head = format!("POST {path} HTTP/1.1\r\n{fields}Content-Length: 4\r\n\r\n");
+        for (remote, level) in [("10.0.0.9", client), ("10.9.3.1", peer), ("fd12::1", peer)] {
+            let mut flow = TestFlow::new();
+            flow.tuple.remote = remote.parse().unwrap();
+            let (start, end) = head.as_bytes().split_at(head.len() / 2);
+            flow.segment(&transport, start);
+            for piece in [end, b"fo", b"ur"] {
+                assert_eq!(flow.segment(&transport, piece), Level(level), "{remote}: {head}");
+            }
+            let next = flow.segment(&transport, b"GET /a HTTP/1.1\r\n\r\n");
+            assert_eq!(next, Level(2), "{remote}: the next request asks for nothing");
+        }
+    }
+    let dropped = verdicts(&transport, &[b"GET /drop HTTP/1.1\r\nPriority: u=7\r\n\r\n"]);
+    assert_eq!(dropped, [Drop]);
+}
+
+#[test]
+fn without_a_rule_or_a_default_a_trusted_peer_sets_the_level() {
+    let rule = "[[rule]]\nlayer = \"transport\"\nport = 80\nhttp = { path = \"/a\" }\npriority = 2\n";
+    let (_, transport) = policy(&format!("trusted = \"10.9.0.0/16\"\n{rule}"));
+    let asks: &[u8] = b"GET /b HTTP/1.1\r\nPriority: u=1\r\n\r\n";
+    assert_eq!(verdicts(&transport, &[asks]), [NoVerdict]);
+    let mut flow = TestFlow::new();
+    flow.tuple.remote = "10.9.0.1".parse().unwrap();
+    assert_eq!(flow.segment(&transport, asks), Level(1));
+    // The driver's verdict is a rule like any other.
+    flow.driver = Some(6);
+    assert_eq!(flow.segment(&transport, b"GET /b HTTP/1.1\r\nPriority: u=7\r\n\r\n"), Level(7));
+    flow.tuple.remote = "10.0.0.1".parse().unwrap();
+    assert_eq!(flow.segment(&transport, b"GET /b HTTP/1.1\r\nPriority: u=0\r\n\r\n"), Level(6));
+}
+
+#[test]
+fn an_explanation_has_the_level_that_a_request_asks_for() {
+    let (policy, _) = policy(FIELD);
+    for (source, fields, asked, level) in [
+        ([10, 0, 0, 9], "", None, 2),
+        ([10, 0, 0, 9], "Priority: u=0\r\n", Some((0, Trust::Client)), 2),
+        ([10, 0, 0, 9], "Priority: u=6\r\n", Some((6, Trust::Client)), 6),
+        ([10, 9, 0, 9], "Priority: u=0\r\n", Some((0, Trust::Peer)), 0),
+    ] {
+        let head = format!("GET /a HTTP/1.1\r\n{fields}\r\n");
+        let packet = TestPacket { source: source.into(), ..TestPacket::new(head.as_bytes()) };
+        let [explained] = &policy.explain(&packet.frame(), crate::FlowState::default(), None)[..] else {
+            panic!()
+        };
+        let found = explained.asked.map(|(level, trust)| (level.level(), trust));
+        assert_eq!((found, explained.verdict), (asked, Level(level)), "{source:?} {fields}");
+    }
+}
+
+#[test]
+fn trust_needs_prefixes_and_a_rule_that_reads_http() {
+    let http = "[[rule]]\nlayer = \"transport\"\nhttp = \"any\"\npriority = 0\n";
+    check_text_refused(
+        &format!("trusted = \"10.0.0.1/8\"\n{http}"),
+        1,
+        "trusted \"10.0.0.1/8\" has bits set after its prefix; valid: 10.0.0.0/8",
+    );
+    check_text_refused(
+        &format!("trusted = 5\n{http}"),
+        1,
+        "trusted 5 is not an address in quotes, such as \"10.0.0.0/8\", or a list",
+    );
+    let message = "`trusted` is about the field Priority of HTTP requests, which no rule reads; \
+                   add a rule with layer = \"transport\" and http = \"any\"";
+    for rule in ["layer = \"driver\"\nhttp = { path = \"/\" }", "layer = \"transport\"\nresp = \"any\""] {
+        let text = format!("default = 3\ntrusted = \"10.0.0.0/8\"\n[[rule]]\n{rule}\npriority = 0\n");
+        check_text_refused(&text, 2, message);
+    }
 }

@@ -105,6 +105,16 @@ fn a_call_has_its_own_level_whatever_came_last() {
             &[Sets(2), Writes(BULK, 2), Receives(RESPONSE, 2), Writes(b"four", 7)],
         ),
         (
+            "a field that asks for a level",
+            &[
+                Writes(b"GET /pay HTTP/1.1\r\nPriority: u=6\r\n\r\n", 6),
+                Receives(RESPONSE, 6),
+                Writes(b"GET /pay HTTP/1.1\r\nPriority: u=1\r\n\r\n", 1),
+                Receives(b"HTTP/1.1 200 OK\r\nPriority: u=7\r\n\r\n", 1),
+                Writes(b"GET / HTTP/1.1\r\nPriority: u=0\r\n\r\n", 4),
+            ],
+        ),
+        (
             "a new policy",
             &[Writes(BULK, 7), Writes(b"four", 7), Receives(RESPONSE, 7), Reloads, Writes(PAY, 0)],
         ),
