@@ -48,4 +48,4 @@ pub use queue::{
 };
 pub use slack::Slack;
 pub use stage_timer::StageTimer;
-pub use validator::{BudgetValidator, InvalidBudget, Limits, ReceivedBudget};
+pub use validator::{BudgetHeader, BudgetValidator, InvalidBudget, Limits, ReceivedBudget};

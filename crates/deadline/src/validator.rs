@@ -1,8 +1,7 @@
 //! Validation of budgets that peers send.
 //!
-//! A budget is believed up to a maximum, and cut to it beyond. An unreadable one counts as
-//! missing. A request without a budget has no deadline, unless a default is set. Rejected
-//! budgets are counted by reason.
+//! A budget is believed up to a maximum, and cut to it beyond. An unreadable line is counted and
+//! ignored. A request without a readable one has no deadline, unless a default is set.
 
 use queueing::Span;
 
@@ -16,7 +15,8 @@ pub struct Limits {
     pub default: Span,
     /// Maximum remaining time that a peer can request; longer ones are cut to it.
     pub longest: Span,
-    /// True if peers are believed the service times of a request's parts, which order them.
+    /// True if peers are believed the service times of a request's parts, which order them, and how
+    /// much of its budget a request has spent before, which raises its priority and parallelism.
     pub trusted: bool,
 }
 
@@ -45,15 +45,89 @@ impl InvalidBudget {
     pub const ALL: [Self; 4] = [Self::Missing, Self::Garbled, Self::Negative, Self::Absurd];
 }
 
-/// Budget fields of one request, as received.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ReceivedBudget<'a> {
+/// Field of a request that holds a budget.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BudgetHeader {
     /// [`field::HEADER`].
-    pub budget: Option<&'a str>,
+    Greenwave,
     /// [`grpc::HEADER`].
-    pub grpc_timeout: Option<&'a str>,
+    GrpcTimeout,
     /// [`envoy::HEADER`].
-    pub envoy_expected: Option<&'a str>,
+    EnvoyExpected,
+}
+
+impl BudgetHeader {
+    /// Every field.
+    pub const ALL: [Self; 3] = [Self::Greenwave, Self::GrpcTimeout, Self::EnvoyExpected];
+
+    /// Name of the field.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Greenwave => field::HEADER,
+            Self::GrpcTimeout => grpc::HEADER,
+            Self::EnvoyExpected => envoy::HEADER,
+        }
+    }
+
+    fn parse(self, text: &str) -> Result<Option<Budget>, ParseError> {
+        match self {
+            Self::Greenwave => field::parse(text).map(Some),
+            Self::GrpcTimeout => grpc::parse(text).map(|left| Some(Budget::new(left))),
+            // Envoy's 0 means no timeout.
+            Self::EnvoyExpected => {
+                envoy::parse(text).map(|left| Some(Budget::new(left)).filter(|_| left > Span::ZERO))
+            }
+        }
+    }
+}
+
+/// Budget in the fields of one request, and the first fault in them.
+///
+/// The shortest of all readable lines of all fields applies: each is a time after which a caller
+/// stops waiting. What is known of the way so far comes from `greenwave-budget`. An unreadable line
+/// beside a readable one is counted, and changes nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReceivedBudget {
+    budget: Option<Budget>,
+    fault: Option<InvalidBudget>,
+}
+
+impl ReceivedBudget {
+    /// Budget in a request whose `lines` are the values of each field, none if the field is absent.
+    /// The one way from headers to a budget.
+    #[must_use]
+    pub fn read<'a, I: IntoIterator<Item = &'a [u8]>>(lines: impl Fn(BudgetHeader) -> I) -> Self {
+        let mut read = Self::default();
+        for header in BudgetHeader::ALL {
+            for line in lines(header) {
+                let text = str::from_utf8(line).map_err(|_| ParseError::Garbled);
+                match text.and_then(|text| header.parse(text)) {
+                    Ok(Some(budget)) => read.shorten(header, budget),
+                    Ok(None) => {}
+                    Err(error) => read.fault = read.fault.or(Some(invalid_budget(error))),
+                }
+            }
+        }
+        read
+    }
+
+    fn shorten(&mut self, header: BudgetHeader, other: Budget) {
+        let left = other.remaining().left();
+        self.budget = Some(match self.budget {
+            None => other,
+            Some(budget) if budget.remaining().left() <= left => budget,
+            Some(_) if header == BudgetHeader::Greenwave => other,
+            Some(budget) => budget.capped(left),
+        });
+    }
+
+    /// Time left, by the default limits; `None` without a deadline.
+    #[must_use]
+    pub fn time_left(self) -> Option<Span> {
+        let budget = BudgetValidator::default().validate(self);
+        budget.is_limited().then(|| budget.remaining().left())
+    }
 }
 
 /// Validator of received budgets, with counters.
@@ -71,7 +145,7 @@ impl BudgetValidator {
         Self { limits, ..Self::default() }
     }
 
-    /// Number of requests with `fault`; all but [`Absurd`](InvalidBudget::Absurd) got the default.
+    /// Number of requests with `fault`, the first one of a request. Without a readable line it got the default.
     #[must_use]
     pub fn faults(&self, fault: InvalidBudget) -> u64 {
         self.faults[fault as usize]
@@ -84,32 +158,14 @@ impl BudgetValidator {
     }
 
     /// Budget of a request with the fields `received`.
-    ///
-    /// The shortest of several fields applies: each is a time after which a caller stops
-    /// waiting. One unreadable field makes the request invalid, whatever the others hold.
-    pub fn validate(&mut self, received: ReceivedBudget<'_>) -> Budget {
-        match self.read(received) {
-            Ok(budget) => budget,
-            Err(fault) => {
-                self.faults[fault as usize] += 1;
-                Budget::new(self.limits.default)
-            }
+    pub fn validate(&mut self, received: ReceivedBudget) -> Budget {
+        if let Some(fault) = received.fault {
+            self.faults[fault as usize] += 1;
         }
-    }
-
-    fn read(&mut self, received: ReceivedBudget<'_>) -> Result<Budget, InvalidBudget> {
-        let budget = received.budget.map(field::parse).transpose().map_err(invalid_budget)?;
-        let timeouts = [received.grpc_timeout.map(grpc::parse), received.envoy_expected.map(envoy::parse)];
-        let mut timeout = None;
-        for span in timeouts.into_iter().flatten() {
-            let span = span.map_err(invalid_budget)?;
-            timeout = Some(timeout.map_or(span, |other: Span| other.min(span)));
-        }
-        let requested = match (budget, timeout) {
-            (Some(budget), Some(timeout)) => budget.capped(timeout),
-            (Some(budget), None) => budget,
-            (None, Some(timeout)) => Budget::new(timeout),
-            (None, None) => return Err(InvalidBudget::Missing),
+        let Some(requested) = received.budget else {
+            let is_missing = received.fault.is_none();
+            self.faults[InvalidBudget::Missing as usize] += u64::from(is_missing);
+            return Budget::new(self.limits.default);
         };
         // An untrusted peer could claim a short service time to be served first.
         let mut requested = if self.limits.trusted { requested } else { requested.without_estimate() };
@@ -122,7 +178,7 @@ impl BudgetValidator {
             self.shortened += 1;
             requested = requested.capped(self.limits.longest);
         }
-        Ok(requested)
+        requested
     }
 }
 

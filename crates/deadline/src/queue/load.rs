@@ -70,7 +70,7 @@ impl Losses {
 
     /// Share lost, in units of 2⁻¹⁶.
     fn share(self) -> u64 {
-        if self.of == 0 { 0 } else { self.lost * ONE / self.of }
+        (self.lost * ONE).checked_div(self.of).unwrap_or(0)
     }
 }
 

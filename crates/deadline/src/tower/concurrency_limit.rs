@@ -107,6 +107,7 @@ pub(super) struct ConcurrencyLimit {
     /// Rule of which a dry run counts the drops.
     dry_run: Option<Shedding>,
     abort_late: bool,
+    trusts_peers: bool,
     state: Mutex<State>,
     clock: super::Clock,
 }
@@ -186,9 +187,20 @@ impl ConcurrencyLimit {
         };
         let Settings { limit, released_max, .. } = settings;
         let abort_late = settings.abort_late && dry_run.is_none();
+        let trusts_peers = settings.validation.trusted;
         let QueueSettings { shedding, order, .. } = queue;
         let state = Mutex::new(state);
-        Arc::new(Self { limit, released_max, shedding, order, dry_run, abort_late, state, clock })
+        Arc::new(Self {
+            limit,
+            released_max,
+            shedding,
+            order,
+            dry_run,
+            abort_late,
+            trusts_peers,
+            state,
+            clock,
+        })
     }
 
     pub(super) fn clock(&self) -> &super::Clock {
@@ -211,6 +223,11 @@ impl ConcurrencyLimit {
         self.abort_late
     }
 
+    /// True if peers are believed how much of a budget is spent.
+    pub(super) fn trusts_peers(&self) -> bool {
+        self.trusts_peers
+    }
+
     pub(super) fn oldest_wait(&self) -> Span {
         let now = self.clock.now();
         self.state().queue.oldest().map_or(Span::ZERO, |offered| now.since(offered))
@@ -231,12 +248,7 @@ impl ConcurrencyLimit {
     }
 
     /// Enqueues a request for `method` that arrived at `now` with the fields `received`.
-    pub(super) fn admit(
-        self: &Arc<Self>,
-        now: Time,
-        received: ReceivedBudget<'_>,
-        method: &String,
-    ) -> Admission {
+    pub(super) fn admit(self: &Arc<Self>, now: Time, received: ReceivedBudget, method: &String) -> Admission {
         let (result_tx, result_rx) = oneshot::channel();
         let mut state = self.state();
         let budget: Budget = state.validator.validate(received);

@@ -11,7 +11,7 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use http::{HeaderMap, HeaderName, HeaderValue, Request, Response};
+use http::{HeaderMap, HeaderValue, Request, Response};
 use queueing::{Span, Time};
 use tower_layer::Layer;
 use tower_service::Service;
@@ -23,7 +23,7 @@ use super::{
 };
 
 use crate::codec::field;
-use crate::{Reason, ReceivedBudget, StageTimer};
+use crate::{BudgetHeader, Reason, ReceivedBudget, StageTimer};
 
 /// Layer that puts a deadline queue in front of a server's services.
 ///
@@ -164,7 +164,9 @@ where
             let expected_end = Some(started + expected).filter(|_| expected > Span::ZERO);
             let (clock, slot) = (limiter.clock().clone(), permit.slot());
             let permit_slot = Some(Arc::clone(&slot));
-            let context = RequestContext { timer, clock, permit_slot, expected_end };
+            let spent_before = timer.budget().elapsed();
+            let spent_before = if limiter.trusts_peers() { Span::ZERO } else { spent_before };
+            let context = RequestContext { timer, clock, permit_slot, expected_end, spent_before };
             let left = timer.remaining(started).left();
             let aborts_at = Some(left).filter(|_| limiter.aborts_late() && timer.budget().is_limited());
             let served = run_with_context(context, served);
@@ -205,10 +207,15 @@ fn reject<B>(
     response
 }
 
-/// Budget fields in `headers`; a value that is not text counts as garbled.
-fn received(headers: &HeaderMap) -> ReceivedBudget<'_> {
-    let text = |name: &HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or_default());
-    ReceivedBudget { budget: text(&BUDGET), grpc_timeout: text(&GRPC), envoy_expected: text(&ENVOY) }
+fn received(headers: &HeaderMap) -> ReceivedBudget {
+    ReceivedBudget::read(|header| {
+        let name = match header {
+            BudgetHeader::Greenwave => &BUDGET,
+            BudgetHeader::GrpcTimeout => &GRPC,
+            BudgetHeader::EnvoyExpected => &ENVOY,
+        };
+        headers.get_all(name).iter().map(HeaderValue::as_bytes)
+    })
 }
 
 /// Writes the time spent into `headers`, from which the peer computes C; nothing if the

@@ -28,6 +28,8 @@ pub(super) struct RequestContext {
     pub(super) permit_slot: Option<Arc<PermitSlot>>,
     /// Expected time of the response, if known.
     pub(super) expected_end: Option<Time>,
+    /// Part of the budget that an untrusted peer says was spent before the request arrived.
+    pub(super) spent_before: Span,
 }
 
 impl RequestContext {
@@ -49,7 +51,11 @@ pub async fn scope_at<F: Future>(clock: Clock, budget: Budget, future: F) -> F::
     let now = clock.now();
     let mut timer = StageTimer::arrive(now, budget, Span::ZERO);
     timer.start(now);
-    run_with_context(RequestContext { timer, clock, permit_slot: None, expected_end: None }, future).await
+    run_with_context(
+        RequestContext { timer, clock, permit_slot: None, expected_end: None, spent_before: Span::ZERO },
+        future,
+    )
+    .await
 }
 
 /// Releases the request's permit early; call it when only waiting for other services is left.
@@ -161,12 +167,13 @@ where
     (0..n).map(|i| spawn(part(i, n))).collect()
 }
 
-/// Time spent and total time of the budget.
+/// Time spent and total time of the budget; without what an untrusted peer says was spent before, since
+/// these figures raise priority and parallelism.
 fn spent() -> Option<(Span, Span)> {
     let spent = |context: &RequestContext| {
-        let granted = context.timer.budget().granted();
-        let now: Time = context.clock.now();
-        context.timer.budget().is_limited().then(|| (context.timer.elapsed(now).min(granted), granted))
+        let granted = context.timer.budget().granted() - context.spent_before;
+        let elapsed = context.timer.elapsed(context.clock.now()) - context.spent_before;
+        context.timer.budget().is_limited().then(|| (elapsed.min(granted), granted))
     };
     CONTEXT.try_with(spent).ok().flatten()
 }

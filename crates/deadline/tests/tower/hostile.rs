@@ -6,9 +6,9 @@ use axum::Router;
 use axum::body::Body;
 use axum::http::StatusCode;
 use axum::routing::get as route;
-use deadline::InvalidBudget;
 use deadline::codec::{envoy, field, grpc};
-use deadline::tower::{DeadlineLayer, PropagateLayer, Settings, remaining};
+use deadline::tower::{DeadlineLayer, PropagateLayer, Settings, parts, priority, remaining};
+use deadline::{InvalidBudget, Limits};
 use queueing::Span;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -28,7 +28,7 @@ fn app(layer: &DeadlineLayer) -> Router {
 async fn granted(layer: &DeadlineLayer, headers: &[(&'static str, &[u8])]) -> (StatusCode, String) {
     let mut request = get("/");
     for (name, value) in headers {
-        request.headers_mut().insert(*name, axum::http::HeaderValue::from_bytes(value).unwrap());
+        request.headers_mut().append(*name, axum::http::HeaderValue::from_bytes(value).unwrap());
     }
     let answer = app(layer).oneshot(request).await.unwrap();
     (answer.status(), text(answer).await)
@@ -49,12 +49,30 @@ async fn the_server_limits_budgets_of_peers() {
     assert_eq!(granted(&layer, &[(grpc::HEADER, b"10m")]).await, left(ms(10)));
     let shortest: [(_, &[u8]); 2] = [(grpc::HEADER, b"20m"), (envoy::HEADER, b"15")];
     assert_eq!(granted(&layer, &shortest).await, left(ms(15)));
-    let (status, why) = granted(&layer, &[(envoy::HEADER, b"0")]).await;
+    let repeated: [(_, &[u8]); 3] = [(grpc::HEADER, b"20m"), (grpc::HEADER, b"15m"), (grpc::HEADER, b"soon")];
+    assert_eq!(granted(&layer, &repeated).await, left(ms(15)));
+    assert_eq!(granted(&layer, &[(envoy::HEADER, b"0")]).await, default, "no timeout to Envoy");
+    let (status, why) = granted(&layer, &[(grpc::HEADER, b"0m")]).await;
     assert_eq!((status, &*why), (StatusCode::GATEWAY_TIMEOUT, "its deadline has passed\n"));
     let counts = layer.counts();
     let of = |fault: InvalidBudget| counts.faults[fault as usize];
-    assert_eq!(InvalidBudget::ALL.map(of), [1, 2, 1, 0]);
-    assert_eq!((counts.shortened, counts.expired, counts.served), (1, 1, 8));
+    assert_eq!(InvalidBudget::ALL.map(of), [2, 3, 1, 0]);
+    assert_eq!((counts.shortened, counts.expired, counts.served), (1, 1, 10));
+}
+
+//~ deadlines: an untrusted peer that claims an hour spent raises neither the priority nor the parallelism of its request
+#[tokio::test(start_paused = true)]
+async fn the_past_of_a_request_counts_only_from_trusted_peers() {
+    for (trusted, expected) in [(false, "7 of 7, 1 of 8"), (true, "0 of 7, 7 of 8")] {
+        let handler = || async { format!("{} of 7, {} of 8", priority().level(), parts(8)) };
+        let validation = Limits { trusted, ..Limits::default() };
+        let layer = DeadlineLayer::new(Settings { validation, ..Settings::default() });
+        let app = Router::new().route("/", route(handler)).layer(layer);
+        let mut request = get("/");
+        let past = axum::http::HeaderValue::from_static("expected=3600000000, remaining=500");
+        request.headers_mut().insert(field::HEADER, past);
+        assert_eq!(text(app.oneshot(request).await.unwrap()).await, expected, "trusted: {trusted}");
+    }
 }
 
 #[tokio::test]

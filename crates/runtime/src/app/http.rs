@@ -9,8 +9,7 @@
 
 use std::io::Write;
 
-use deadline::codec::{envoy, field, grpc};
-use deadline::{BudgetValidator, ReceivedBudget};
+use deadline::{BudgetHeader, ReceivedBudget};
 use queueing::Span;
 use sched::dispatch::RequestType;
 
@@ -54,11 +53,11 @@ impl App for Http {
         let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
         let mut head = httparse::Request::new(&mut headers);
         head.parse(request).ok()?;
-        let text = |name: &str| {
-            let found = head.headers.iter().find(|header| header.name.eq_ignore_ascii_case(name))?;
-            Some(std::str::from_utf8(found.value).unwrap_or_default())
+        let lines = |header: BudgetHeader| {
+            let named = head.headers.iter().filter(move |line| line.name.eq_ignore_ascii_case(header.name()));
+            named.map(|line| line.value)
         };
-        read_time_left(text)
+        ReceivedBudget::read(lines).time_left()
     }
 
     /// Method, path, and the parent from a single field `traceparent`.
@@ -91,18 +90,6 @@ impl App for Http {
         }
         if head.keep { ConnectionFate::Keep } else { ConnectionFate::Close }
     }
-}
-
-/// Time left by the budget fields of a request, whose values `text` finds by name; a value that is
-/// not text is empty.
-pub(crate) fn read_time_left<'a>(text: impl Fn(&'static str) -> Option<&'a str>) -> Option<Span> {
-    let received = ReceivedBudget {
-        budget: text(field::HEADER),
-        grpc_timeout: text(grpc::HEADER),
-        envoy_expected: text(envoy::HEADER),
-    };
-    let budget = BudgetValidator::default().validate(received);
-    budget.is_limited().then(|| budget.remaining().left())
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -15,7 +15,8 @@ use std::time::{Duration, Instant};
 
 use ::hyper::body::Incoming;
 use ::hyper::rt::{Executor, Read, ReadBufCursor, Sleep as HyperSleep, Timer, Write};
-use http::{Request, Response};
+use deadline::{BudgetHeader, ReceivedBudget};
+use http::{HeaderValue, Request, Response};
 use http_body::Body;
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::service::TowerToHyperService;
@@ -23,7 +24,6 @@ use queueing::{Label, Span, Time};
 use tower_service::Service;
 
 use super::{Handle, Sleep, TcpListener, TcpStream, label, set_label, spawn};
-use crate::app::http::read_time_left;
 
 /// Serves `service` on `listener` by HTTP/1.1 or HTTP/2, whichever the client uses; an axum `Router` and
 /// tonic's `Routes` are services. A request's handler runs with the label of the request's bytes;
@@ -87,8 +87,9 @@ impl<S: Service<Request<Incoming>>> Service<Request<Incoming>> for Labelled<S> {
     }
 
     fn call(&mut self, request: Request<Incoming>) -> S::Future {
-        let text = |name| request.headers().get(name).map(|value| value.to_str().unwrap_or_default());
-        let (before, deadline) = (label(), read_time_left(text));
+        let lines =
+            |header: BudgetHeader| request.headers().get_all(header.name()).iter().map(HeaderValue::as_bytes);
+        let (before, deadline) = (label(), ReceivedBudget::read(lines).time_left());
         if deadline.is_some() || before.deadline.is_some() {
             set_label(Label { deadline, ..before });
         }

@@ -8,7 +8,7 @@
 //! D2P §3 (budget), ADPS §2.3 (priority that travels).
 
 use deadline::codec::field;
-use deadline::{Budget, BudgetValidator, Limits, ReceivedBudget};
+use deadline::{Budget, BudgetHeader, BudgetValidator, Limits, ReceivedBudget};
 use queueing::{Priority, Span};
 
 /// Limits of a peer's labels.
@@ -29,8 +29,8 @@ impl Grant {
     pub fn admit(&mut self, level: Priority, expected: Span) -> (Priority, Budget) {
         // Passed as on the wire: a text field with untrusted contents.
         let text = field::write(&Budget::new(expected));
-        let budget =
-            self.validator.validate(ReceivedBudget { budget: Some(&text), ..ReceivedBudget::default() });
+        let line = |header| (header == BudgetHeader::Greenwave).then_some(text.as_bytes());
+        let budget = self.validator.validate(ReceivedBudget::read(line));
         (level.max(self.level), budget)
     }
 }

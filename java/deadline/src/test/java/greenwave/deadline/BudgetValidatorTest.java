@@ -25,7 +25,7 @@ class BudgetValidatorTest {
     @Test
     void anInvalidOrMissingBudgetGetsTheDefaultAndIsCounted() {
         Map<Received, InvalidBudget> cases = new LinkedHashMap<>();
-        cases.put(new Received(null, null, null), InvalidBudget.MISSING);
+        cases.put(Received.of(null, null, null), InvalidBudget.MISSING);
         cases.put(field("tomorrow"), InvalidBudget.GARBLED);
         cases.put(field("x".repeat(1 << 20)), InvalidBudget.GARBLED);
         cases.put(grpcTimeout("5 fortnights"), InvalidBudget.GARBLED);
@@ -57,7 +57,7 @@ class BudgetValidatorTest {
         assertEquals(Budget.of(1_000), validator.accept(field("expected=31536000000000, remaining=1")));
         assertEquals(1, validator.faults(InvalidBudget.ABSURD));
         BudgetValidator standard = new BudgetValidator(Limits.DEFAULT);
-        assertTrue(!standard.accept(new Received(null, null, null)).isLimited(), "no deadline by default");
+        assertTrue(!standard.accept(Received.of(null, null, null)).isLimited(), "no deadline by default");
         assertEquals(1, standard.faults(InvalidBudget.MISSING));
     }
 
@@ -73,11 +73,11 @@ class BudgetValidatorTest {
 
     @Test
     void theShortestOfSeveralTimeoutsApplies() {
-        Received all = new Received("expected=400000, remaining=300000", "200m", "250");
+        Received all = Received.of("expected=400000, remaining=300000", "200m", "250");
         Budget budget = new BudgetValidator(LIMITS).accept(all);
         assertEquals(200 * MS, budget.remaining().leftNanos());
         assertEquals(100 * MS, budget.elapsedNanos(), "what is known of the way so far stays");
-        Budget ofEnvoy = new BudgetValidator(LIMITS).accept(new Received(null, null, "250"));
+        Budget ofEnvoy = new BudgetValidator(LIMITS).accept(Received.of(null, null, "250"));
         assertEquals(Budget.of(250 * MS), ofEnvoy);
     }
 
@@ -89,7 +89,7 @@ class BudgetValidatorTest {
             Budget sent = Budget.restored(random.nextLong(most), random.nextLong(most), List.of());
             long timeout = random.nextLong(100_000) * MS;
             long envoy = random.nextLong(100_000) * MS;
-            Received received = new Received(
+            Received received = Received.of(
                     BudgetField.write(sent), GrpcTimeout.write(timeout), EnvoyTimeout.write(envoy));
             Limits limits = random.nextBoolean() ? TRUSTED : LIMITS;
             BudgetValidator validator = new BudgetValidator(limits);
@@ -114,10 +114,10 @@ class BudgetValidatorTest {
     }
 
     private static Received field(String text) {
-        return new Received(text, null, null);
+        return Received.of(text, null, null);
     }
 
     private static Received grpcTimeout(String text) {
-        return new Received(null, text, null);
+        return Received.of(null, text, null);
     }
 }

@@ -142,7 +142,7 @@ class GateTest {
     }
 
     private Arrival arrive(Gate gate, Budget budget) {
-        return gate.arrive(now, new BudgetValidator.Received(BudgetField.write(budget), null, null), "go");
+        return gate.arrive(now, BudgetValidator.Received.of(BudgetField.write(budget), null, null), "go");
     }
 
     /** A request that waits and is then answered after {@code serviceNanos}. */

@@ -42,6 +42,40 @@ class VectorsTest {
         check(EnvoyTimeout.HEADER, v -> nanos(v.get("us")), EnvoyTimeout::parse, EnvoyTimeout::write);
     }
 
+    //~ java: garbled, repeated, zero, negative and huge budget fields follow one rule, in every combination
+    @Test
+    void everyCombinationOfFieldsGivesTheBudgetOfTheVectors() throws IOException {
+        JsonNode received = new ObjectMapper()
+                .readTree(Path.of("../../spec/deadline/vectors.json").toFile())
+                .get("received");
+        Limits limits = new Limits(nanos(received.get("default")), nanos(received.get("longest")), false);
+        JsonNode fields = received.get("fields");
+        for (JsonNode example : received.get("cases")) {
+            BudgetValidator validator = new BudgetValidator(limits);
+            Budget budget = validator.accept(new BudgetValidator.Received(
+                    lines(fields.get(BudgetField.HEADER).get(example.get(0).asText())),
+                    lines(fields.get(GrpcTimeout.HEADER).get(example.get(1).asText())),
+                    lines(fields.get(EnvoyTimeout.HEADER).get(example.get(2).asText()))));
+            JsonNode result = example.get(3);
+            assertEquals(nanos(result.get("left")), budget.remaining().leftNanos(), example.toString());
+            assertEquals(nanos(result.get("elapsed")), budget.elapsedNanos(), example.toString());
+            List<String> faults = new ArrayList<>();
+            for (InvalidBudget fault : InvalidBudget.values()) {
+                if (validator.faults(fault) > 0) {
+                    faults.add(fault.name().toLowerCase(java.util.Locale.ROOT));
+                }
+            }
+            assertEquals(lines(result.get("faults")), faults, example.toString());
+        }
+        assertEquals(10 * 9 * 9, received.get("cases").size());
+    }
+
+    private static List<String> lines(JsonNode array) {
+        List<String> lines = new ArrayList<>();
+        array.forEach(line -> lines.add(line.asText()));
+        return lines;
+    }
+
     /** The Rust side's fuzz corpus with its parse results. */
     @Test
     void everyTextOfTheCorpusParsesAsInRust() throws IOException {

@@ -53,7 +53,7 @@ public final class Servers {
     static Gate.Arrival arrive(Gate gate, long nowNanos, Invocation invocation) {
         String budget = text(invocation, BudgetField.HEADER);
         String timeout = text(invocation, CommonConstants.TIMEOUT_KEY);
-        return gate.arrive(nowNanos, new BudgetValidator.Received(budget, null, timeout), method(invocation));
+        return gate.arrive(nowNanos, BudgetValidator.Received.of(budget, null, timeout), method(invocation));
     }
 
     /** Key of service time estimates: {@code [group/]interface:version.method}, version 0.0.0 by default. */

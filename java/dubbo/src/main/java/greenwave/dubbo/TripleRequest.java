@@ -8,6 +8,7 @@ import greenwave.deadline.codec.EnvoyTimeout;
 import greenwave.deadline.codec.GrpcTimeout;
 import greenwave.deadline.thread.CallEvents;
 import greenwave.deadline.thread.Deadlines;
+import java.util.List;
 import org.apache.dubbo.remoting.http12.HttpHeaders;
 import org.apache.dubbo.remoting.http12.RequestMetadata;
 import org.apache.dubbo.rpc.RpcException;
@@ -22,10 +23,15 @@ final class TripleRequest extends CallEvents<RpcException> {
     static TripleRequest arrive(DeadlineThreadPool.Pool pool, RequestMetadata metadata) {
         HttpHeaders headers = metadata.headers();
         BudgetValidator.Received received = new BudgetValidator.Received(
-                headers.getFirst(BudgetField.HEADER),
-                headers.getFirst(GrpcTimeout.HEADER),
-                headers.getFirst(EnvoyTimeout.HEADER));
+                lines(headers, BudgetField.HEADER),
+                lines(headers, GrpcTimeout.HEADER),
+                lines(headers, EnvoyTimeout.HEADER));
         return new TripleRequest(pool, pool.gate().arrive(Deadlines.now(), received, metadata.path()));
+    }
+
+    private static List<String> lines(HttpHeaders headers, String name) {
+        List<String> lines = headers.get(name);
+        return lines == null ? List.of() : lines;
     }
 
     /**

@@ -15,6 +15,7 @@ import io.grpc.Metadata;
 import io.grpc.ServerCall;
 import io.grpc.ServerCallExecutorSupplier;
 import io.grpc.Status;
+import java.util.List;
 import java.util.concurrent.Executor;
 import java.util.concurrent.atomic.AtomicLong;
 
@@ -55,8 +56,13 @@ final class CallExecutors implements ServerCallExecutorSupplier {
     /** Registers the arrival of {@code call} with {@code headers}, now. */
     static Gate.Arrival arrive(Gate gate, ServerCall<?, ?> call, Metadata headers) {
         BudgetValidator.Received received =
-                new BudgetValidator.Received(headers.get(BUDGET), headers.get(GRPC), headers.get(ENVOY));
+                new BudgetValidator.Received(lines(headers, BUDGET), lines(headers, GRPC), lines(headers, ENVOY));
         return gate.arrive(Deadlines.now(), received, call.getMethodDescriptor().getFullMethodName());
+    }
+
+    private static Iterable<String> lines(Metadata headers, Metadata.Key<String> key) {
+        Iterable<String> lines = headers.getAll(key);
+        return lines == null ? List.of() : lines;
     }
 
     /** The events of one call. */

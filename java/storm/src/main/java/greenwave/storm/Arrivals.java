@@ -37,7 +37,7 @@ final class Arrivals {
         String text = value == null || value instanceof String ? (String) value : "";
         String kind = tuple.getSourceComponent() + ':' + tuple.getSourceStreamId();
         long underway = TupleBudget.underwayNanos(value, nowNanos);
-        return gate.arrive(nowNanos, new BudgetValidator.Received(text, null, null), kind, underway, restNanos);
+        return gate.arrive(nowNanos, BudgetValidator.Received.of(text, null, null), kind, underway, restNanos);
     }
 
     /** The metric {@code greenwave-NAME} of the task of {@code context}. */
