@@ -163,7 +163,7 @@ fn areas(text: &str) -> (Vec<Area>, Vec<Finding>) {
     (areas, findings)
 }
 
-/// A page's first lines: its sources.
+/// First line of a page, which names its sources.
 fn written() -> String {
     format!("<!-- Written by `{COMMAND}` from comments `//~` above tests and from {BY_HAND}. -->\n")
 }

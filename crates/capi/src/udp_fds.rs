@@ -21,7 +21,7 @@ pub(crate) fn expect() {
 }
 
 /// Enables the check of descriptors if this program inherited a UDP socket on the stack, and the
-/// check of duplicates if it inherited a socket of the kernel's.
+/// check of duplicates if it inherited a kernel socket.
 pub(crate) fn detect_inherited() {
     let Ok(folder) = std::fs::read_dir("/proc/self/fd") else { return };
     let there = folder.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());

@@ -13,9 +13,9 @@ const WITHIN_SEEDS: &str = "among seeds";
 /// The bound a claim must keep.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Bound {
-    /// At most this.
+    /// At most this value.
     AtMost(f64),
-    /// At least this.
+    /// At least this value.
     AtLeast(f64),
     /// Between these, both included.
     Within(f64, f64),

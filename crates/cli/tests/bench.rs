@@ -111,11 +111,11 @@ fn the_guards_three_figures_are_measured_and_said() {
     };
     behind("SYN above a rate, shed", "\n");
     behind("100 intervals per second: ", " % of a core");
-    behind("the program, ns for a SYN ≤ 400: worst ", " (");
-    behind("the program, ns for another frame ≤ 50: worst ", " (");
-    behind("the controller, % of a core ≤ 1: ", " (100 intervals per second)");
+    behind("XDP program: ns per SYN ≤ 400: worst ", " (");
+    behind("XDP program: ns per other frame ≤ 50: worst ", " (");
+    behind("controller: % of a core ≤ 1: ", " (100 intervals per second)");
     let text = small(&["guard", "--duration", "200ms", "--json"]);
     let goals =
-        ["the program, ns for a SYN", "the program, ns for another frame", "the controller, % of a core"];
+        ["XDP program: ns per SYN", "XDP program: ns per other frame", "controller: % of a core"];
     has_goals("bench-guard", &text, &goals);
 }

@@ -24,7 +24,7 @@ pub fn is_ours(addr: IpAddr) -> bool {
 /// which needs no permission: a protection from mistakes, not from attacks.
 ///
 /// # Errors
-/// [`io::ErrorKind::AddrInUse`] if another stack has it; otherwise the kernel's.
+/// [`io::ErrorKind::AddrInUse`] if another stack has it; otherwise the kernel's error.
 pub fn take(device: &str, addr: IpAddr) -> io::Result<OwnedFd> {
     let name = SocketAddrUnix::new_abstract_name(format!("greenwave/{device}/{addr}").as_bytes())?;
     let socket = socket_with(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;

@@ -55,7 +55,7 @@ impl Mapping {
     /// space (RLIMIT_AS), most of it stays the program's.
     ///
     /// # Errors
-    /// `ENOMEM` beyond that share; otherwise the kernel's.
+    /// `ENOMEM` beyond that share; otherwise the kernel's error.
     pub fn modest(file: impl AsFd, offset: usize, len: usize, writable: bool) -> io::Result<Self> {
         let has_room = Self::has_room(len);
         MODEST.fetch_add(len, Ordering::Relaxed);

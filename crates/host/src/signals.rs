@@ -40,7 +40,7 @@ pub fn flag() -> &'static AtomicBool {
 }
 
 /// Lets both signals end the process at once again, or as [`watch`] says, until the next call of
-/// [`flag`]. True if one has arrived before.
+/// [`flag`]. Returns true if one of them has arrived before.
 #[must_use]
 pub fn restore_default_signals() -> bool {
     if LISTENS.swap(false, Ordering::Relaxed) && WAKES.load(Ordering::Relaxed) < 0 {

@@ -56,7 +56,8 @@ struct Conflict {
     be: usize,
     /// Group of best effort below the last group that both paths have in common.
     group: PathBuf,
-    /// Processes in it that belong to no task; none: an LC task is inside, or it is a login session.
+    /// Number of processes in the group that belong to no task; 0 if an LC task is inside, or if it
+    /// is a login session.
     strangers: usize,
     /// Group whose weight was raised instead.
     raised: Option<PathBuf>,

@@ -143,7 +143,7 @@ pub struct Figures {
     pub refused: u64,
 }
 
-/// Result of a look at a task.
+/// Result of a scan of a task.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ThreadSample {
     /// The longest of its threads' mean waits for a core in this round.

@@ -269,7 +269,7 @@ impl ShmSendBuffers {
         self.is_marked(ACCEPTED, id).unwrap_or(true)
     }
 
-    /// Sets or clears `MSG_MORE` for the next write to connection `id`. Program side.
+    /// Sets or clears `MSG_MORE` for the next write to connection `id`. Called by the program.
     pub fn set_more(&self, id: u64, more: bool) {
         self.set_mark(MORE, id, more);
     }
@@ -419,7 +419,7 @@ impl ShmSendBuffers {
     }
 
     /// Writes all `pieces` to connection `id`, or nothing; true if written. `is_alone` checks that
-    /// the pair is empty. Program side.
+    /// the pair is empty. Called by the program.
     pub fn put<'a>(
         &self,
         id: u64,
@@ -447,7 +447,7 @@ impl ShmSendBuffers {
         }
     }
 
-    /// Current sleep of connection `id`'s stack, if it sleeps. Program side.
+    /// Current sleep of connection `id`'s stack, if it sleeps. Called by the program.
     #[must_use]
     pub fn asleep(&self, id: u64) -> Option<SleepFlag> {
         let outbox = self.get(id)?;
@@ -456,7 +456,7 @@ impl ShmSendBuffers {
     }
 
     /// Records that the stack of connection `id` was woken through the pair. If it is still the
-    /// same sleep, later writes need not wake it again. Program side.
+    /// same sleep, later writes need not wake it again. Called by the program.
     pub fn woken(&self, id: u64, SleepFlag(before): SleepFlag) {
         if let Some(outbox) = self.get(id) {
             let asleep = self.of_stack(outbox.stack(), SLEEPS);

@@ -164,7 +164,7 @@ impl StackHandle {
         slot << 32 | u64::from(conn.generation)
     }
 
-    /// Connection of its stack with this number.
+    /// Connection with this number in its stack.
     #[must_use]
     pub fn conn(&self, number: u64) -> ConnId {
         let slot = (number >> 32) / u64::from(self.steering.shards());

@@ -207,7 +207,8 @@ mod tests {
     }
 
     proptest! {
-        /// Against a map: each name has its own value, except the two for the local address.
+        /// Compares with a reference model: each name has its own value, except the two for the
+        /// local address.
         #[test]
         fn options_are_what_they_were_set_to_last(sets in prop::collection::vec((0..15usize, 0..2), 0..30)) {
             let (mut options, mut model) = (DatagramOptions::default(), [0; 15]);

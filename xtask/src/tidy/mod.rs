@@ -25,7 +25,7 @@ pub(crate) struct Finding {
     pub file: String,
     /// The line, from 1.
     pub line: usize,
-    /// The violation, and what would be valid.
+    /// The violation, and the valid form.
     pub what: String,
 }
 

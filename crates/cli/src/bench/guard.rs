@@ -91,9 +91,9 @@ fn goals(costs: &[Cost], shares: Shares) -> [Goal; 3] {
         costs.map(|cost| (cost.each.as_nanos() as f64, cost.what.to_owned()))
     };
     [
-        Goal::at_most("the program, ns for a SYN", 400.0).over(each(true)),
-        Goal::at_most("the program, ns for another frame", 50.0).over(each(false)),
-        Goal::at_most("the controller, % of a core", 1.0)
+        Goal::at_most("XDP program: ns per SYN", 400.0).over(each(true)),
+        Goal::at_most("XDP program: ns per other frame", 50.0).over(each(false)),
+        Goal::at_most("controller: % of a core", 1.0)
             .over([(shares.accept * 100.0, "100 intervals per second".to_owned())]),
     ]
 }

@@ -127,10 +127,10 @@ fn quantum_text(quantum: QueueQuantum) -> String {
     match quantum.gso {
         None => format!("each queue sends up to {} bytes in its turn", quantum.bytes),
         Some([before, limit]) => {
-            let size = if limit <= 2 * quantum.frame { "are two frames" } else { "take 0.1 ms of the line" };
+            let size = if limit <= 2 * quantum.frame { "two frames" } else { "0.1 ms of the line" };
             format!(
-                "each queue sends up to {} bytes in its turn; gso_max_size {before} -> {limit} until detach: packets \
-                 {size} at most, for more CPU per byte",
+                "each queue sends up to {} bytes in its turn; gso_max_size {before} -> {limit} until detach, so \
+                 packets are at most {size} long, which costs CPU time per byte",
                 quantum.bytes
             )
         }

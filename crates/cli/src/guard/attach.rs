@@ -125,7 +125,7 @@ impl FromStr for Class {
 }
 
 impl Args {
-    /// Checks the arguments before it looks at the interface.
+    /// Checks the arguments before it opens the interface.
     ///
     /// # Errors
     /// The errors of [`run`].

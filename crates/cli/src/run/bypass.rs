@@ -32,8 +32,8 @@ struct Said {
 }
 
 impl Bypass {
-    /// Starts to watch programs that preload `library`, while this process has one thread. Reports
-    /// where it cannot.
+    /// Starts to watch programs that preload `library`. Must be called while this process has one
+    /// thread. Reports where it cannot.
     pub(super) fn watch(library: &std::path::Path, is_confined: bool) -> Self {
         let mut new = Self {
             watcher: None,

@@ -1,4 +1,4 @@
-//! Screen of `top`. Pure, so that a test can look at it.
+//! Screen of `top`. Pure, so that a test can inspect it.
 
 use std::net::SocketAddr;
 

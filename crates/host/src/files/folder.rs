@@ -22,7 +22,7 @@ impl Folder {
     /// The directory at `path`, created with mode 0700 if absent.
     ///
     /// # Errors
-    /// [`Untrusted`]; the kernel's.
+    /// [`Untrusted`], or the kernel's error.
     pub fn create(path: &Path) -> io::Result<Self> {
         match Self::open(path) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => {}
@@ -42,7 +42,7 @@ impl Folder {
     /// The directory at `path`.
     ///
     /// # Errors
-    /// [`Untrusted`]; the kernel's.
+    /// [`Untrusted`], or the kernel's error.
     pub fn open(path: &Path) -> io::Result<Self> {
         let entry = EntryPath::of(path)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -67,7 +67,7 @@ impl Folder {
     /// A new file `name` with mode 0600.
     ///
     /// # Errors
-    /// The file exists; the kernel's.
+    /// The file exists, or the kernel's error.
     pub fn create_file(&self, name: &str) -> io::Result<File> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         Ok(openat(&self.folder, name, flags, Mode::RUSR | Mode::WUSR)?.into())
@@ -76,7 +76,7 @@ impl Folder {
     /// Opens file `name` for reading.
     ///
     /// # Errors
-    /// [`Untrusted`] unless it is a regular file of this user or root with one link; the kernel's.
+    /// [`Untrusted`] unless it is a regular file of this user or root with one link, or the kernel's error.
     pub fn open_file(&self, name: &str) -> io::Result<File> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let advice = || format!("rm {}, if it is not needed", self.path.join(name).display());

@@ -38,8 +38,8 @@ pub enum Duty {
         reads_reports: bool,
     },
     /// Inspects processes that `run` has started, of any user, and takes no input from the network:
-    /// CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH. Without the first it keeps all capabilities it has: the
-    /// kernel shows a process only to one with at least the same capabilities.
+    /// CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH. Without CAP_SYS_PTRACE it keeps all its capabilities,
+    /// because the kernel shows a process only to one with at least the same capabilities.
     Look,
     /// Accesses the maps of a BPF program and runs it: CAP_BPF, the minimum that older kernels demand.
     Guard {

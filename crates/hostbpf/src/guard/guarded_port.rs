@@ -86,8 +86,8 @@ impl GuardedPort {
         (opened + self.waiting_before).saturating_sub(waiting).max(self.entry.seen.served)
     }
 
-    /// Signals of this port, with the counts since the last control step. `accepted`: of
-    /// [`count_accepted`](Self::count_accepted); `connections`: of [`Maps::connections`].
+    /// Signals of this port, with the counts since the last control step. `accepted` is the result
+    /// of [`count_accepted`](Self::count_accepted), `connections` that of [`Maps::connections`].
     ///
     /// # Errors
     /// The kernel's error.

@@ -72,7 +72,7 @@ impl Core {
         Time::from_nanos(self.since_ns.load(Relaxed))
     }
 
-    /// Number of times it was about to run a task that had lost it.
+    /// Number of times the core was about to run a task that no longer had the core.
     pub fn stale(&self) -> u64 {
         self.stale.load(Relaxed)
     }

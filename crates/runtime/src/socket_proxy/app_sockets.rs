@@ -199,7 +199,7 @@ pub enum AppEvent {
     Written(ConnId),
     /// The program has ended writing; its output is still to be read to the end.
     Shut(ConnId),
-    /// A program listens on this port, possibly one of several, or again.
+    /// A program listens on this port; it may have other listeners on the port, or repeat the call.
     Listen {
         /// Port.
         port: u16,

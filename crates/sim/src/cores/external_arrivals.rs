@@ -1,8 +1,8 @@
 //! Machine as a component of a larger simulation.
 //!
-//! Requests of its first task come from outside and wait in a queue supplied by the caller;
-//! served requests are reported. Policies, costs and interference are those of any machine
-//! here.
+//! Requests of its first task come from outside and wait in a queue supplied by the caller; served
+//! requests are reported. Policies, costs and interference are the same as for other simulated
+//! machines.
 
 use queueing::{Entry, Label, Span, Time};
 use sched::cores::Allocator;

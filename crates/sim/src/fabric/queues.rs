@@ -54,8 +54,9 @@ pub enum Scheduler {
     /// Processor sharing, approximated by deficit round robin. When full, the flow that has asked
     /// for the most service drops a packet. For comparison.
     Ps,
-    /// Least attained service. When full, the flow that has sent most drops a packet. The limit for
-    /// many levels, for comparison with schedulers that do not know sizes.
+    /// Least attained service. When full, the flow that has sent most drops a packet. Least
+    /// attained service: the limit of FISH for many levels, a bound for schedulers that do not know
+    /// sizes.
     Las,
     /// Shortest remaining processing time; when full, the flow with the most remaining drops a
     /// packet (pFabric). A lower bound for comparison: it knows the sizes of flows.

@@ -13,7 +13,7 @@ use sched::dispatch::{Dispatch, IdleWorkers, Params, Task, WorkerSet, by_name};
 
 use crate::cores::{Offer, RequestQueue};
 
-/// Queue for these mechanisms, of `capacity` requests.
+/// Queue of `capacity` requests, for the mechanisms that are on.
 pub(super) fn queue(events: bool, deadline: bool, capacity: usize) -> Box<dyn RequestQueue> {
     if !deadline {
         let name = if events { "strict" } else { "fcfs" };

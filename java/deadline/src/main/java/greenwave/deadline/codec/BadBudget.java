@@ -3,9 +3,8 @@ package greenwave.deadline.codec;
 import greenwave.deadline.InvalidBudget;
 
 /**
- * Parse error of a budget: {@link InvalidBudget#GARBLED} or {@link InvalidBudget#NEGATIVE}. Cheap: without a
- * stack trace.
- */
+ * Parse error of a budget: {@link InvalidBudget#GARBLED} or {@link InvalidBudget#NEGATIVE}. It has no stack
+ * trace, so that throwing it is cheap. /
 public final class BadBudget extends Exception {
     private static final long serialVersionUID = 1;
     static final BadBudget GARBLED = new BadBudget(InvalidBudget.GARBLED);
