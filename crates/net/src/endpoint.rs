@@ -194,7 +194,7 @@ impl Endpoint {
             ecn: connection.mark(&plan),
             offset: connection.acknowledged + u64::from(ahead.unsigned_abs()),
         };
-        around.counters.retransmissions += u64::from(plan.again);
+        around.counters.retransmissions += u64::from(plan.retransmitted);
         connection.transmitted(&plan, edge, now, config, &mut around.pool);
         Some(sent)
     }
@@ -227,7 +227,7 @@ impl Endpoint {
     /// Segments retransmitted.
     #[must_use]
     pub fn retransmitted(&self) -> u32 {
-        self.connection.segments.again
+        self.connection.segments.retransmitted
     }
 
     /// History of the flow.

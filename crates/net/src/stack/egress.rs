@@ -202,7 +202,7 @@ impl Stack {
                 }
                 turn.left -= going.segments;
                 self.counters.frames_sent += 1;
-                self.counters.retransmissions += u64::from(going.again);
+                self.counters.retransmissions += u64::from(going.retransmitted);
                 self.counters.probes += u64::from(going.probe);
                 connection.transmitted(&going, edge, now, config, &mut self.pool);
                 plan = if connection.wants_output() { next(connection) } else { None };

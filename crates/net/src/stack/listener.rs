@@ -118,7 +118,7 @@ impl Stack {
         if has(Flags::ACK) && !has(Flags::SYN) && !has(Flags::RST) && now < self.cookies_until {
             match self.take_cookie(now, tuple, s) {
                 Cookie::Good => return self.on_segment(now, tuple, s, ip, from, meta),
-                Cookie::NoRoom => return,
+                Cookie::Full => return,
                 Cookie::None => {}
             }
         }
@@ -228,7 +228,7 @@ impl Stack {
         let listener = &mut self.listeners[usize::from(index)];
         if !listener.has_space() || self.flows.len() >= self.config.connections_max {
             self.counters.accept_drops += 1;
-            return Cookie::NoRoom;
+            return Cookie::Full;
         }
         listener.half_open += 1;
         let hops = listener.hops_of(&tuple);
@@ -342,7 +342,7 @@ enum Cookie {
     /// The acknowledgement opened a connection.
     Good,
     /// A valid cookie, but the accept queue or the connection table is full.
-    NoRoom,
+    Full,
     /// The segment acknowledges no cookie.
     None,
 }

@@ -167,7 +167,7 @@ impl<B: ByteStore> Connection<B> {
                 self.resend_first();
             }
         } else {
-            self.note_twice(s.seq, (s.seq + s.payload.len() as u32).min(self.rcv_nxt));
+            self.record_duplicate(s.seq, (s.seq + s.payload.len() as u32).min(self.rcv_nxt));
             self.answer_stray(cx, s);
         }
         if let State::TimeWait { ref mut until } = self.state

@@ -40,14 +40,14 @@ pub(super) struct AckResult {
     oldest: Time,
     youngest: Time,
     /// True if the ACK covers a retransmitted segment (Karn's rule).
-    pub(super) again: bool,
+    pub(super) retransmitted: bool,
 }
 
 impl AckResult {
     #[inline]
     fn add(&mut self, record: &Record) {
         self.bytes += record.len();
-        if !record.again {
+        if !record.retransmitted {
             self.oldest = self.oldest.min(record.sent);
             self.youngest = self.youngest.max(record.sent);
         }
@@ -71,7 +71,7 @@ impl<B: ByteStore> Connection<B> {
             echo_ms: stamps.map(|stamps| stamps.echo.wrapping_sub(self.ts_offset)),
             oldest: Time::MAX,
             youngest: Time::ZERO,
-            again: false,
+            retransmitted: false,
         }
     }
 
@@ -196,7 +196,7 @@ impl<B: ByteStore> Connection<B> {
         if self.flight.records().is_none() {
             return self.flight.acknowledge(ack, |_, record| {
                 result.add(record);
-                result.again |= record.again;
+                result.retransmitted |= record.retransmitted;
             });
         }
         let arrived = self.arrived(cx.now, result);
@@ -204,10 +204,11 @@ impl<B: ByteStore> Connection<B> {
         let mut reordered = false;
         self.flight.acknowledge(ack, |records, record| {
             result.add(record);
-            result.again |= record.again;
+            result.retransmitted |= record.retransmitted;
             if let Some(records) = records {
                 reordered |= records.rack.on_delivered(record, &arrived);
-                result.original |= !record.again && until.is_some_and(|until| record.end.at_or_before(until));
+                result.original |=
+                    !record.retransmitted && until.is_some_and(|until| record.end.at_or_before(until));
             }
         });
         if reordered {
@@ -243,7 +244,8 @@ impl<B: ByteStore> Connection<B> {
             self.flight.sack(start, end, cx.pool, |rack, record| {
                 result.add(record);
                 reordered |= rack.on_delivered(record, &arrived);
-                result.original |= !record.again && until.is_some_and(|until| record.end.at_or_before(until));
+                result.original |=
+                    !record.retransmitted && until.is_some_and(|until| record.end.at_or_before(until));
             });
         }
         if reordered {
@@ -272,7 +274,7 @@ impl<B: ByteStore> Connection<B> {
     /// earlier segment (RFC 7323 §4.3).
     #[inline]
     fn sample_rtt(&mut self, now: Time, result: &mut AckResult) {
-        if result.oldest != Time::MAX && !result.again {
+        if result.oldest != Time::MAX && !result.retransmitted {
             let rtt = now.since(result.oldest);
             self.rtt.on_sample(rtt);
             self.reordering.on_rtt(now, now.since(result.youngest));

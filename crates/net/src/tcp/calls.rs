@@ -21,7 +21,7 @@ impl<B: ByteStore> Connection<B> {
         }
         self.send.push(&bytes[..accepted], cx.pool);
         if self.rare.is_some() {
-            self.tell_of_answer(cx);
+            self.notify_classifier(cx);
         }
         Some(accepted)
     }

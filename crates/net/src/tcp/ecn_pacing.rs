@@ -211,7 +211,11 @@ impl<B: ByteStore> Connection<B> {
     #[inline]
     pub(crate) fn mark(&self, plan: &SegmentPlan) -> u8 {
         match &self.ecn_pacing {
-            Some(ecn_pacing) if ecn_pacing.on && !ecn_pacing.withdrawn && plan.len > 0 && !plan.again => ECT0,
+            Some(ecn_pacing)
+                if ecn_pacing.on && !ecn_pacing.withdrawn && plan.len > 0 && !plan.retransmitted =>
+            {
+                ECT0
+            }
             _ => 0,
         }
     }
@@ -230,7 +234,7 @@ impl<B: ByteStore> Connection<B> {
         if plan.len == 0 {
             return;
         }
-        ecn_pacing.cwr_due &= plan.again;
+        ecn_pacing.cwr_due &= plan.retransmitted;
         if let (true, Some(srtt)) = (config.pacing, srtt) {
             // Time that `bytes` take at the gain times a window per round trip.
             let span = |bytes: u64| {
@@ -300,7 +304,7 @@ impl EcnPacing {
                 false => set(Flags::ECE | Flags::CWR, self.offered),
             };
         }
-        let cwr = self.cwr_due && plan.len > 0 && !plan.again;
+        let cwr = self.cwr_due && plan.len > 0 && !plan.retransmitted;
         set(Flags::ECE, self.on && self.ece(plan)) | set(Flags::CWR, self.on && cwr)
     }
 }

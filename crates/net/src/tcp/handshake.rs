@@ -134,7 +134,7 @@ impl<B: ByteStore> Connection<B> {
         if self.retries > 0 {
             self.rtt.on_syn_lost();
         }
-        if self.retries > 1 && self.segments.again > 1 && self.snd_una == self.snd_nxt {
+        if self.retries > 1 && self.segments.retransmitted > 1 && self.snd_una == self.snd_nxt {
             // Data starts with one segment (RFC 5681 §3.1), but not after a single retransmission,
             // which may have been premature (RFC 6928 §2). Both counts are needed: a timeout during
             // neighbour resolution sends nothing, and a SYN-ACK is sent again by its timer and for

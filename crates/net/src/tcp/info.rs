@@ -124,7 +124,7 @@ impl<B: ByteStore> Connection<B> {
             lost: bytes(self.flight.lost()),
             peer_window: bytes(self.snd_wnd),
             window: bytes(self.receive_window()),
-            segments: [self.segments.sent, self.segments.again],
+            segments: [self.segments.sent, self.segments.retransmitted],
             user_timeout: own_timeout.unwrap_or(config.user_timeout),
             dscp: self.transmit.dscp(config),
             hops: self.hops,

@@ -130,7 +130,7 @@ impl<B: ByteStore> Connection<B> {
             self.early_fin.get_or_insert(s.seq + s.payload.len() as u32);
         }
         if !s.payload.is_empty() {
-            self.note_twice(s.seq, s.seq + offset as u32);
+            self.record_duplicate(s.seq, s.seq + offset as u32);
             self.on_payload(cx, s.seq + offset as u32, payload, offset == s.payload.len(), v);
         }
         if fin {
@@ -228,7 +228,7 @@ impl<B: ByteStore> Connection<B> {
 
     /// Notifies the classifier's state that the application has written a response.
     #[inline(never)]
-    pub(super) fn tell_of_answer(&mut self, cx: &mut Context<'_>) {
+    pub(super) fn notify_classifier(&mut self, cx: &mut Context<'_>) {
         let Some(memory) = self.rare.as_deref_mut().and_then(|rare| rare.memory.as_mut()) else { return };
         catch(&mut cx.counters.classifier_panics, || memory.on_answer(cx.now));
     }
@@ -270,7 +270,7 @@ impl<B: ByteStore> Connection<B> {
             let reassembly = self.reassembly.get_or_insert_with(|| Box::new(Reassembly::new()));
             if reassembly.insert(start, payload, v.meta, cx.pool) == 0 && reassembly.holds(start) {
                 cx.counters.duplicates += 1;
-                self.note_twice(start, start + payload.len() as u32);
+                self.record_duplicate(start, start + payload.len() as u32);
             }
             return;
         }
@@ -293,7 +293,7 @@ impl<B: ByteStore> Connection<B> {
 
     /// Records `[start, end)`, unless empty, as received twice, to be reported by D-SACK.
     #[inline]
-    pub(super) fn note_twice(&mut self, start: Seq, end: Seq) {
+    pub(super) fn record_duplicate(&mut self, start: Seq, end: Seq) {
         if start.before(end) && self.flags.sack && self.state.can_receive() {
             self.reassembly.get_or_insert_with(|| Box::new(Reassembly::new())).twice = Some((start, end));
         }

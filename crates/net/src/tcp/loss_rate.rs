@@ -16,7 +16,7 @@ pub(crate) struct LossRate {
     /// All segments, retransmissions included.
     pub sent: u32,
     /// Retransmissions.
-    pub again: u32,
+    pub retransmitted: u32,
     lately: u16,
     again_lately: u16,
 }
@@ -33,8 +33,8 @@ impl LossRate {
 
     /// Counts one of the segments reported to [`on_sent`](Self::on_sent) as a retransmission.
     #[inline]
-    pub fn on_again(&mut self) {
-        self.again = self.again.saturating_add(1);
+    pub fn on_retransmission(&mut self) {
+        self.retransmitted = self.retransmitted.saturating_add(1);
         self.again_lately += 1;
     }
 
@@ -56,7 +56,7 @@ mod tests {
             for _ in 0..count {
                 self.on_sent(1);
                 if is_lost() {
-                    self.on_again();
+                    self.on_retransmission();
                 }
             }
         }
@@ -71,7 +71,7 @@ mod tests {
             number += 1;
             number % 100 == 0
         });
-        assert_eq!((segments.sent, segments.again, segments.loss()), (8_000, 80, 0.01));
+        assert_eq!((segments.sent, segments.retransmitted, segments.loss()), (8_000, 80, 0.01));
     }
 
     proptest! {
@@ -97,10 +97,10 @@ mod tests {
         #[test]
         fn a_share_is_at_most_one(runs in proptest::collection::vec((1..64u16, any::<bool>()), 0..2_000)) {
             let mut segments = LossRate::default();
-            for (count, again) in runs {
+            for (count, retransmitted) in runs {
                 segments.on_sent(count);
-                if again {
-                    segments.on_again();
+                if retransmitted {
+                    segments.on_retransmission();
                 }
                 prop_assert!((0.0..=1.0).contains(&segments.loss()));
             }

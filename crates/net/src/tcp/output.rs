@@ -26,7 +26,7 @@ pub(crate) struct SegmentPlan {
     pub(crate) len: u32,
     pub(crate) flags: Flags,
     /// True for a retransmission.
-    pub(crate) again: bool,
+    pub(crate) retransmitted: bool,
     /// True for a probe, which only makes the peer answer.
     pub(crate) probe: bool,
     /// True if it acknowledges less than it could, with the ECE value that belongs to that number.
@@ -39,7 +39,7 @@ impl SegmentPlan {
     /// Plan of one segment sent for the first time.
     #[inline]
     fn first(seq: Seq, len: u32, flags: Flags) -> Self {
-        Self { seq, len, flags, again: false, probe: false, partial: false, segments: 1 }
+        Self { seq, len, flags, retransmitted: false, probe: false, partial: false, segments: 1 }
     }
 
     /// Sequence number after the segment.
@@ -84,8 +84,8 @@ impl<B: ByteStore> Connection<B> {
         if self.ecn_pacing.is_some() && self.only_acknowledges(now) {
             return self.plan_ack();
         }
-        if let again @ Some(_) = self.plan_again() {
-            return again;
+        if let retransmitted @ Some(_) = self.plan_retransmission() {
+            return retransmitted;
         }
         if self.ecn_pacing.is_some() {
             match self.plan_path_probe() {
@@ -116,7 +116,7 @@ impl<B: ByteStore> Connection<B> {
     }
 
     #[inline]
-    fn plan_again(&self) -> Option<SegmentPlan> {
+    fn plan_retransmission(&self) -> Option<SegmentPlan> {
         if !self.flight.has_lost() {
             return None;
         }
@@ -161,7 +161,7 @@ impl<B: ByteStore> Connection<B> {
 
     fn cut_again(&self, record: &Record) -> SegmentPlan {
         let mut plan = self.cut(record.start, record.len().min(u32::from(self.mss)));
-        plan.again = true;
+        plan.retransmitted = true;
         plan
     }
 
@@ -365,15 +365,15 @@ impl<B: ByteStore> Connection<B> {
         // anew (RFC 6298 §5.1).
         let restart = self.flags.retransmit_now || self.flags.tlp_due || self.flight.is_empty();
         self.flags.retransmit_now = false;
-        if plan.again {
+        if plan.retransmitted {
             let rescue = !config.rack && self.flight.lost() == 0 && self.flight.first_doubtful().is_none();
-            self.segments.on_again();
-            self.flight.sent_again(plan.seq, end - plan.seq, now, pool);
+            self.segments.on_retransmission();
+            self.flight.record_retransmission(plan.seq, end - plan.seq, now, pool);
             if let Some(records) = self.flight.records_mut() {
-                records.spurious.on_sent_again(now);
+                records.spurious.on_retransmission(now);
                 records.rescued |= rescue;
             }
-            self.undo.on_sent_again(self.snd_nxt);
+            self.undo.on_retransmission(self.snd_nxt);
         } else {
             self.push_flight(plan, end, now, pool);
             self.snd_nxt = end;
@@ -384,7 +384,7 @@ impl<B: ByteStore> Connection<B> {
         }
         if self.flags.tlp_due {
             self.flags.tlp_due = false;
-            self.tlp = Some(TailLossProbe { end: self.snd_nxt, again: plan.again });
+            self.tlp = Some(TailLossProbe { end: self.snd_nxt, retransmitted: plan.retransmitted });
         }
         if restart || self.rto_at == Time::MAX {
             self.rto_at = self.rto_from(now, config);

@@ -268,7 +268,7 @@ impl<B: ByteStore> Connection<B> {
                 probing.step = Step::Sent { size, start, end };
                 probing.due = if plan.len > mss { Time::MAX } else { probing.due };
             }
-            Step::Sent { start: s, end: e, .. } if plan.again && start.before(e) && end.after(s) => {
+            Step::Sent { start: s, end: e, .. } if plan.retransmitted && start.before(e) && end.after(s) => {
                 probing.conclude(now, Outcome::Unclear);
             }
             Step::Idle if busy => (probing.step, probing.due) = (Step::Resting, now),

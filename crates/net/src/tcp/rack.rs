@@ -19,7 +19,7 @@ pub(crate) struct Rack {
     /// Round-trip time (RACK.rtt).
     rtt: Span,
     /// True if the segment was a retransmission.
-    again: bool,
+    retransmitted: bool,
     /// True once a segment was delivered.
     known: bool,
     /// Highest sequence number delivered (RACK.fack).
@@ -51,21 +51,22 @@ impl Rack {
         let rtt = a.now.since(r.sent);
         // Both conditions count: within a millisecond timestamps do not distinguish the copies.
         let older = |echo_ms| (millis(r.sent).wrapping_sub(echo_ms) as i32) > 0;
-        let of_the_original = r.again && (a.echo_ms.is_some_and(older) || rtt < a.min_rtt);
+        let of_the_original = r.retransmitted && (a.echo_ms.is_some_and(older) || rtt < a.min_rtt);
         let later = !self.known || is_later(r.sent, r.end, self.sent, self.end);
         if !of_the_original && later {
-            *self = Self { sent: r.sent, end: r.end, rtt, again: r.again, known: true, ..*self };
+            *self =
+                Self { sent: r.sent, end: r.end, rtt, retransmitted: r.retransmitted, known: true, ..*self };
         }
         if r.end.after(self.fack) {
             self.fack = r.end;
             return false;
         }
-        !r.again && r.end.before(self.fack)
+        !r.retransmitted && r.end.before(self.fack)
     }
 
     /// The originals have arrived: the send times of retransmissions no longer count.
     pub(crate) fn on_undo(&mut self) {
-        self.known &= !self.again;
+        self.known &= !self.retransmitted;
     }
 
     /// True once a segment was delivered.
@@ -78,7 +79,7 @@ impl Rack {
     pub(crate) fn lost_at(&self, r: &Record, window: Span) -> Option<Time> {
         // At the same instant, a retransmission may leave before or after new data: their order is
         // unknown.
-        let unclear = r.sent == self.sent && r.again != self.again;
+        let unclear = r.sent == self.sent && r.retransmitted != self.retransmitted;
         let earlier = self.known && !unclear && is_later(self.sent, self.end, r.sent, r.end);
         earlier.then(|| r.sent + self.rtt + window)
     }
@@ -234,18 +235,18 @@ mod tests {
         rack.start(Seq(0));
         rack.on_delivered(&record(2, 0), &arrived(100));
         assert!(rack.on_delivered(&record(1, 0), &arrived(110)));
-        assert!(!rack.on_delivered(&Record { again: true, ..record(0, 50) }, &arrived(160)));
+        assert!(!rack.on_delivered(&Record { retransmitted: true, ..record(0, 50) }, &arrived(160)));
     }
 
     #[test]
     fn ack_of_the_original_is_no_sample_of_the_retransmission() {
         let mut rack = Rack::default();
         rack.start(Seq(0));
-        let again = Record { again: true, ..record(0, 50) };
-        rack.on_delivered(&again, &arrived(60));
+        let retransmitted = Record { retransmitted: true, ..record(0, 50) };
+        rack.on_delivered(&retransmitted, &arrived(60));
         assert!(!rack.is_known(), "faster than the minimum RTT");
         let echo = |echo_ms| RackSample { now: at(9000), echo_ms: Some(echo_ms), min_rtt: RTT };
-        let later = Record { again: true, ..record(0, 5000) };
+        let later = Record { retransmitted: true, ..record(0, 5000) };
         rack.on_delivered(&later, &echo(4));
         assert!(!rack.is_known(), "echo of an earlier send");
         rack.on_delivered(&later, &RackSample { now: at(5060), ..echo(5) });

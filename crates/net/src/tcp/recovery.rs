@@ -148,7 +148,7 @@ impl<B: ByteStore> Connection<B> {
             advances: result.advanced > 0,
             ends: self.snd_una.at_or_after(until),
             original: result.original,
-            again: result.again,
+            retransmitted: result.retransmitted,
             echo_ms: result.echo_ms,
             sack: self.flags.sack,
             can_send_new: self.fresh().is_some(),

@@ -32,7 +32,7 @@ pub(crate) struct Record {
     /// Time of the last transmission.
     pub(crate) sent: Time,
     /// True if the segment was retransmitted.
-    pub(crate) again: bool,
+    pub(crate) retransmitted: bool,
     /// True if the peer has SACKed the segment.
     pub(crate) sacked: bool,
     /// True if the segment is marked lost and was not retransmitted since.
@@ -41,7 +41,7 @@ pub(crate) struct Record {
 
 impl Record {
     pub(crate) fn new(start: Seq, end: Seq, sent: Time) -> Self {
-        Self { start, end, sent, again: false, sacked: false, lost: false }
+        Self { start, end, sent, retransmitted: false, sacked: false, lost: false }
     }
 
     #[inline]
@@ -70,7 +70,7 @@ pub(crate) struct RetransmitRecords {
     /// No record before this one is lost.
     lost_from: Seq,
     /// End of the highest retransmission.
-    again_end: Option<Seq>,
+    retransmitted_end: Option<Seq>,
     /// True if this recovery has sent its rescue retransmission (RFC 6675 §4).
     pub(crate) rescued: bool,
 }
@@ -147,7 +147,7 @@ impl RetransmitQueue {
     /// Send time of the only segment in flight, if it was sent once.
     #[inline]
     pub(crate) fn single(&self) -> Option<Time> {
-        let single = self.records.is_none() && !self.head.again && !self.is_empty();
+        let single = self.records.is_none() && !self.head.retransmitted && !self.is_empty();
         single.then_some(self.head.sent)
     }
 
@@ -206,7 +206,7 @@ impl RetransmitQueue {
     /// True if nothing is SACKed or retransmitted.
     #[inline]
     pub(crate) fn is_smooth(&self) -> bool {
-        self.records.as_ref().is_none_or(|records| records.sacked == 0 && records.again_end.is_none())
+        self.records.as_ref().is_none_or(|records| records.sacked == 0 && records.retransmitted_end.is_none())
     }
 
     #[inline]
@@ -297,16 +297,16 @@ impl RetransmitQueue {
     }
 
     /// Records the retransmission of `len` sequence numbers from `start` on.
-    pub(crate) fn sent_again(&mut self, start: Seq, len: u32, now: Time, pool: &mut Pool) {
+    pub(crate) fn record_retransmission(&mut self, start: Seq, len: u32, now: Time, pool: &mut Pool) {
         self.latest = now;
         let i = self.index_of(start);
         self.split(i, start + len, pool);
         let Some(record) = self.get_mut(i) else { return };
         let (was_lost, len, end) = (record.lost, record.len(), record.end);
-        (record.sent, record.again, record.lost) = (now, true, false);
+        (record.sent, record.retransmitted, record.lost) = (now, true, false);
         let records = self.open(pool);
         records.lost -= if was_lost && i > 0 { len } else { 0 };
-        records.again_end = Some(records.again_end.map_or(end, |previous| previous.max(end)));
+        records.retransmitted_end = Some(records.retransmitted_end.map_or(end, |previous| previous.max(end)));
         if was_lost {
             // It was the first lost record.
             records.lost_from = end;
@@ -363,8 +363,8 @@ impl RetransmitQueue {
         }
         if let Some(records) = &mut self.records {
             records.board.advance(una);
-            if records.again_end.is_some_and(|end| end.at_or_before(una)) {
-                records.again_end = None;
+            if records.retransmitted_end.is_some_and(|end| end.at_or_before(una)) {
+                records.retransmitted_end = None;
             }
         }
     }

@@ -73,7 +73,7 @@ impl Undo {
     }
 
     /// Counts a retransmission, with `nxt` as the next sequence number to send.
-    pub(crate) fn on_sent_again(&mut self, nxt: Seq) {
+    pub(crate) fn on_retransmission(&mut self, nxt: Seq) {
         if self.is_open() {
             self.steps = (nxt - self.start).div_ceil(1 << 16).min(u32::from(u16::MAX)) as u16;
             self.left = self.left.saturating_add(1);
@@ -108,7 +108,7 @@ pub(crate) struct Evidence {
     /// Delivers a segment of that flight that was never retransmitted.
     pub(crate) original: bool,
     /// Acknowledges a segment retransmitted in an earlier recovery or as a tail loss probe.
-    pub(crate) again: bool,
+    pub(crate) retransmitted: bool,
     /// Echoed timestamp, in our milliseconds.
     pub(crate) echo_ms: Option<u32>,
     /// Both sides support SACK.
@@ -133,7 +133,7 @@ impl Spurious {
     }
 
     /// Records a retransmission.
-    pub(crate) fn on_sent_again(&mut self, now: Time) {
+    pub(crate) fn on_retransmission(&mut self, now: Time) {
         self.unsent = false;
         if self.eifel == Eifel::Armed {
             self.eifel = Eifel::Sent(millis(now));
@@ -147,7 +147,7 @@ impl Spurious {
 
     /// Evaluates an acknowledgement; returns true if the recovery is spurious.
     pub(crate) fn on_ack(&mut self, e: &Evidence) -> bool {
-        if self.unsent && e.advances && !e.again {
+        if self.unsent && e.advances && !e.retransmitted {
             *self = Self::default();
             return true;
         }
@@ -181,7 +181,7 @@ mod tests {
         advances: true,
         ends: false,
         original: false,
-        again: false,
+        retransmitted: false,
         echo_ms: None,
         sack: true,
         can_send_new: true,
@@ -197,7 +197,7 @@ mod tests {
         assert!(!twice(&mut undo, 1), "no recovery");
         undo.start(Seq(1000));
         assert!(!twice(&mut undo, 1), "no retransmission yet");
-        (0..3).for_each(|_| undo.on_sent_again(Seq(9000)));
+        (0..3).for_each(|_| undo.on_retransmission(Seq(9000)));
         assert!(!twice(&mut undo, 0), "before the recovery");
         assert_eq!([1, 2, 3].map(|n| twice(&mut undo, n)), [false, false, true]);
         assert!(!twice(&mut undo, 4), "more reports than retransmissions");
@@ -207,10 +207,10 @@ mod tests {
     fn a_dsack_counts_for_its_segments_and_expires() {
         let mut undo = Undo::default();
         undo.start(Seq(0));
-        (0..2).for_each(|_| undo.on_sent_again(Seq(5000)));
+        (0..2).for_each(|_| undo.on_retransmission(Seq(5000)));
         assert!(undo.on_twice((Seq(0), Seq(1500)), Seq(5000), 10_000, 1000));
         undo.start(Seq(0));
-        undo.on_sent_again(Seq(5000));
+        undo.on_retransmission(Seq(5000));
         assert!(!undo.on_twice((Seq(0), Seq(1000)), Seq(65_536 + 10_001), 10_000, 1000));
         assert!(!undo.is_open());
     }
@@ -222,8 +222,8 @@ mod tests {
     fn eifel(echo_ms: u32) -> bool {
         let mut spurious = Spurious::default();
         spurious.on_timeout(true, false);
-        spurious.on_sent_again(sent_at_ms(20));
-        spurious.on_sent_again(sent_at_ms(30));
+        spurious.on_retransmission(sent_at_ms(20));
+        spurious.on_retransmission(sent_at_ms(30));
         spurious.on_ack(&Evidence { echo_ms: Some(echo_ms), ..ADVANCE })
     }
 
@@ -237,7 +237,7 @@ mod tests {
     fn only_the_first_acknowledgement_decides() {
         let mut spurious = Spurious::default();
         spurious.on_loss();
-        spurious.on_sent_again(sent_at_ms(20));
+        spurious.on_retransmission(sent_at_ms(20));
         assert!(!spurious.on_ack(&Evidence { advances: false, echo_ms: Some(10), ..ADVANCE }), "a duplicate");
         assert!(!spurious.on_ack(&Evidence { echo_ms: Some(20), ..ADVANCE }));
         assert!(!spurious.on_ack(&Evidence { echo_ms: Some(10), ..ADVANCE }));
@@ -248,17 +248,17 @@ mod tests {
         let starts: [fn(&mut Spurious); 3] =
             [Spurious::on_loss, |s| s.on_timeout(false, false), |s| s.on_timeout(true, false)];
         for start in starts {
-            let judge = |sent_again: bool, e: Evidence| {
+            let judge = |record_retransmission: bool, e: Evidence| {
                 let mut spurious = Spurious::default();
                 start(&mut spurious);
-                if sent_again {
-                    spurious.on_sent_again(sent_at_ms(20));
+                if record_retransmission {
+                    spurious.on_retransmission(sent_at_ms(20));
                 }
                 spurious.on_ack(&e)
             };
             assert!(judge(false, ADVANCE) && judge(false, Evidence { ends: true, ..ADVANCE }));
             assert!(!judge(false, Evidence { advances: false, ..ADVANCE }), "a duplicate");
-            assert!(!judge(false, Evidence { again: true, ..ADVANCE }), "retransmitted probe");
+            assert!(!judge(false, Evidence { retransmitted: true, ..ADVANCE }), "retransmitted probe");
             assert!(!judge(true, ADVANCE));
         }
     }
@@ -266,7 +266,7 @@ mod tests {
     fn frto(answers: [Evidence; 2]) -> [(bool, bool); 2] {
         let mut spurious = Spurious::default();
         spurious.on_timeout(false, false);
-        spurious.on_sent_again(sent_at_ms(20));
+        spurious.on_retransmission(sent_at_ms(20));
         answers.map(|e| (spurious.on_ack(&e), spurious.wants_new_data()))
     }
 
@@ -294,7 +294,7 @@ mod tests {
     fn second_consecutive_timeout_is_genuine() {
         let mut spurious = Spurious::default();
         spurious.on_timeout(true, true);
-        spurious.on_sent_again(sent_at_ms(20));
+        spurious.on_retransmission(sent_at_ms(20));
         assert!(!spurious.on_ack(&Evidence { echo_ms: Some(1), ..ADVANCE }));
     }
 }

@@ -31,7 +31,8 @@ impl<B: ByteStore> Connection<B> {
         let smooth = self.recovery == Recovery::None
             && self.ecn_pacing.is_none()
             && !(self.flags.tlp_due || self.flags.probe_due || self.flags.retransmit_now);
-        let new = plan.seq == self.snd_nxt && self.state.is_synchronized() && !plan.again && !plan.probe;
+        let new =
+            plan.seq == self.snd_nxt && self.state.is_synchronized() && !plan.retransmitted && !plan.probe;
         if !smooth || !new {
             return None;
         }

@@ -70,7 +70,7 @@ impl<B: ByteStore> Connection<B> {
         let Some(edge) = edge else { return first };
         first
             + self.flight.mark_lost(|record| match record.end.at_or_before(edge) {
-                true if !record.again => LossDecision::Lost,
+                true if !record.retransmitted => LossDecision::Lost,
                 true => LossDecision::Keep,
                 false => LossDecision::Stop,
             })
@@ -87,7 +87,7 @@ impl<B: ByteStore> Connection<B> {
             return 0;
         }
         let window = self.reordering.window(repairing, records.sacked_records, srtt);
-        let lost_end = self.flight.again_end().map_or(rack.fack(), |end| end.max(rack.fack()));
+        let lost_end = self.flight.retransmitted_end().map_or(rack.fack(), |end| end.max(rack.fack()));
         let mut late_at = Time::ZERO;
         let lost = self.flight.mark_lost(|record| match rack.lost_at(record, window) {
             Some(at) if at <= now => LossDecision::Lost,

@@ -23,7 +23,7 @@ pub(crate) struct TailLossProbe {
     /// `snd_nxt` when the probe was sent (TLP.end_seq).
     pub(crate) end: Seq,
     /// True if the probe was a retransmission (TLP.is_retrans).
-    pub(crate) again: bool,
+    pub(crate) retransmitted: bool,
 }
 
 impl<B: ByteStore> Connection<B> {
@@ -35,7 +35,7 @@ impl<B: ByteStore> Connection<B> {
         }
         let duplicated = result.twice.is_some_and(|twice| twice.1 == probe.end);
         let repaired = s.ack.after(probe.end);
-        let unneeded = !probe.again || duplicated || (result.duplicate && s.options.sack.is_empty());
+        let unneeded = !probe.retransmitted || duplicated || (result.duplicate && s.options.sack.is_empty());
         if !unneeded && repaired && self.recovery == Recovery::None {
             // The probe itself repaired a loss, which no other rule has detected.
             self.congestion.on_loss(cx.now, self.flight_size());

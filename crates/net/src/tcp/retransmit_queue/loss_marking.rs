@@ -110,7 +110,7 @@ impl RetransmitQueue {
         (0..self.len())
             .map_while(|i| self.get(i))
             .take_while(|r| r.start.before(end))
-            .find(|r| !r.sacked && !r.again)
+            .find(|r| !r.sacked && !r.retransmitted)
     }
 
     /// Last record that was not SACKed (RFC 6675 §4, NextSeg rule 4).
@@ -119,8 +119,8 @@ impl RetransmitQueue {
     }
 
     /// End of the highest retransmitted record.
-    pub(crate) fn again_end(&self) -> Option<Seq> {
-        self.records.as_ref().and_then(|records| records.again_end)
+    pub(crate) fn retransmitted_end(&self) -> Option<Seq> {
+        self.records.as_ref().and_then(|records| records.retransmitted_end)
     }
 }
 
