@@ -6,7 +6,7 @@
 use std::io::{BufRead, BufReader, Write};
 use std::process::Stdio;
 
-use netlab::client::what_is_sent_comes_back;
+use netlab::client::check_echo;
 use netlab::{Child, Namespace, NetLab, is_installed};
 
 /// Reports a skipped test, bypassing the harness, which hides the output of passing tests.
@@ -46,7 +46,7 @@ fn the_echo_answers_the_kernel() {
     with("the_echo_answers_the_kernel", env!("CARGO_BIN_EXE_echo"), |netns| {
         netns.enter(|| {
             for len in [1, 1_000, 300_000] {
-                what_is_sent_comes_back(([10, 77, 0, 2], 7).into(), len);
+                check_echo(([10, 77, 0, 2], 7).into(), len);
             }
         });
     });

@@ -257,7 +257,7 @@ fn main() -> ExitCode {
 
 fn start() -> ExitCode {
     host::signals::fail_on_full_file();
-    host::sandbox::keep_files_from_others();
+    host::sandbox::restrict_umask();
     panics::install_hook();
     table::detect_terminal();
     let arguments = match Arguments::new(std::env::args_os().collect()) {

@@ -108,7 +108,7 @@ pub fn secret() -> Result<[u8; 16], crate::Error> {
 ///
 /// # Errors
 /// The errors of [`secret`].
-pub fn made_up_mac() -> Result<[u8; 6], crate::Error> {
+pub fn random_mac() -> Result<[u8; 6], crate::Error> {
     let drawn = secret()?;
     Ok([2, drawn[0] ^ drawn[8], drawn[1], drawn[2], drawn[3], drawn[4]])
 }

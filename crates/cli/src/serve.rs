@@ -19,7 +19,7 @@ use crate::address::list;
 use crate::config_file::Arguments;
 use crate::device::{LinkMonitor, Open};
 use crate::network_args::NetworkArgs;
-use crate::options::{self, Steer, made_up_mac, secret};
+use crate::options::{self, Steer, random_mac, secret};
 use crate::report::ResultHeader;
 use crate::sandbox::Sandbox;
 use crate::shard_args::FlowHashArg;
@@ -165,7 +165,7 @@ pub fn run(args: &Args, arguments: &Arguments) -> Result<ExitCode, Error> {
     let key = secret()?;
     let _taken = kind.take(&addresses)?;
     let Open { devices, mac, mtu, held, over, how, claimant } = kind.open(&addresses, key)?;
-    let made_up = made_up_mac()?;
+    let made_up = random_mac()?;
     let stack = StackConfig { mtu, ..addresses.stack(mac.unwrap_or(made_up), key) };
     let how = how.map_or(String::new(), |how| format!(" ({how})"));
     let ends: Vec<IpAddr> = addresses.kernel.iter().map(|end| end.addr).collect();

@@ -115,7 +115,6 @@ fn the_guards_three_figures_are_measured_and_said() {
     behind("XDP program: ns per other frame ≤ 50: worst ", " (");
     behind("controller: % of a core ≤ 1: ", " (100 intervals per second)");
     let text = small(&["guard", "--duration", "200ms", "--json"]);
-    let goals =
-        ["XDP program: ns per SYN", "XDP program: ns per other frame", "controller: % of a core"];
+    let goals = ["XDP program: ns per SYN", "XDP program: ns per other frame", "controller: % of a core"];
     has_goals("bench-guard", &text, &goals);
 }

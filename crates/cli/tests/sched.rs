@@ -334,7 +334,7 @@ fn without_ptrace_capability_unread_worker_signals_are_reported() {
         one.0,
         other.id()
     );
-    let limits = limits_without("sys_ptrace", proc::may_look_into(), "no-look", &config);
+    let limits = limits_without("sys_ptrace", proc::may_inspect(), "no-look", &config);
     let _ = other.kill().and_then(|()| other.wait());
     match limits {
         Err(why) => skipped(test, &why),

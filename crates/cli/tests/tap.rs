@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use netlab::client::what_is_sent_comes_back;
+use netlab::client::check_echo;
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 
 /// Set for the copy of this test that runs in the namespace.
@@ -168,7 +168,7 @@ fn inside() {
     server.stop();
 
     let server = Server::start(&["--app", "echo"]);
-    what_is_sent_comes_back(echo(), 1_000_000);
+    check_echo(echo(), 1_000_000);
     server.stop();
 
     shards_serve_side_by_side("tap:gw0");
@@ -384,7 +384,7 @@ fn lost_packets_cost_time_and_no_bytes() {
     assert!(body == curl(&[&url]), "the same bytes come twice");
     server.stop();
     let server = Server::start(&["--app", "echo"]);
-    what_is_sent_comes_back(echo(), 5_000_000);
+    check_echo(echo(), 5_000_000);
     server.stop();
 }
 

@@ -240,7 +240,7 @@ pub fn may_schedule() -> bool {
 /// True if this process may access descriptors of other users' programs (`CAP_SYS_PTRACE`), such as
 /// signal pages.
 #[must_use]
-pub fn may_look_into() -> bool {
+pub fn may_inspect() -> bool {
     has(19)
 }
 

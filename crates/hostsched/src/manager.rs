@@ -42,8 +42,8 @@ pub trait Manager: Cores {
     }
 
     /// True if `task` should be real-time but lacks the permission.
-    fn stays_fair(&self, task: TaskId) -> bool {
-        self.taken().of(task).stays_fair()
+    fn lacks_real_time(&self, task: TaskId) -> bool {
+        self.taken().of(task).lacks_real_time()
     }
 
     /// True if `task` can be parked. Otherwise a task without cores keeps running, below all that have

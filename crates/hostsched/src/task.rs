@@ -79,7 +79,7 @@ pub struct Managed {
     is_held: bool,
     ended: bool,
     /// True if a thread could not become real-time.
-    stays_fair: bool,
+    lacks_real_time: bool,
     /// Time at which the levels of threads were last checked.
     checked: Time,
     /// True if a busy thread waited for a core at that check.
@@ -194,7 +194,7 @@ impl Managed {
             parked: false,
             is_held: false,
             ended: false,
-            stays_fair: false,
+            lacks_real_time: false,
             checked: now,
             busy_wait: false,
             figures: Figures::default(),
@@ -341,11 +341,11 @@ impl Managed {
         }
         let Some(cores) = cores.filter(|cores| self.cores != Some(*cores)) else { return };
         self.cores = Some(cores);
-        self.place_again();
+        self.reset_affinity();
     }
 
     /// Resets every thread to the task's cores, whatever mask it has set itself since.
-    pub fn place_again(&mut self) {
+    pub fn reset_affinity(&mut self) {
         let Some(cores) = self.cores else { return };
         let mut has = None;
         for &(_, thread) in self.threads.keys() {
@@ -356,7 +356,7 @@ impl Managed {
                 Err(_) => self.figures.refused += u64::from(SchedPolicy::of(id).is_ok()),
             }
         }
-        self.legacy.let_on(has.unwrap_or(cores));
+        self.legacy.record_cores(has.unwrap_or(cores));
     }
 
     /// True if the task can be frozen when it has no core.
@@ -370,8 +370,8 @@ impl Managed {
 
     /// True if the task should be real-time but lacks the permission.
     #[must_use]
-    pub const fn stays_fair(&self) -> bool {
-        self.stays_fair
+    pub const fn lacks_real_time(&self) -> bool {
+        self.lacks_real_time
     }
 
     /// True if the task is frozen.

@@ -135,7 +135,7 @@ fn lc_has_the_class_of_its_level_and_its_own_again_at_the_end() {
         let be = Program::start();
         let before = lc.class();
         let (_folder, mut manager, _) = manager(&format!("urgent-{name}"), lc, &be, true);
-        if manager.stays_fair(TaskId(0)) {
+        if manager.lacks_real_time(TaskId(0)) {
             assert_eq!(lc.class(), before);
             println!("skipped: {test}: {name}: this control group has no real-time budget");
             continue;

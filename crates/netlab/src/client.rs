@@ -36,7 +36,7 @@ pub fn connect(to: SocketAddr) -> TcpStream {
 ///
 /// # Panics
 /// The bytes received differ.
-pub fn what_is_sent_comes_back(to: SocketAddr, len: usize) {
+pub fn check_echo(to: SocketAddr, len: usize) {
     let sent = noise(len);
     let stream = connect(to);
     let mut received = Vec::new();
@@ -56,7 +56,7 @@ pub fn what_is_sent_comes_back(to: SocketAddr, len: usize) {
 ///
 /// # Panics
 /// The bytes received differ, or none arrive.
-pub fn datagrams_come_back(to: SocketAddr, lens: &[usize]) {
+pub fn check_datagram_echo(to: SocketAddr, lens: &[usize]) {
     const TRIES: u32 = 10;
     let any: IpAddr = if to.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
     let socket = UdpSocket::bind((any, 0)).expect("a port is free");

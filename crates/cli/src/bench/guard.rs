@@ -137,7 +137,8 @@ fn controller(duration: Span, until: WaitEnd) -> Result<Result<f64, GuardError>,
         while clock.now().since(start) < duration {
             std::thread::sleep(Duration::from_millis(10));
             let now = clock.now();
-            let step = guard.look(now).and_then(|signals| guard.hold(now, &[policy.tick(now, &signals[0])]));
+            let step =
+                guard.observe(now).and_then(|signals| guard.hold(now, &[policy.tick(now, &signals[0])]));
             step.map_err(|e| Error::new(format!("control step: {e}")))?;
             steps += 1;
         }

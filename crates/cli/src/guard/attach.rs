@@ -265,7 +265,7 @@ impl Controller {
     /// If the last service that reported its queue for a port has stopped reporting, the port gets a fresh
     /// policy and admits every connection until the next report.
     fn step(&mut self, guard: &mut Guard, now: Time) -> std::io::Result<()> {
-        let signals = guard.look(now)?;
+        let signals = guard.observe(now)?;
         let mut limits = Vec::with_capacity(signals.len());
         for (place, (policy, signals)) in self.policies.iter_mut().zip(&signals).enumerate() {
             let is_silenced = guard.is_silenced(place);

@@ -20,7 +20,7 @@ use shim::preload::{Library, elf_check};
 use crate::config_file::Arguments;
 use crate::device::{AnyDevice, LinkMonitor, Open};
 use crate::network_args::NetworkArgs;
-use crate::options::{self, made_up_mac, secret};
+use crate::options::{self, random_mac, secret};
 use crate::serve::reload::PolicyFiles;
 use crate::shard_args::FlowHashArg;
 use crate::{Error, control, guard_args, sandbox, traces, ui};
@@ -154,7 +154,7 @@ pub fn run(args: &Args, arguments: &Arguments) -> Result<ExitCode, Error> {
     lib.check()?;
     let Open { mut devices, mac, mtu, held, how, claimant, .. } = kind.open(&addresses, key)?;
     check_queues(args, &devices)?;
-    let stack = StackConfig { mtu, ..addresses.stack(mac.unwrap_or(made_up_mac()?), key) };
+    let stack = StackConfig { mtu, ..addresses.stack(mac.unwrap_or(random_mac()?), key) };
     let steering = args.flow_hash.steering(args.shards)?;
     let adapters = SocketAdapter::open(secret()?, steering)?;
     for (queue, device) in devices.iter_mut().enumerate() {

@@ -62,7 +62,7 @@ fn limits(config: &Config, manager: &dyn Manager, choice: &Choice, is_first: boo
                 }
             ));
         }
-        if config.real_time && manager.stays_fair(id) {
+        if config.real_time && manager.lacks_real_time(id) {
             limits.push(format!(
                 "{} is not real-time, so kernel threads can delay it: no CAP_SYS_NICE, or its control \
                  group has no cpu.rt_runtime_us",
@@ -76,7 +76,7 @@ fn limits(config: &Config, manager: &dyn Manager, choice: &Choice, is_first: boo
             ));
         }
     }
-    if choice.mechanism == Mechanism::Runtime && !proc::may_look_into() {
+    if choice.mechanism == Mechanism::Runtime && !proc::may_inspect() {
         let strangers = config.tasks.iter().filter(|task| task.signal_page && task.command.is_none());
         limits.extend(strangers.map(|task| {
             format!(

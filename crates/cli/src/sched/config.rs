@@ -341,7 +341,7 @@ impl Config {
     }
 
     /// True if the policy uses bandwidth.
-    pub fn asks_for_bandwidth(&self) -> bool {
+    pub fn needs_bandwidth(&self) -> bool {
         ["caladan", "caladan-no-hyperthread"].contains(&self.policy.as_str())
     }
 }

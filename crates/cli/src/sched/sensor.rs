@@ -29,7 +29,7 @@ pub fn sensor(config: &Config, cores: &[CoreId]) -> Result<(Box<dyn Sensor>, Str
     };
     Ok(match config.sensor {
         SensorName::None => none("set in the configuration: memory bandwidth is not managed"),
-        SensorName::Auto if !config.asks_for_bandwidth() => none("the policy does not use memory bandwidth"),
+        SensorName::Auto if !config.needs_bandwidth() => none("the policy does not use memory bandwidth"),
         SensorName::Auto => counters().unwrap_or_else(|_| probe("no hardware counters; ")),
         SensorName::Probe => probe(""),
         SensorName::Counters => counters()

@@ -4,7 +4,7 @@
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use netlab::client::datagrams_come_back;
+use netlab::client::check_datagram_echo;
 use netlab::is_installed;
 
 use super::*;
@@ -53,7 +53,7 @@ fn datagrams_are_echoed_over_every_device_and_by_several_shards() {
         for addr in both() {
             // The last two are fragmented in both directions.
             let lens = [1, 0, 1000, 1452, 4000, 30_000];
-            cable.clients.enter(|| datagrams_come_back(SocketAddr::new(addr, 80), &lens));
+            cable.clients.enter(|| check_datagram_echo(SocketAddr::new(addr, 80), &lens));
         }
         cable.host_answers();
         let rest = server.stop(Signal::TERM);
@@ -71,7 +71,7 @@ fn a_policy_labels_datagrams() {
     std::fs::write(&policy, rule).expect("the folder for test files is writable");
     let more = ["--proto", "udp", "--workers", "1", "--policy", policy.to_str().unwrap()];
     let server = cable.serve("packet:gw0", &more);
-    cable.clients.enter(|| datagrams_come_back(SocketAddr::new(OURS.parse().unwrap(), 80), &[100; 3]));
+    cable.clients.enter(|| check_datagram_echo(SocketAddr::new(OURS.parse().unwrap(), 80), &[100; 3]));
     let rest = server.stop(Signal::INT);
     assert!(rest.contains("3 datagrams, 3 requests, 3 responses"), "{rest}");
     assert!(rest.lines().any(|line| line.starts_with("2 ") && line.contains("service")), "{rest}");

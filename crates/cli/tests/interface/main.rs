@@ -8,7 +8,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use netlab::client::{connect, ping, what_is_sent_comes_back};
+use netlab::client::{check_echo, connect, ping};
 use netlab::{Child, Namespace, NetLab, Veth};
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -72,7 +72,7 @@ impl Cable {
     }
 
     fn echoes_at(&self, addr: IpAddr, len: usize) {
-        self.clients.enter(|| what_is_sent_comes_back(SocketAddr::new(addr, 80), len));
+        self.clients.enter(|| check_echo(SocketAddr::new(addr, 80), len));
     }
 
     /// The error of `greenwave serve`.

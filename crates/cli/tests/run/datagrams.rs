@@ -4,7 +4,7 @@
 
 use std::net::UdpSocket;
 
-use netlab::client::datagrams_come_back;
+use netlab::client::check_datagram_echo;
 use rustix::net::sockopt;
 
 use super::*;
@@ -108,7 +108,7 @@ fn python_answers_datagrams() {
     for (port, lens) in [(7001, &LENS[..]), (7002, &LENS[1..])] {
         let to = SocketAddr::new(OURS.parse().unwrap(), port);
         assert_eq!(world.answer(to, b"hello"), b"hello");
-        world.clients.enter(|| datagrams_come_back(to, lens));
+        world.clients.enter(|| check_datagram_echo(to, lens));
     }
     for port in [7001, 7002] {
         assert_eq!(world.answer(SocketAddr::new(OURS.parse().unwrap(), port), b"over"), b"over");

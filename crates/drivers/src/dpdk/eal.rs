@@ -89,7 +89,7 @@ fn remove_folder() {
 /// First log line of DPDK that gives more than the fact of a failure.
 fn log_line() -> Option<String> {
     // SAFETY: a buffer that ends with a NUL; a concurrent log call may tear a line, not that NUL.
-    let text = unsafe { CStr::from_ptr(shim::gw_said()) }.to_string_lossy().into_owned();
+    let text = unsafe { CStr::from_ptr(shim::gw_log()) }.to_string_lossy().into_owned();
     let plain = |line: &str| {
         // `EAL: FATAL: text`, `function_name(): text`.
         let line = line.trim_start_matches("EAL: ").trim_start_matches("FATAL: ");

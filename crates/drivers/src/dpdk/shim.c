@@ -18,7 +18,7 @@
 static char said[4096];
 static FILE *log_file;
 
-const char *gw_said(void)
+const char *gw_log(void)
 {
 	return said;
 }

@@ -42,10 +42,10 @@ struct gw_port {
 #define GW_RX_CHECKSUM 2
 #define GW_RSS 4
 
-/* Starts EAL, whose output goes to the text that gw_said returns. */
+/* Starts EAL, whose output goes to the text that gw_log returns. */
 int gw_init(int argc, char **argv);
 /* Errors that DPDK has logged since gw_forget; the caller prevents concurrent logging. */
-const char *gw_said(void);
+const char *gw_log(void);
 void gw_forget(void);
 
 int gw_describe(uint16_t port, struct gw_port *out);

@@ -58,7 +58,7 @@ pub(super) const RSS: u32 = 4;
 // From the shim.
 unsafe extern "C" {
     pub(super) fn gw_init(argc: c_int, argv: *mut *mut c_char) -> c_int;
-    pub(super) fn gw_said() -> *const c_char;
+    pub(super) fn gw_log() -> *const c_char;
     pub(super) fn gw_forget();
     pub(super) fn gw_describe(port: u16, out: *mut RawPort) -> c_int;
     pub(super) fn gw_start(

@@ -8,7 +8,7 @@ use net::Device;
 use net::device::multi_queue::MultiQueue;
 use net::stack::Config;
 use net::{EventKind, Stack};
-use netlab::client::what_is_sent_comes_back;
+use netlab::client::check_echo;
 use netlab::{Namespace, NetLab, Veth};
 use queueing::{Clock, Span, Time};
 
@@ -77,7 +77,7 @@ fn echo_over_tap(inside: &Namespace, device: &str, options: &Options) -> Opened 
     inside.address("gw0", HOST.into(), 24).unwrap();
     let devices = std::mem::take(&mut opened.devices);
     let server = Server::on(MultiQueue::new(devices), opened.mac);
-    inside.enter(|| what_is_sent_comes_back((OURS, PORT).into(), 1_000_000));
+    inside.enter(|| check_echo((OURS, PORT).into(), 1_000_000));
     let (devices, stack) = server.stop();
     assert_eq!(stack.counters().malformed.iter().sum::<u64>(), 0);
     drop(devices);

@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 use host::Monotonic;
 use net::stack::{Config, Ipv6, ListenOptions};
 use net::{ConnId, Device, EventKind, Stack};
-use netlab::client::{connect, ping, what_is_sent_comes_back};
+use netlab::client::{check_echo, connect, ping};
 use netlab::{Namespace, NetLab, Veth};
 use queueing::{Clock, Span, Time};
 
@@ -68,7 +68,7 @@ impl Cable {
     pub fn echoes(&self, len: usize) {
         for ours in [IpAddr::from(OURS), OURS6.into()] {
             self.clients.enter(|| ping(ours));
-            self.clients.enter(|| what_is_sent_comes_back((ours, PORT).into(), len));
+            self.clients.enter(|| check_echo((ours, PORT).into(), len));
         }
     }
 }

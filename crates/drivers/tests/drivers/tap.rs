@@ -6,7 +6,7 @@ use drivers::Tap;
 use drivers::tap::TapError;
 use net::device::multi_queue::MultiQueue;
 use netlab::NetLab;
-use netlab::client::what_is_sent_comes_back;
+use netlab::client::check_echo;
 
 use crate::echo::{HOST, HOST6, OURS, OURS6, PORT, Server};
 use crate::skipped;
@@ -27,8 +27,8 @@ fn echo_over(test: &str, queues: u16) {
         taps[0].up(HOST, 24).unwrap();
         taps[0].up(HOST6, 64).unwrap();
         let server = Server::on(MultiQueue::new(taps), MAC);
-        what_is_sent_comes_back((OURS, PORT).into(), 3_000_000);
-        what_is_sent_comes_back((OURS6, PORT).into(), 3_000_000);
+        check_echo((OURS, PORT).into(), 3_000_000);
+        check_echo((OURS6, PORT).into(), 3_000_000);
         let (_, stack) = server.stop();
         assert_eq!(stack.counters().malformed.iter().sum::<u64>(), 0);
     });

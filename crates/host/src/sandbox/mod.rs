@@ -127,7 +127,7 @@ pub fn become_user(user: &User, duty: Duty) -> Result<(), SandboxError> {
 
 /// Removes write permission for others from files and directories that this process creates, whatever
 /// its umask; other bits of the umask are kept. Programs that it starts inherit this.
-pub fn keep_files_from_others() {
+pub fn restrict_umask() {
     // The umask can only be read by setting it.
     let given = umask(Mode::WOTH);
     umask(given | Mode::WOTH);

@@ -55,7 +55,7 @@ pub enum Op {
 /// Condition of a jump; comparisons are unsigned unless named otherwise.
 #[allow(missing_docs, reason = "the names are those of the instruction set")]
 #[derive(Clone, Copy, Debug)]
-pub enum When {
+pub enum Condition {
     Equal = 0x10,
     Greater = 0x20,
     NotEqual = 0x50,
@@ -158,14 +158,14 @@ impl Assembler {
     }
 
     /// Jumps to `label` if the comparison `when` of `reg` with `value`, as 32-bit words, is true.
-    pub fn jump_when(&mut self, when: When, reg: Reg, value: u32, label: Label) {
+    pub fn jump_if(&mut self, when: Condition, reg: Reg, value: u32, label: Label) {
         self.jumps.push((self.code.len(), label));
         self.emit(0x06 | when as u8, reg, Reg::R0, 0, value as i32);
     }
 
     /// Jumps to `label` if the comparison `when` of `reg` with `other` is true: 64-bit numbers or
     /// pointers.
-    pub fn jump_reg(&mut self, when: When, reg: Reg, other: Reg, label: Label) {
+    pub fn jump_reg(&mut self, when: Condition, reg: Reg, other: Reg, label: Label) {
         self.jumps.push((self.code.len(), label));
         self.emit(0x0d | when as u8, reg, other, 0, 0);
     }
@@ -235,7 +235,7 @@ mod tests {
         let mut a = Assembler::default();
         let end = a.label();
         a.load(Width::Word, Reg::R5, Reg::R2, 30);
-        a.jump_when(When::NotEqual, Reg::R5, 0xdead_beef, end);
+        a.jump_if(Condition::NotEqual, Reg::R5, 0xdead_beef, end);
         a.map(Reg::R1, 7);
         a.bind(end);
         a.exit();

@@ -13,7 +13,7 @@
 use super::backlog::{ARRIVED, DRAINED, EMPTY, LEVEL_LEN, LEVELS};
 use super::flow_key::{ARP, ETHERTYPE, FACTOR, IPV4, IPV6, PORTS, PROTOCOL, TAG, TYPE_AT, VLAN, WITH_PORTS};
 use super::policy::Policy;
-use crate::bpf::asm::{Assembler, LOAD_BYTES, LOOKUP, Label, NOW, Op, Reg, UPDATE, When, Width};
+use crate::bpf::asm::{Assembler, Condition, LOAD_BYTES, LOOKUP, Label, NOW, Op, Reg, UPDATE, Width};
 use queueing::egress::{Line, NS_BITS};
 
 mod header;
@@ -151,17 +151,17 @@ pub(super) fn assemble(policy: &Policy, wiring: &Wiring) -> Vec<u64> {
     a.set(AT, TYPE_AT as i32 + 2);
     a.load(Width::Half, Reg::R1, STACK, ethertype);
     let tagged = a.label();
-    VLAN.iter().for_each(|&tag| a.jump_when(When::Equal, Reg::R1, half(tag), tagged));
+    VLAN.iter().for_each(|&tag| a.jump_if(Condition::Equal, Reg::R1, half(tag), tagged));
     a.jump(ip);
     a.bind(tagged);
     load_bytes(&mut a, From::Value((TYPE_AT + TAG) as i32), ethertype, 2);
     a.set(AT, (TYPE_AT + TAG) as i32 + 2);
     a.bind(ip);
     a.load(Width::Half, Reg::R1, STACK, ethertype);
-    a.jump_when(When::Equal, Reg::R1, half(IPV6), v6);
+    a.jump_if(Condition::Equal, Reg::R1, half(IPV6), v6);
     let v4 = a.label();
-    a.jump_when(When::Equal, Reg::R1, half(IPV4), v4);
-    a.jump_when(When::NotEqual, Reg::R1, half(ARP), other);
+    a.jump_if(Condition::Equal, Reg::R1, half(IPV4), v4);
+    a.jump_if(Condition::NotEqual, Reg::R1, half(ARP), other);
     count(&mut a, wiring, Counter::Fixed(COUNTED_OTHER));
     a.jump(out);
 
@@ -173,7 +173,7 @@ pub(super) fn assemble(policy: &Policy, wiring: &Wiring) -> Vec<u64> {
     a.bind(ports);
     a.load(Width::Byte, Reg::R1, STACK, KEY + PROTOCOL as i16);
     let has_ports = a.label();
-    WITH_PORTS.iter().for_each(|&protocol| a.jump_when(When::Equal, Reg::R1, protocol.into(), has_ports));
+    WITH_PORTS.iter().for_each(|&protocol| a.jump_if(Condition::Equal, Reg::R1, protocol.into(), has_ports));
     a.jump(pins);
     a.bind(has_ports);
     // Otherwise zeros remain.
@@ -214,7 +214,7 @@ fn pin(a: &mut Assembler, policy: &Policy, wiring: &Wiring, out: Label) {
             a.load(Width::Word, Reg::R1, base, field);
             last = Some(field);
         }
-        a.jump_when(When::Equal, Reg::R1, value, pinned[level.index()]);
+        a.jump_if(Condition::Equal, Reg::R1, value, pinned[level.index()]);
     }
     let [free, is_pinned] = std::array::from_fn(|_| a.label());
     a.jump(free);
@@ -254,7 +254,7 @@ fn sink(a: &mut Assembler, policy: &Policy, wiring: &Wiring, counted: Label) {
     let forward = a.label();
     a.set(Reg::R1, 0);
     // Another processor may have been ahead.
-    a.jump_reg(When::SignedNotLess, Reg::R4, Reg::R1, forward);
+    a.jump_reg(Condition::SignedNotLess, Reg::R4, Reg::R1, forward);
     a.set(Reg::R4, 0);
     a.bind(forward);
     // R2: the last packet. Signed: a packet on another processor may have a slightly later time.
@@ -263,18 +263,18 @@ fn sink(a: &mut Assembler, policy: &Policy, wiring: &Wiring, counted: Label) {
     a.alu(Op::Sub, Reg::R1, Reg::R2);
     a.set_wide(Reg::R3, idle_ns);
     let silent = a.label();
-    a.jump_reg(When::SignedNotLess, Reg::R1, Reg::R3, silent);
+    a.jump_reg(Condition::SignedNotLess, Reg::R1, Reg::R3, silent);
     a.jump(keep);
     a.bind(silent);
     a.load(Width::Double, Reg::R1, STACK, TIME);
     a.alu(Op::Sub, Reg::R1, Reg::R3);
     a.load(Width::Double, Reg::R3, Reg::R5, OWN + DRAINED);
-    a.jump_reg(When::NotGreater, Reg::R3, Reg::R1, stale);
+    a.jump_reg(Condition::NotGreater, Reg::R3, Reg::R1, stale);
     for empty in EMPTY {
         let next = a.label();
         a.load(Width::Double, Reg::R3, Reg::R5, OWN + empty);
-        a.jump_reg(When::NotGreater, Reg::R3, Reg::R2, next);
-        a.jump_reg(When::NotGreater, Reg::R3, Reg::R1, stale);
+        a.jump_reg(Condition::NotGreater, Reg::R3, Reg::R2, next);
+        a.jump_reg(Condition::NotGreater, Reg::R3, Reg::R1, stale);
         a.bind(next);
     }
     a.load(Width::Double, Reg::R1, Reg::R0, WAITING);
@@ -283,7 +283,7 @@ fn sink(a: &mut Assembler, policy: &Policy, wiring: &Wiring, counted: Label) {
     a.alu_value(Op::Mul, Reg::R1, line.queues_max as i32);
     a.set_wide(Reg::R3, idle_ns);
     a.alu(Op::Add, Reg::R1, Reg::R3);
-    a.jump_reg(When::NotGreater, Reg::R1, Reg::R4, stale);
+    a.jump_reg(Condition::NotGreater, Reg::R1, Reg::R4, stale);
 
     a.bind(keep);
     steady(a, policy, line);
@@ -331,12 +331,12 @@ fn steady(a: &mut Assembler, policy: &Policy, line: &Line) {
     let [ahead, short, all, known] = std::array::from_fn(|_| a.label());
     a.load(Width::Double, Reg::R4, STACK, TIME);
     // Another processor may have been ahead.
-    a.jump_reg(When::Greater, Reg::R4, Reg::R2, ahead);
+    a.jump_reg(Condition::Greater, Reg::R4, Reg::R2, ahead);
     a.mov(Reg::R4, Reg::R2);
     a.bind(ahead);
     a.alu(Op::Sub, Reg::R4, Reg::R2);
     a.set_wide(Reg::R3, u32::MAX.into());
-    a.jump_reg(When::NotGreater, Reg::R4, Reg::R3, short);
+    a.jump_reg(Condition::NotGreater, Reg::R4, Reg::R3, short);
     a.mov(Reg::R4, Reg::R3);
     a.bind(short);
     a.set_wide(Reg::R3, line.steady);
@@ -346,12 +346,12 @@ fn steady(a: &mut Assembler, policy: &Policy, line: &Line) {
     a.load(Width::Double, Reg::R5, Reg::R0, SENT);
     a.set(Reg::R3, 0);
     for (level, &threshold) in policy.thresholds.iter().enumerate() {
-        a.jump_when(When::NotGreater, LEVEL, level as u32, known);
+        a.jump_if(Condition::NotGreater, LEVEL, level as u32, known);
         a.set_wide(Reg::R3, threshold + 1);
     }
     a.bind(known);
     a.alu(Op::Sub, Reg::R5, Reg::R3);
-    a.jump_reg(When::NotGreater, Reg::R4, Reg::R5, all);
+    a.jump_reg(Condition::NotGreater, Reg::R4, Reg::R5, all);
     a.mov(Reg::R4, Reg::R5);
     a.bind(all);
 }
@@ -365,7 +365,7 @@ fn level_of(a: &mut Assembler, policy: &Policy, sent: Reg, to: Reg) {
     a.set(to, 0);
     for &threshold in &policy.thresholds {
         a.set_wide(Reg::R3, threshold);
-        a.jump_reg(When::NotGreater, sent, Reg::R3, known);
+        a.jump_reg(Condition::NotGreater, sent, Reg::R3, known);
         a.alu_value(Op::Add, to, 1);
     }
     a.bind(known);
@@ -387,15 +387,15 @@ fn served(a: &mut Assembler, state: Reg, to: Reg, waiting: Reg) {
     let [own_empty, above_empty, positive] = std::array::from_fn(|_| a.label());
     a.load(Width::Double, Reg::R1, STACK, TIME);
     a.load(Width::Double, waiting, state, OWN + DRAINED);
-    a.jump_reg(When::Greater, waiting, Reg::R1, own_empty);
+    a.jump_reg(Condition::Greater, waiting, Reg::R1, own_empty);
     a.mov(waiting, Reg::R1);
     a.bind(own_empty);
     // The later of the time and of that at which the levels above are empty.
     a.load(Width::Double, to, state, DRAINED);
-    a.jump_reg(When::NotGreater, to, Reg::R1, above_empty);
+    a.jump_reg(Condition::NotGreater, to, Reg::R1, above_empty);
     a.mov(Reg::R1, to);
     a.bind(above_empty);
-    a.jump_reg(When::Greater, waiting, Reg::R1, positive);
+    a.jump_reg(Condition::Greater, waiting, Reg::R1, positive);
     a.mov(waiting, Reg::R1);
     a.bind(positive);
     a.alu(Op::Sub, waiting, Reg::R1);
@@ -415,7 +415,7 @@ fn note_service(a: &mut Assembler, policy: &Policy, line: &Line, base: Reg, at: 
     a.load(Width::Double, Reg::R1, STACK, COST);
     a.alu(Op::Add, Reg::R2, Reg::R1);
     a.set_wide(Reg::R1, line.queue_ns);
-    a.jump_reg(When::NotGreater, Reg::R2, Reg::R1, fits);
+    a.jump_reg(Condition::NotGreater, Reg::R2, Reg::R1, fits);
     a.mov(Reg::R2, Reg::R1);
     a.bind(fits);
     a.store(Width::Double, base, at + WAITING, Reg::R2);
@@ -433,20 +433,20 @@ fn note_arrival(a: &mut Assembler, policy: &Policy, line: &Line) {
     a.load(Width::Double, Reg::R3, Reg::R5, OWN + DRAINED);
     a.set_wide(Reg::R1, line.capacity_ns);
     a.alu(Op::Add, Reg::R1, Reg::R4);
-    a.jump_reg(When::Greater, Reg::R3, Reg::R1, full);
+    a.jump_reg(Condition::Greater, Reg::R3, Reg::R1, full);
     a.add_at(Reg::R5, OWN + ARRIVED, Reg::R2);
     a.load(Width::Double, Reg::R5, STACK, STATE);
     for level in 0..policy.levels() {
         let [busy, kept, next] = std::array::from_fn(|_| a.label());
-        a.jump_when(When::Greater, LEVEL, level as u32, next);
+        a.jump_if(Condition::Greater, LEVEL, level as u32, next);
         let own = (level as i16 + 1) * OWN;
         a.load(Width::Double, Reg::R3, Reg::R5, own + DRAINED);
-        a.jump_reg(When::Greater, Reg::R3, Reg::R4, busy);
+        a.jump_reg(Condition::Greater, Reg::R3, Reg::R4, busy);
         a.load(Width::Double, Reg::R1, Reg::R5, own + EMPTY[0]);
         a.mov(Reg::R3, Reg::R4);
         a.alu(Op::Sub, Reg::R3, Reg::R1);
         a.set_wide(Reg::R0, line.idle_ns);
-        a.jump_reg(When::Greater, Reg::R0, Reg::R3, kept);
+        a.jump_reg(Condition::Greater, Reg::R0, Reg::R3, kept);
         a.store(Width::Double, Reg::R5, own + EMPTY[1], Reg::R1);
         a.store(Width::Double, Reg::R5, own + EMPTY[0], Reg::R4);
         a.bind(kept);
@@ -465,7 +465,7 @@ fn note_arrival(a: &mut Assembler, policy: &Policy, line: &Line) {
 fn note_large(a: &mut Assembler, wiring: &Wiring) {
     let [large, fits] = std::array::from_fn(|_| a.label());
     a.load(Width::Word, Reg::R1, CONTEXT, WIRE_LEN);
-    a.jump_when(When::Greater, Reg::R1, wiring.quantum, large);
+    a.jump_if(Condition::Greater, Reg::R1, wiring.quantum, large);
     a.jump(fits);
     a.bind(large);
     count(a, wiring, Counter::Fixed(COUNTED_LARGE));
@@ -521,7 +521,7 @@ fn count(a: &mut Assembler, wiring: &Wiring, counter: Counter) {
     a.call(LOOKUP);
     a.jump_null(Reg::R0, done);
     a.load(Width::Word, Reg::R1, CONTEXT, GSO_SEGS);
-    a.jump_when(When::NotEqual, Reg::R1, 0, segments);
+    a.jump_if(Condition::NotEqual, Reg::R1, 0, segments);
     a.set(Reg::R1, 1);
     a.bind(segments);
     a.add_at(Reg::R0, 0, Reg::R1);

@@ -80,7 +80,7 @@ impl Queues {
     }
 
     /// Queues found by `gw_look`, in no particular order.
-    pub fn look(&mut self, program: &OwnedFd, now: Time) -> io::Result<&[Queue]> {
+    pub fn observe(&mut self, program: &OwnedFd, now: Time) -> io::Result<&[Queue]> {
         if now < self.due && self.read_queues(program)? {
             return Ok(&self.found);
         }

@@ -91,7 +91,7 @@ impl GuardedPort {
     ///
     /// # Errors
     /// The kernel's error.
-    pub fn look(
+    pub fn observe(
         &mut self,
         maps: &Maps,
         observed: &Observed<'_>,

@@ -2,7 +2,7 @@
 //! skb.
 //!
 //! [`attach`] puts a program on an interface. The attaching process then makes about a hundred control
-//! steps a second: it observes each port ([`Guard::look`]), lets a policy of crate `guard` decide for
+//! steps a second: it observes each port ([`Guard::observe`]), lets a policy of crate `guard` decide for
 //! each, and sets the limits ([`Guard::hold`]). One second after the last control step every SYN passes.
 //! When the process ends in any way, the program is removed. There is no file: configuration and counters
 //! are read from the kernel ([`status`], [`detach`]).
@@ -305,11 +305,11 @@ impl Guard {
     ///
     /// # Errors
     /// The kernel's error.
-    pub fn look(&mut self, now: Time) -> io::Result<Vec<Signals>> {
+    pub fn observe(&mut self, now: Time) -> io::Result<Vec<Signals>> {
         let maps = &self.loaded.maps;
         let slots = 0..self.ports.len();
         let connections = slots.map(|slot| maps.connections(slot)).collect::<io::Result<Vec<_>>>()?;
-        let queues = self.queues.look(&self.loaded.look, now)?;
+        let queues = self.queues.observe(&self.loaded.look, now)?;
         let accepted: Vec<u64> = self
             .ports
             .iter()
@@ -320,7 +320,7 @@ impl Guard {
         let queues: Vec<_> = queues.iter().copied().zip(stuck).collect();
         let waits = self.loaded.waits.as_ref();
         let ends = self.ports.iter_mut().map(|port| port.long_polls_end(now));
-        let unanswered = waits.map(|program| response_wait::look(program, now, ends)).transpose()?;
+        let unanswered = waits.map(|program| response_wait::observe(program, now, ends)).transpose()?;
         let load = self.system_load.sample(now)?;
         let reports = self.report_files.read();
         let observed = Observed {
@@ -336,7 +336,7 @@ impl Guard {
         let mut totals = ObservedSignals { overflows, drops, requests, ..ObservedSignals::default() };
         let mut signals = Vec::with_capacity(self.ports.len());
         for ((port, accepted), connections) in self.ports.iter_mut().zip(accepted).zip(connections) {
-            signals.push(port.look(maps, &observed, accepted, &connections)?);
+            signals.push(port.observe(maps, &observed, accepted, &connections)?);
             totals.add(&port.entry().seen);
         }
         self.totals.seen = totals;

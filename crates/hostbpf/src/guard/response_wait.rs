@@ -27,7 +27,7 @@ pub(super) struct PendingResponses {
 
 /// Runs `gw_waits`, where the connections of a slot that were made before its end are long polls; the
 /// result, too, is by the ports' slots.
-pub(super) fn look(
+pub(super) fn observe(
     program: &OwnedFd,
     now: Time,
     long_polls_ends: impl IntoIterator<Item = Time>,

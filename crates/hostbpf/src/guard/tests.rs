@@ -150,7 +150,7 @@ impl Rig {
     /// Accept queues of these ports, sorted by port and length.
     fn queues(&self, ports: &[u16]) -> Vec<accept_queue::Queue> {
         let mut looks = Queues::new(ports).unwrap();
-        let mut found = looks.look(&self.loaded.look, Monotonic::new().now()).unwrap().to_vec();
+        let mut found = looks.observe(&self.loaded.look, Monotonic::new().now()).unwrap().to_vec();
         found.sort_by_key(|queue| (queue.port, queue.since));
         found
     }
@@ -379,7 +379,7 @@ fn a_connection_with_a_request_waits_until_its_first_response_byte() {
     // Waiting connections, and responses.
     let look = || {
         let now = Monotonic::new().now();
-        let waits = response_wait::look(program, now, [Time::ZERO]).unwrap()[0];
+        let waits = response_wait::observe(program, now, [Time::ZERO]).unwrap()[0];
         assert!(waits.delay <= now.since(start), "{waits:?}");
         assert_eq!(waits.delay == Span::ZERO, waits.waiting == 0, "{waits:?}");
         (waits.waiting, rig.loaded.maps.connections(0).unwrap().answered)
@@ -428,7 +428,7 @@ fn a_connection_with_a_request_waits_until_its_first_response_byte() {
         let end = Monotonic::new().now();
         let last = ask();
         let now = Monotonic::new().now();
-        let waits = response_wait::look(program, now, [end]).unwrap()[0];
+        let waits = response_wait::observe(program, now, [end]).unwrap()[0];
         assert_eq!((waits.waiting, waits.long_polls), (3, 2));
         assert!(waits.delay_recent <= now.since(end) && now.since(end) < waits.delay, "{waits:?}");
         drop((clients, last));
@@ -519,7 +519,12 @@ fn a_closed_and_a_new_listener_are_found_at_the_next_step() {
         let mut now = Time::ZERO + Span::from_secs(9);
         let mut look = |after: Span| {
             now += after;
-            looks.look(&rig.loaded.look, now).unwrap().iter().map(|queue| queue.waiting).collect::<Vec<_>>()
+            looks
+                .observe(&rig.loaded.look, now)
+                .unwrap()
+                .iter()
+                .map(|queue| queue.waiting)
+                .collect::<Vec<_>>()
         };
         // At once, not after a second.
         const NEXT: Span = Span::from_micros(1);

@@ -65,7 +65,7 @@ impl Grants {
     }
 
     /// Next core whose counter was requested; removes the request.
-    pub fn next_asked(&mut self) -> Option<CoreId> {
+    pub fn next_sample(&mut self) -> Option<CoreId> {
         self.asked.pop()
     }
 
@@ -138,7 +138,7 @@ impl Grants {
     }
 
     /// Takes lent cores back, and kicks cores that do not run their owner yet.
-    pub fn insist(&mut self, now: Time, kernel: &dyn Kernel, threads: &Threads) {
+    pub fn kick_stale(&mut self, now: Time, kernel: &dyn Kernel, threads: &Threads) {
         self.lent = self.lent.filter(|lent| now < lent.until && threads.load(lent.task).waiting > 0);
         self.write(now, kernel, threads.tasks());
         let mut kick = Kick::default();

@@ -61,7 +61,7 @@ impl Kernel for Made {
     }
 }
 
-/// Writes words, and runs the manager's half on them: look, decide, insist.
+/// Writes words, and runs the manager's half on them: observe, decide, kick.
 pub(crate) fn words(data: &[u8]) {
     let specs = vec![TaskSpec::critical(1), TaskSpec::best_effort()];
     let topology = Topology::regular(1, MANAGED.len(), 1).expect("a machine of three cores");
@@ -149,7 +149,7 @@ impl World {
                 let (cores, threads) = (&self.kernel.cores, &self.threads);
                 self.grants.give_back(self.now, cores, threads, &mut self.signals);
             }
-            8 => self.grants.insist(self.now, &self.kernel, &self.threads),
+            8 => self.grants.kick_stale(self.now, &self.kernel, &self.threads),
             _ => self.now += Span::from_micros(u64::from(input.u16()?)),
         }
         Some(())

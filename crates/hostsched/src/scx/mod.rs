@@ -201,7 +201,7 @@ impl Scx {
             if self.grants.has_any(id) {
                 // It has cores and still waits: perhaps one of its threads may no longer run there.
                 if self.taken.was_scanned(now) {
-                    self.taken.tasks[number].place_again();
+                    self.taken.tasks[number].reset_affinity();
                 }
                 continue;
             }
@@ -232,7 +232,7 @@ impl Cores for Scx {
         }
         signals.cores.iter_mut().for_each(|core| *core = sched::cores::CoreSignals::default());
         self.grants.give_back(now, kernel.cores(), &self.threads, signals);
-        while let Some(core) = self.grants.next_asked() {
+        while let Some(core) = self.grants.next_sample() {
             let given = self.grants.given();
             let ran = |task: TaskId| self.figures[task.index()].ran_ns;
             let counted = self.taken.sensor.misses(self.taken.layout.cores()[core.0 as usize]);
@@ -242,7 +242,7 @@ impl Cores for Scx {
         self.taken.sensor.bandwidth(now, &mut signals.bandwidth);
         self.park(now);
         if let Some(kernel) = &self.kernel {
-            self.grants.insist(now, &**kernel, &self.threads);
+            self.grants.kick_stale(now, &**kernel, &self.threads);
         }
     }
 

@@ -108,7 +108,7 @@ impl Managed {
     /// whether it was not there at the last scan, tells why it must not be managed here.
     pub fn scan(&mut self, now: Time, journal: &mut Journal, stranger: &StrangerCheck<'_>) {
         self.fresh.clear();
-        self.heed_operator(journal);
+        self.adopt_operator_state(journal);
         if now < self.schedule.next {
             return;
         }
@@ -269,7 +269,7 @@ impl Managed {
         let fair = (urgent && class == SchedPolicy::OTHER && ours.is_ok()).then_some(class);
         // The fair class is the fallback.
         let ours = if urgent {
-            self.stays_fair |= is_there && ours.is_err();
+            self.lacks_real_time |= is_there && ours.is_err();
             Ok(())
         } else {
             ours
@@ -301,7 +301,7 @@ impl Managed {
 
 impl InheritedState {
     /// Records that the threads were given `cores`.
-    pub(super) fn let_on(&mut self, cores: CpuSet) {
+    pub(super) fn record_cores(&mut self, cores: CpuSet) {
         if let Some(index) = self.cores[self.recent..].iter().position(|known| *known == cores) {
             self.cores.remove(self.recent + index);
         }

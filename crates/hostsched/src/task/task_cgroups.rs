@@ -50,7 +50,7 @@ impl Managed {
 
     /// Freezes or thaws its group, unless an operator or a process inside forbids it.
     pub(super) fn park(&mut self, park: bool, protected: &Protected, journal: &mut Journal) {
-        self.heed_operator(journal);
+        self.adopt_operator_state(journal);
         if park == self.parked {
             return;
         }
@@ -93,7 +93,7 @@ impl Managed {
     }
 
     /// Accepts a state that an operator wrote to the freezer file since our last write.
-    pub(super) fn heed_operator(&mut self, journal: &mut Journal) {
+    pub(super) fn adopt_operator_state(&mut self, journal: &mut Journal) {
         let Some(group) = &self.group else { return };
         let was_written = self.watch.take();
         if !was_written && (self.parked || !self.is_held) {

@@ -104,7 +104,7 @@ fn what_real_time_lc_starts_has_a_level_of_its_own_and_is_in_the_fair_class_agai
         let (mut lc, be) = (Program::starts(command), Program::start());
         let before = lc.class();
         let (_folder, mut manager, _) = manager(&format!("lc-starts-{name}"), &lc, &be, true);
-        if manager.stays_fair(TaskId(0)) {
+        if manager.lacks_real_time(TaskId(0)) {
             println!("skipped: what_real_time_lc_starts_…: {name}: no real-time budget in this cgroup");
             continue;
         }

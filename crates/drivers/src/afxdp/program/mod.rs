@@ -14,7 +14,7 @@ mod model;
 #[cfg(test)]
 mod tests;
 
-use hostbpf::bpf::asm::{Assembler, Label, Op, REDIRECT_MAP, Reg, When, Width};
+use hostbpf::bpf::asm::{Assembler, Condition, Label, Op, REDIRECT_MAP, Reg, Width};
 
 /// Claimed traffic of an interface.
 ///
@@ -93,7 +93,7 @@ impl Claims {
         let has_ipv6 = self.addresses.iter().any(IpAddr::is_ipv6);
         let kinds = [(has_ipv4, IPV4, ipv4), (has_ipv4, ARP, arp), (has_ipv6, IPV6, ipv6)];
         for (_, kind, label) in kinds.into_iter().filter(|(has, ..)| *has) {
-            a.jump_when(When::Equal, VALUE, half(kind as u16), label);
+            a.jump_if(Condition::Equal, VALUE, half(kind as u16), label);
         }
         a.jump(pass);
         if has_ipv4 {
@@ -129,7 +129,7 @@ impl Claims {
     fn any_ipv4(&self, a: &mut Assembler, label: Label) {
         for addr in &self.addresses {
             if let IpAddr::V4(addr) = addr {
-                a.jump_when(When::Equal, VALUE, u32::from_ne_bytes(addr.octets()), label);
+                a.jump_if(Condition::Equal, VALUE, u32::from_ne_bytes(addr.octets()), label);
             }
         }
     }
@@ -142,9 +142,9 @@ impl Claims {
         a.jump(pass);
         a.bind(to_us);
         a.load(Width::Byte, VALUE, DATA, 23);
-        a.jump_when(When::Equal, VALUE, ICMP.into(), ours);
-        a.jump_when(When::Equal, VALUE, TCP.into(), transport);
-        a.jump_when(When::Equal, VALUE, UDP.into(), transport);
+        a.jump_if(Condition::Equal, VALUE, ICMP.into(), ours);
+        a.jump_if(Condition::Equal, VALUE, TCP.into(), transport);
+        a.jump_if(Condition::Equal, VALUE, UDP.into(), transport);
         a.jump(pass);
         a.bind(transport);
         if self.ports.is_empty() {
@@ -153,7 +153,7 @@ impl Claims {
         }
         a.load(Width::Half, VALUE, DATA, 20);
         a.alu_value(Op::And, VALUE, half(FRAGMENT_BITS) as i32);
-        a.jump_when(When::NotEqual, VALUE, 0, ours);
+        a.jump_if(Condition::NotEqual, VALUE, 0, ours);
         // Header length in words, times 4, after the Ethernet header.
         a.load(Width::Byte, VALUE, DATA, 14);
         a.alu_value(Op::And, VALUE, 15);
@@ -181,12 +181,12 @@ impl Claims {
             a.bind(next);
         }
         a.load(Width::Byte, VALUE, DATA, 20);
-        a.jump_when(When::NotEqual, VALUE, ICMPV6.into(), pass);
+        a.jump_if(Condition::NotEqual, VALUE, ICMPV6.into(), pass);
         need(a, 78, pass);
         let asked = a.label();
         a.load(Width::Byte, VALUE, DATA, 54);
-        a.jump_when(When::Equal, VALUE, NEIGHBOR_SOLICITATION.into(), asked);
-        a.jump_when(When::NotEqual, VALUE, NEIGHBOR_ADVERTISEMENT.into(), pass);
+        a.jump_if(Condition::Equal, VALUE, NEIGHBOR_SOLICITATION.into(), asked);
+        a.jump_if(Condition::NotEqual, VALUE, NEIGHBOR_ADVERTISEMENT.into(), pass);
         differs(a, 38, ALL_NODES, pass);
         for &addr in &addresses {
             let next = a.label();
@@ -207,10 +207,10 @@ impl Claims {
         a.bind(to_us);
         a.load(Width::Byte, VALUE, DATA, 20);
         for protocol in [ICMPV6].into_iter().chain(EXTENSIONS) {
-            a.jump_when(When::Equal, VALUE, protocol.into(), ours);
+            a.jump_if(Condition::Equal, VALUE, protocol.into(), ours);
         }
-        a.jump_when(When::Equal, VALUE, TCP.into(), transport);
-        a.jump_when(When::Equal, VALUE, UDP.into(), transport);
+        a.jump_if(Condition::Equal, VALUE, TCP.into(), transport);
+        a.jump_if(Condition::Equal, VALUE, UDP.into(), transport);
         a.jump(pass);
         a.bind(transport);
         match self.ports.is_empty() {
@@ -227,8 +227,8 @@ impl Claims {
         a.half_from_network(VALUE);
         for range in &self.ports {
             let next = a.label();
-            a.jump_when(When::Less, VALUE, u32::from(*range.start()), next);
-            a.jump_when(When::Greater, VALUE, u32::from(*range.end()), next);
+            a.jump_if(Condition::Less, VALUE, u32::from(*range.start()), next);
+            a.jump_if(Condition::Greater, VALUE, u32::from(*range.end()), next);
             a.jump(ours);
             a.bind(next);
         }
@@ -240,7 +240,7 @@ impl Claims {
 fn need(a: &mut Assembler, len: i16, pass: Label) {
     a.mov(SCRATCH, DATA);
     a.alu_value(Op::Add, SCRATCH, len.into());
-    a.jump_reg(When::Greater, SCRATCH, END, pass);
+    a.jump_reg(Condition::Greater, SCRATCH, END, pass);
 }
 
 /// Jumps to `other` unless `addr` is at byte `at`.
@@ -249,7 +249,7 @@ fn differs(a: &mut Assembler, at: i16, addr: Ipv6Addr, other: Label) {
     let (words, _) = octets.as_chunks::<4>();
     for (offset, word) in (at..).step_by(4).zip(words) {
         a.load(Width::Word, VALUE, DATA, offset);
-        a.jump_when(When::NotEqual, VALUE, u32::from_ne_bytes(*word), other);
+        a.jump_if(Condition::NotEqual, VALUE, u32::from_ne_bytes(*word), other);
     }
 }
 

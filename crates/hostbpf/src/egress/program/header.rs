@@ -4,19 +4,19 @@
 use super::{
     AT, CONTEXT, DSCP, From, HEADER, KEPT, KEY, LEVEL, STACK, VERSION, address, copy, half, load_bytes,
 };
-use crate::bpf::asm::{Assembler, Label, Op, REPLACE_CHECKSUM, Reg, STORE_BYTES, When, Width};
+use crate::bpf::asm::{Assembler, Condition, Label, Op, REPLACE_CHECKSUM, Reg, STORE_BYTES, Width};
 use crate::egress::flow_key::{FRAGMENT_BITS, PROTOCOL, SOURCE, TARGET};
 
 /// Parses an IPv4 header into the key; jumps to `other` if there is none, to `pins` for a fragment.
 pub(super) fn ipv4(a: &mut Assembler, other: Label, pins: Label) {
     load_bytes(a, From::Reg(AT), HEADER, 20);
-    a.jump_when(When::NotEqual, Reg::R0, 0, other);
+    a.jump_if(Condition::NotEqual, Reg::R0, 0, other);
     a.load(Width::Byte, Reg::R1, STACK, HEADER);
     a.mov(Reg::R2, Reg::R1);
     a.alu_value(Op::ShiftRight, Reg::R2, 4);
-    a.jump_when(When::NotEqual, Reg::R2, 4, other);
+    a.jump_if(Condition::NotEqual, Reg::R2, 4, other);
     a.alu_value(Op::And, Reg::R1, 15);
-    a.jump_when(When::Less, Reg::R1, 5, other);
+    a.jump_if(Condition::Less, Reg::R1, 5, other);
     a.alu_value(Op::ShiftLeft, Reg::R1, 2);
     a.mov(KEPT, AT);
     a.alu(Op::Add, KEPT, Reg::R1);
@@ -29,17 +29,17 @@ pub(super) fn ipv4(a: &mut Assembler, other: Label, pins: Label) {
     a.store_value(Width::Word, STACK, VERSION, 4);
     a.load(Width::Half, Reg::R1, STACK, HEADER + 6);
     a.alu_value(Op::And, Reg::R1, half(FRAGMENT_BITS) as i32);
-    a.jump_when(When::NotEqual, Reg::R1, 0, pins);
+    a.jump_if(Condition::NotEqual, Reg::R1, 0, pins);
 }
 
 /// Parses an IPv6 header into the key; jumps to `other` if there is none.
 pub(super) fn ipv6(a: &mut Assembler, other: Label) {
     load_bytes(a, From::Reg(AT), HEADER, 40);
-    a.jump_when(When::NotEqual, Reg::R0, 0, other);
+    a.jump_if(Condition::NotEqual, Reg::R0, 0, other);
     a.load(Width::Byte, Reg::R1, STACK, HEADER);
     a.mov(Reg::R2, Reg::R1);
     a.alu_value(Op::ShiftRight, Reg::R2, 4);
-    a.jump_when(When::NotEqual, Reg::R2, 6, other);
+    a.jump_if(Condition::NotEqual, Reg::R2, 6, other);
     a.mov(KEPT, AT);
     a.alu_value(Op::Add, KEPT, 40);
     for word in [0, 8] {
@@ -63,15 +63,15 @@ pub(super) fn rewrite(a: &mut Assembler, dscp: &[u8], out: Label) {
     for (level, &value) in dscp.iter().enumerate() {
         a.set(KEPT, value.into());
         if level + 1 < dscp.len() {
-            a.jump_when(When::Equal, LEVEL, level as u32, known);
+            a.jump_if(Condition::Equal, LEVEL, level as u32, known);
         }
     }
     a.bind(known);
     a.load(Width::Word, Reg::R1, STACK, DSCP);
-    a.jump_reg(When::Equal, Reg::R1, KEPT, out);
+    a.jump_reg(Condition::Equal, Reg::R1, KEPT, out);
     a.load(Width::Word, Reg::R1, STACK, VERSION);
-    a.jump_when(When::Equal, Reg::R1, 6, v6);
-    a.jump_when(When::NotEqual, Reg::R1, 4, out);
+    a.jump_if(Condition::Equal, Reg::R1, 6, v6);
+    a.jump_if(Condition::NotEqual, Reg::R1, 4, out);
     // The second byte: DSCP, and two ECN bits that stay.
     a.load(Width::Half, Reg::R3, STACK, HEADER);
     a.load(Width::Byte, Reg::R1, STACK, HEADER + 1);
