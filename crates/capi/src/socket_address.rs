@@ -41,8 +41,8 @@ pub(crate) unsafe fn read(addr: *const sockaddr, len: socklen_t) -> Option<Socke
     }
 }
 
-/// Writes `from` to the program's buffer, unless `addr` is null; `six`: as an IPv6 address. It is
-/// cut to the buffer's size.
+/// Writes `from` to the program's buffer, unless `addr` is null; `six`: as an IPv6 address. The
+/// address is truncated to the buffer's size.
 ///
 /// # Errors
 /// The errors of [`tell`].

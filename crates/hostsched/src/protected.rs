@@ -119,7 +119,7 @@ mod tests {
             assert!(protected.contains(id));
         }
         assert!(!protected.contains(70), "a sibling");
-        // Process numbers that form a ring, as reuse during the walk may show them.
+        // Process IDs that form a ring, as reuse during the walk may show them.
         assert!(Protected::of(5, None, None, |id| Some(if id == 5 { 6 } else { 5 })).contains(6));
     }
 

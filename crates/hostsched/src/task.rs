@@ -51,7 +51,7 @@ pub struct Managed {
     /// [`take_fresh`](Managed::take_fresh) sets it instead.
     class: Option<SchedPolicy>,
     selector: TaskSelector,
-    /// Start time of the first process, if the task is given by process number.
+    /// Start time of the first process, if the task is given by process ID.
     began: Option<u64>,
     /// Group of its members, if they have one of their own.
     group: Option<Group>,

@@ -1,9 +1,10 @@
 //! Undo log: the original state, written to a file before each change.
 //!
-//! One line per thread (its class and cores), per control group that is made, frozen or thawed, per
-//! setting of a control group, and per program whose workers are asked to leave their cores. Each line is one write, which the kernel keeps however this process
-//! ends. A reader, the guardian that notices the end or the next start, restores everything. A thread
-//! is identified by its start time, so a reused number is left alone. Restoring twice does no harm.
+//! One line per thread (its class and cores), per control group that is made, frozen or thawed, per setting
+//! of a control group, and per program whose workers are asked to leave their cores. Each line is one
+//! write, which the kernel keeps even if this process is killed. A reader, the guardian that notices the
+//! end or the next start, restores everything. A thread is identified by its start time, so a reused ID is
+//! left alone. Restoring twice does no harm.
 //!
 //! A child inherits the changes made to its parent. A thread that is found later with the task's
 //! settings is therefore recorded with the state it would have without us: that of its process's first
@@ -12,10 +13,10 @@
 //! Ended threads need no line. Once there are many, all lines still needed are written to a second
 //! file, which is then renamed over the log: at any moment the log restores everything.
 //!
-//! A program that the daemon started has a line as well, and ends with the daemon. The daemon holds a
-//! lock on its log, which the kernel releases when it ends: neither a zombie nor a process with a
-//! reused number counts as the daemon. The log names its boot, since nothing of it survives another. It
-//! is in a directory that no other user can change ([`host::files`]).
+//! A program that the daemon started has a line as well, and ends with the daemon. The daemon holds a lock
+//! on its log, which the kernel releases when it ends: neither a zombie nor a process that reuses its ID
+//! counts as the daemon. The log names its boot, since nothing of it survives another. It is in a directory
+//! that no other user can change ([`host::files`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;

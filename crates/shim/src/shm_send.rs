@@ -85,7 +85,7 @@ pub struct ShmSendBuffers {
 #[derive(Debug)]
 enum Side {
     Stack(Kept),
-    /// A page with this process's number in the stack's PID namespace, or [`UNBROKEN`]; zero until
+    /// A page with this process's ID in the stack's PID namespace, or [`UNBROKEN`]; zero until
     /// it is determined, and after a fork.
     Program(Option<Mapping>),
 }

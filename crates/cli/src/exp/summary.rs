@@ -206,7 +206,7 @@ impl Overview {
     /// `figures` if given.
     #[must_use]
     pub fn markdown(&self, figures: Option<&str>) -> String {
-        let mut text = format!("{HEAD}\n- {}\n{}\n", self.closing(), self.quotes());
+        let mut text = format!("{HEAD}\n- {}\n{}{RULES}\n", self.closing(), self.quotes());
         let _ = write!(text, "{}\n{}\n", self.table().markdown(), self.reasons("* "));
         let mut origins = Table::new(3, &["experiment", "source in the paper", "ran"]);
         for stored in &self.results {
@@ -367,38 +367,44 @@ const RECORD: &str = "record.json";
 
 /// Claims at the head of the page: experiment, claim, and the meaning of its figure.
 const QUOTES: [(&str, &str, &str); 9] = [
-    ("adps/fig5", "adps-over-none", "p99 of urgent requests, with priorities over without"),
-    ("adps/e5", "near-p50", "p50 of near users of an unmodified lighttpd, with the policy over without"),
+    ("adps/fig5", "adps-over-none", "p99 of urgent requests: with priorities ÷ without"),
+    ("adps/e5", "near-p50", "p50 of near users of an unmodified lighttpd: with a policy ÷ without"),
     (
         "d2p/e2-tonic",
         "end-to-end-at-a-pace",
-        "p95 of a search over 18 workers, by deadline over order of arrival",
+        "p95 of a search over 18 workers: by deadline ÷ in order of arrival",
     ),
-    ("fish/fig6", "push-out-mean", "mean completion of small flows in bursts, FISH with push-out over FISH"),
-    ("fish/host", "fish-fifo", "p99 of small flows in bursts on Linux's egress, FISH over one FIFO"),
-    ("caladan/e2", "tail-during-gc", "worst p99.9 of any 100 ms, PARTIES over Caladan"),
+    ("fish/fig6", "push-out-mean", "mean completion of small flows in bursts: FISH with push-out ÷ FISH"),
+    ("fish/host", "fish-fifo", "p99 of small flows in bursts on Linux's egress: FISH ÷ one FIFO"),
+    ("caladan/e2", "tail-during-gc", "worst p99.9 of any 100 ms: PARTIES ÷ Caladan"),
     (
         "overload/e1",
         "peak-kept",
-        "goodput of nginx at 4 and 10 times its capacity, over its peak, with the guard",
+        "goodput of nginx with the guard: at 4 and 10 times its capacity ÷ its peak",
     ),
     (
         "platform/green",
         "p999-off-over-on",
-        "p99.9 of urgent requests on simulated hosts, all mechanisms off over on",
+        "p99.9 of urgent requests on simulated hosts: all mechanisms off ÷ on",
     ),
     ("platform/host", "overload-goodput", "requests in time through three services in overload, %"),
 ];
 
+/// Head of the page, in front of its quotable lines.
 const HEAD: &str = "\
 # Results
-Every claim of every experiment that was run, written by `greenwave exp table --markdown`
-(`make results`) from what `exp run --out` left; nothing here is edited by hand. What the claims
-say stands in `experiments/`; where a paper prints a number, it stands beside ours.
+Measured by greenwave's own experiments; ± is half of a 95 % confidence interval, `A ÷ B` a quotient.
+Each line names the command that repeats it.
+";
+
+/// Text between the quotable lines and the table.
+const RULES: &str = "
+`greenwave exp table --markdown` (`make results`) wrote this page from the files of `exp run --out`; it is
+not edited by hand. `experiments/` explains the claims. The column *paper* has the number that the paper prints.
 
 A claim holds if its whole 95 % interval keeps the bound, fails if no part of it does, and is
-undecided if the interval contains the bound. Below the table stands how many more runs would about
-decide. Without an interval (`–` in column ±: a single run) the value alone decides. `among seeds`
+undecided if the interval contains the bound. The lines below the table estimate how many more runs
+would decide it. Without an interval (`–` in column ±: a single run) the value alone decides. `among seeds`
 is a claim about single seeds: the paper's value is one that some seeds give.
 ";
 

@@ -192,7 +192,7 @@ fn restore_reports_and_ends_programs_of_a_killed_daemon() {
     assert_eq!(String::from_utf8_lossy(&again.stdout), "nothing to restore\n");
 }
 
-//~ sched: a stale journal, a zombie or a reused process number is not mistaken for a scheduler
+//~ sched: a stale journal, a zombie or a reused process ID is not mistaken for a scheduler
 #[test]
 fn a_zombie_daemon_has_ended() {
     if !proc::may_schedule() {

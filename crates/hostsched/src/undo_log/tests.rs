@@ -217,7 +217,7 @@ fn written(folder: &Path, process: u32, lines: &str) -> PathBuf {
     path
 }
 
-//~ sched: a stale journal, a zombie or a reused process number is not mistaken for a scheduler
+//~ sched: a stale journal, a zombie or a reused process ID is not mistaken for a scheduler
 #[test]
 fn a_daemon_is_alive_while_it_holds_its_journal_whatever_has_its_number() {
     let folder = scratch("alive");
@@ -246,7 +246,7 @@ fn a_daemon_is_alive_while_it_holds_its_journal_whatever_has_its_number() {
     fs::remove_dir(&folder).unwrap();
 }
 
-//~ sched: a stale journal, a zombie or a reused process number is not mistaken for a scheduler
+//~ sched: a stale journal, a zombie or a reused process ID is not mistaken for a scheduler
 #[test]
 fn a_journal_of_an_earlier_boot_is_removed_and_changes_nothing() {
     let folder = scratch("boot");

@@ -161,7 +161,7 @@ struct Levels<F> {
 /// Waiting frames with the priority of one connection.
 struct FlowState {
     frames: u32,
-    /// Highest level number among them: no later frame is more urgent.
+    /// Highest level number of the connection's waiting frames: no later frame is more urgent.
     level: Priority,
 }
 

@@ -24,7 +24,7 @@ pub(super) struct FlowTable<L> {
     initial: Box<L>,
 }
 
-/// State of a flow, and its current or last flow.
+/// Entry of the table: a flow's state, and the flow that uses or last used it.
 #[derive(Clone, Debug)]
 #[repr(align(64))]
 struct Slot<L> {

@@ -11,14 +11,14 @@ pub enum WatcherEvent {
     Found(BypassingSocket),
     /// A process uses io_uring.
     Ring {
-        /// Process number.
+        /// Process ID.
         process: u32,
         /// Process name.
         name: String,
     },
     /// A process that may not be inspected.
     Unseen {
-        /// Process number.
+        /// Process ID.
         process: u32,
         /// Process name.
         name: String,

@@ -29,7 +29,7 @@ pub use watcher::Watcher;
 /// A process of the program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Process {
-    /// Process number.
+    /// Process ID.
     pub id: u32,
     /// Process name, as `ps` shows it.
     pub name: String,
@@ -76,10 +76,10 @@ pub enum Use {
     Connects,
 }
 
-/// A kernel socket that should be the stack's.
+/// A kernel socket that should be on the stack.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BypassingSocket {
-    /// Number of a process that has it.
+    /// ID of a process that has it.
     pub process: u32,
     /// Name of the process.
     pub name: String,

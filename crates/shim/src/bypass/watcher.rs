@@ -73,7 +73,7 @@ impl Watcher {
         }
     }
 
-    /// Process number.
+    /// Process ID.
     #[must_use]
     pub fn process(&self) -> Pid {
         self.process

@@ -174,7 +174,7 @@ pub fn find(name: &OsStr) -> Result<PathBuf, NotPreloadable> {
 /// Checks that a library can be preloaded into the executable file `program`.
 ///
 /// # Errors
-/// The reason why not.
+/// The reason why the library cannot be preloaded.
 pub fn fits(program: &Path) -> Result<(), NotPreloadable> {
     let mut file = program.to_owned();
     for _ in 0..SCRIPTS_MAX {

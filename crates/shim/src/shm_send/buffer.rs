@@ -14,7 +14,7 @@
 //! write followed by one of the same length would restore the word that the stack has read, and the
 //! stack would return the withdrawn bytes.
 //!
-//! The lock has its holder's process number. If the holder dies, the stack breaks the lock when the
+//! The lock has its holder's process ID. If the holder dies, the stack breaks the lock when the
 //! next connection begins. The lock of a live process is not broken, because it may still copy: the
 //! buffer stays closed, and the connection uses the pair.
 //!

@@ -48,8 +48,8 @@ pub enum Scheduler {
     Pias,
     /// Strict priority, round robin between flows in each level (FISH).
     Fish,
-    /// As FISH. When full, the lowest level drops a packet for a higher one; within it, the
-    /// flow that has asked for the most service drops one for a flow that has asked for less.
+    /// As FISH. When full, the lowest level drops a packet for a higher one; within it, the flow
+    /// with the most bytes sent and queued drops one for a flow with fewer.
     FishPlus,
     /// Processor sharing, approximated by deficit round robin. When full, the flow that has asked
     /// for the most service drops a packet. For comparison.

@@ -151,7 +151,7 @@ impl<D: Device, P: AppSockets> SocketProxy<D, P> {
     }
 
     /// Handles a connection closed for sending. The event of its end follows once its program, if a
-    /// process still has it, has the input before it.
+    /// process still has the connection, has received all earlier input.
     fn on_send_closed(&mut self, now: Time, conn: ConnId) {
         if self.flow(conn).is_none_or(|flow| flow.gone || flow.read_shut) {
             self.release_flow(now, conn, true);

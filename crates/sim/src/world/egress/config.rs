@@ -127,7 +127,7 @@ fn rtt_default() -> Span {
     Span::from_millis(1)
 }
 
-/// Mean of a law between `least` and `most` that is uniform in the logarithm.
+/// Mean of the distribution between `least` and `most` that is uniform in the logarithm.
 #[must_use]
 pub fn log_mean(least: f64, most: f64) -> f64 {
     if most > least { (most - least) / (most / least).ln() } else { least }
