@@ -10,14 +10,14 @@
 mod answer;
 mod common;
 #[cfg(feature = "bpf")]
-#[path = "guard/joined.rs"]
-mod joined;
-#[cfg(feature = "bpf")]
 #[path = "guard/overload.rs"]
 mod overload;
 #[cfg(feature = "bpf")]
 #[path = "guard/ports.rs"]
 mod ports;
+#[cfg(feature = "bpf")]
+#[path = "guard/queue_reports.rs"]
+mod queue_reports;
 #[cfg(feature = "bpf")]
 #[path = "guard/reload.rs"]
 mod reload;

@@ -1,8 +1,6 @@
 //! `greenwave sched` and real programs: they share cores, and after any kind of end they are
 //! scheduled as before.
 
-#[path = "sched/asking.rs"]
-mod asking;
 #[path = "sched/busy.rs"]
 mod busy;
 #[path = "sched/runtime.rs"]
@@ -14,6 +12,8 @@ mod ends;
 mod handoff;
 #[path = "sched/scx.rs"]
 mod in_kernel;
+#[path = "sched/queue_reports.rs"]
+mod queue_reports;
 #[path = "sched/refused.rs"]
 mod refused;
 #[path = "sched/reload.rs"]

@@ -6,10 +6,10 @@ use guard::{AdmissionController, Class, Limit, POLICIES, Params, Policy, Signals
 use proptest::prelude::{prop_assert, proptest};
 use queueing::{Rng, Span, Time};
 
-#[path = "control/joined.rs"]
-mod joined;
-#[path = "control/others.rs"]
-mod others;
+#[path = "control/other_policies.rs"]
+mod other_policies;
+#[path = "control/queue_reports.rs"]
+mod queue_reports;
 #[path = "control/target.rs"]
 mod target;
 #[path = "control/threads.rs"]

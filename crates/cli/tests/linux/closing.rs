@@ -8,7 +8,7 @@ use std::net::{Shutdown, TcpStream};
 use net::stack::CloseReason;
 use rustix::net::sockopt::set_socket_linger;
 
-use crate::ours::Stream;
+use crate::greenwave_host::Stream;
 use crate::world::{KERNEL, World, accept, dial, listener, noise, same};
 
 #[test]

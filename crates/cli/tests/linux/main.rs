@@ -4,9 +4,9 @@
 //! both sides. Needs root; without it each prints `skipped: …`.
 
 mod closing;
-mod many;
+mod greenwave_host;
+mod many_connections;
 mod options;
-mod ours;
 mod port;
 mod programs;
 mod streams;

@@ -6,7 +6,7 @@ use std::net::Ipv6Addr;
 
 use net::stack::{Ecn, Ipv6};
 
-use crate::ours::{PORT, Stream};
+use crate::greenwave_host::{PORT, Stream};
 use crate::port::Kind;
 use crate::streams::{BAD, both_ways};
 use crate::world::{World, converse, dial, dial_to, noise, same, skipped};

@@ -15,7 +15,7 @@ use net::{ConnId, Event, EventKind, Stack};
 use netlab::{Child, Namespace, is_installed};
 use queueing::Time;
 
-use crate::ours::{Host, PORT};
+use crate::greenwave_host::{Host, PORT};
 use crate::port::Kind;
 use crate::world::{KERNEL, OURS, World, lab, noise, same, skipped};
 

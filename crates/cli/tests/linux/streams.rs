@@ -4,7 +4,7 @@
 
 use net::device::fault_injector::Rates;
 
-use crate::ours::Stream;
+use crate::greenwave_host::Stream;
 use crate::port::Kind;
 use crate::world::{World, accept, converse, dial, listener, noise, same};
 

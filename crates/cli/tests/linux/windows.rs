@@ -8,7 +8,7 @@ use std::sync::mpsc;
 
 use queueing::Span;
 
-use crate::ours::Stream;
+use crate::greenwave_host::Stream;
 use crate::world::{World, dial, noise, same};
 
 const LENGTH: usize = 8 << 20;

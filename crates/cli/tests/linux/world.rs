@@ -13,7 +13,7 @@ use net::stack::Config;
 use netlab::{Namespace, NetLab, Veth};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::ours::{Host, Ours, PORT};
+use crate::greenwave_host::{Host, Ours, PORT};
 use crate::port::{Kind, Port};
 
 /// Our address.
@@ -110,7 +110,7 @@ impl World {
 /// State of the first few live connections.
 fn state(ours: &Ours) -> String {
     let living = ours.streams.iter().filter(|(_, stream)| stream.ended.is_none());
-    let line = |(id, s): (&net::ConnId, &crate::ours::Stream)| {
+    let line = |(id, s): (&net::ConnId, &crate::greenwave_host::Stream)| {
         format!(
             "{id:?}: open {}, sent {} of {}, received {} (+ {} held), peer closed {}, closed {}",
             s.is_open,

@@ -39,7 +39,7 @@ mod stacks;
 mod threads;
 mod traces;
 mod unfit;
-mod ways;
+mod write_paths;
 
 const GREENWAVE: &str = env!("CARGO_BIN_EXE_greenwave");
 const OURS: &str = "10.7.0.2";

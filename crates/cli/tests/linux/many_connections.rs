@@ -7,7 +7,7 @@ use std::net::TcpStream;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use crate::ours::Stream;
+use crate::greenwave_host::Stream;
 use crate::world::{World, accept, dial, listener, same, skipped};
 
 const CONNECTIONS: usize = 10_000;
