@@ -367,25 +367,25 @@ const RECORD: &str = "record.json";
 
 /// Claims at the head of the page: experiment, claim, and the meaning of its figure.
 const QUOTES: [(&str, &str, &str); 9] = [
-    ("adps/fig5", "adps-over-none", "p99 of urgent requests: with priorities ÷ without"),
-    ("adps/e5", "near-p50", "p50 of near users of an unmodified lighttpd: with a policy ÷ without"),
+    ("adps/fig5", "adps-over-none", "p99 of urgent requests, with priorities ÷ without"),
+    ("adps/e5", "near-p50", "p50 of near users of an unmodified lighttpd, with a policy ÷ without"),
     (
         "d2p/e2-tonic",
         "end-to-end-at-a-pace",
-        "p95 of a search over 18 workers: by deadline ÷ in order of arrival",
+        "p95 of a search over 18 workers, by deadline ÷ in order of arrival",
     ),
-    ("fish/fig6", "push-out-mean", "mean completion of small flows in bursts: FISH with push-out ÷ FISH"),
-    ("fish/host", "fish-fifo", "p99 of small flows in bursts on Linux's egress: FISH ÷ one FIFO"),
-    ("caladan/e2", "tail-during-gc", "worst p99.9 of any 100 ms: PARTIES ÷ Caladan"),
+    ("fish/fig6", "push-out-mean", "mean completion of small flows in bursts, FISH with push-out ÷ FISH"),
+    ("fish/host", "fish-fifo", "p99 of small flows in bursts on Linux's egress, FISH ÷ one FIFO"),
+    ("caladan/e2", "tail-during-gc", "worst p99.9 of any 100 ms, PARTIES ÷ Caladan"),
     (
         "overload/e1",
         "peak-kept",
-        "goodput of nginx with the guard: at 4 and 10 times its capacity ÷ its peak",
+        "goodput of nginx with the guard, at 4 and 10 times its capacity ÷ its peak",
     ),
     (
         "platform/green",
         "p999-off-over-on",
-        "p99.9 of urgent requests on simulated hosts: all mechanisms off ÷ on",
+        "p99.9 of urgent requests on simulated hosts, all mechanisms off ÷ on",
     ),
     ("platform/host", "overload-goodput", "requests in time through three services in overload, %"),
 ];

@@ -81,8 +81,8 @@ fn a_page_begins_with_figures_to_quote() {
     quoted["claims"][0]["id"] = json!("adps-over-none");
     overview.add(quoted).unwrap();
     let page = overview.markdown(None);
-    let lines = "\n- 1 of 1 claims hold in 1 experiments\n- p99 of urgent requests, with priorities over \
-                 without: **3.00 ± 0.100** (`greenwave exp run adps/fig5 --scale paper`)\n\n| experiment |";
+    let lines = "\n\n- 1 of 1 claims hold in 1 experiments\n- p99 of urgent requests, with priorities ÷ \
+                 without: **3.00 ± 0.100** (`greenwave exp run adps/fig5 --scale paper`)\n\n`greenwave exp table";
     assert!(page.contains(lines), "{page}");
 }
 
