@@ -45,6 +45,9 @@ impl fmt::Display for OutOfTime {
 impl std::error::Error for OutOfTime {}
 
 /// Layer that adds the calling task's budget to outgoing requests.
+///
+/// A retry layer belongs above: then each attempt carries the time left then. A retry below sends the
+/// first attempt's headers again, unless another `PropagateLayer` is below it.
 #[derive(Clone)]
 pub struct PropagateLayer {
     delays: Arc<PeerDelays>,

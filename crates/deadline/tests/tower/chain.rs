@@ -1,13 +1,14 @@
 //! An axum service that calls an axum service that calls a tonic service, over loopback.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use axum::Router;
 use axum::body::Body;
 use axum::http::{Request, Response, StatusCode};
 use axum::routing::get as route;
 use deadline::codec::field;
-use deadline::tower::{DeadlineLayer, PropagateLayer, remaining, scope};
+use deadline::tower::{DeadlineLayer, PropagateLayer, remaining, scope, scope_at};
 use deadline::{Budget, Shedding};
 use hyper_util::client::legacy::Client as Hyper;
 use hyper_util::client::legacy::connect::HttpConnector;
@@ -192,4 +193,29 @@ async fn a_tonic_call_without_an_answer_in_time_has_exceeded_its_deadline() {
     let ask = client.ask(tonic::Request::new(String::new()));
     let status = scope(Budget::new(ms(30)), ask).await.unwrap_err();
     assert_eq!(status.code(), Code::DeadlineExceeded, "{status}");
+}
+
+//~ deadlines: tower: each attempt of a retry carries the time left then, with the layer below the retry or on both sides
+#[tokio::test]
+async fn each_call_of_a_tonic_client_that_retries_carries_what_is_left_then() {
+    let manual = ManualClock::default();
+    let layer = DeadlineLayer::with_clock(settings(8), manual.clock());
+    let (clock, calls) = (manual.clone(), Arc::new(AtomicU64::new(0)));
+    let handler: grpc::Handler = Arc::new(move |_| {
+        let left = remaining().expect("a budget").left();
+        clock.advance(secs(30));
+        let is_last = calls.fetch_add(1, Ordering::SeqCst) == 2;
+        let answer = if is_last { Ok(left.to_string()) } else { Err(tonic::Status::unavailable("reset")) };
+        Box::pin(std::future::ready(answer))
+    });
+    let mut client = Client::new(grpc::listen(&layer, handler), &PropagateLayer::new());
+    let retry = async {
+        for _ in 0..2 {
+            let failed = client.ask(tonic::Request::new(String::new())).await.unwrap_err();
+            assert_eq!(failed.code(), Code::Unavailable);
+        }
+        client.ask(tonic::Request::new(String::new())).await.unwrap().into_inner()
+    };
+    let left = scope_at(manual.clock(), Budget::new(secs(1_000)), retry).await;
+    assert_eq!(left, secs(940).to_string());
 }

@@ -157,3 +157,53 @@ async fn the_way_to_a_peer_is_learned_from_its_answers_and_taken_off() {
     let _ = ask(ms(10)).await;
     assert_eq!(arrived.lock().unwrap()[3..], [ms(10)], "no estimate blocks a peer forever");
 }
+
+/// Retry in the manner of tower's: the request is cloned for each attempt.
+async fn attempts<S>(client: S, path: &str)
+where
+    S: tower::Service<Request<Body>> + Clone,
+{
+    for _ in 0..3 {
+        let mut request = call(None);
+        *request.uri_mut() = path.parse().unwrap();
+        let _ = client.clone().oneshot(request).await;
+    }
+}
+
+//~ deadlines: tower: each attempt of a retry carries the time left then, with the layer below the retry or on both sides
+#[tokio::test(start_paused = true)]
+async fn each_attempt_of_a_retry_carries_what_is_left_then() {
+    let arrived: Arc<Mutex<Vec<[Span; 2]>>> = Arc::default();
+    let seen = Arc::clone(&arrived);
+    let failing = service_fn(move |request: Request<Body>| {
+        let text = |name: &str| request.headers()[name].to_str().unwrap();
+        let budget = field::parse(text(field::HEADER)).unwrap();
+        let timeout = grpc::parse(text(grpc::HEADER)).unwrap();
+        seen.lock().unwrap().push([budget.remaining().left(), timeout]);
+        async {
+            pass(ms(30)).await;
+            Err::<Response<()>, _>(std::io::Error::other("reset"))
+        }
+    });
+    let layer = PropagateLayer::new();
+    let below = layer.layer(failing);
+    scope(Budget::new(ms(100)), attempts(below.clone(), "http://peer/")).await;
+    let expected = [[ms(100); 2], [ms(70); 2], [ms(40); 2]];
+    assert_eq!(std::mem::take(&mut *arrived.lock().unwrap()), expected, "below the retry");
+
+    let retry = service_fn(move |request: Request<Body>| {
+        let below = below.clone();
+        async move {
+            for _ in 0..3 {
+                // The headers that the layer above has written come along with each attempt.
+                let mut attempt = Request::new(Body::empty());
+                *attempt.uri_mut() = request.uri().clone();
+                *attempt.headers_mut() = request.headers().clone();
+                let _ = below.clone().oneshot(attempt).await;
+            }
+            Ok::<_, std::io::Error>(Response::new(()))
+        }
+    });
+    scope(Budget::new(ms(100)), layer.layer(retry).oneshot(call(None))).await.unwrap();
+    assert_eq!(*arrived.lock().unwrap(), expected, "above and below");
+}

@@ -7,6 +7,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import greenwave.deadline.Budget;
 import greenwave.deadline.Shedding;
 import greenwave.deadline.Stage;
+import greenwave.deadline.codec.BudgetField;
 import greenwave.deadline.thread.Deadlines;
 import java.util.ArrayList;
 import java.util.Collections;
@@ -284,6 +285,24 @@ class DubboTest extends LoopbackCluster {
         try (Deadlines.Scope scope = Deadlines.within(20_000 * MS)) {
             assertEquals("19935 ms", get(step.goAsync("x")));
         }
+    }
+
+    //~ java: Dubbo: each attempt of a cluster's retry carries the time left then
+    @Test
+    void eachAttemptCarriesTheTimeLeftThen() throws Exception {
+        Node server = node();
+        int port = server.serve("deadline", 1, null, TRUSTED);
+        FailingWire.clock = clock;
+        FailingWire.sent = Collections.synchronizedList(new ArrayList<>());
+        Step step = node().call(port, TIMEOUT_MS, "failing", 2);
+        try (Deadlines.Scope scope = Deadlines.within(10_000 * MS)) {
+            assertEquals("x", step.go("x"));
+        }
+        List<Long> leftMs = new ArrayList<>();
+        for (String text : FailingWire.sent) {
+            leftMs.add(BudgetField.parse(text).remaining().leftNanos() / MS);
+        }
+        assertEquals(List.of(10_000L, 9_970L, 9_940L), leftMs);
     }
 
     //~ java: Dubbo: a deadline is kept across futures of other threads

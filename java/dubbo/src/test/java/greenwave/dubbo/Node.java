@@ -78,12 +78,17 @@ final class Node implements AutoCloseable {
 
     /** The service on {@code port}, with Dubbo's timeout {@code timeoutMs} and filters {@code filter}. */
     Step call(int port, int timeoutMs, String filter) {
+        return call(port, timeoutMs, filter, 0);
+    }
+
+    /** The same, with {@code retries} by Dubbo's cluster. */
+    Step call(int port, int timeoutMs, String filter, int retries) {
         ReferenceConfig<Step> reference = new ReferenceConfig<>(application.newModule());
         reference.setInterface(Step.class);
         reference.setUrl(protocol + "://127.0.0.1:" + port);
         reference.setScope("remote");
         reference.setTimeout(timeoutMs);
-        reference.setRetries(0);
+        reference.setRetries(retries);
         reference.setFilter(filter);
         return reference.get();
     }

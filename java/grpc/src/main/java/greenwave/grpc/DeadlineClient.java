@@ -10,6 +10,7 @@ import io.grpc.CallOptions;
 import io.grpc.Channel;
 import io.grpc.ClientCall;
 import io.grpc.ClientInterceptor;
+import io.grpc.ClientStreamTracer;
 import io.grpc.Context;
 import io.grpc.Deadline;
 import io.grpc.ForwardingClientCall.SimpleForwardingClientCall;
@@ -18,6 +19,7 @@ import io.grpc.Metadata;
 import io.grpc.MethodDescriptor;
 import io.grpc.Status;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicInteger;
 
 /**
  * Sends the remaining budget of a request along with the calls that it makes.
@@ -70,42 +72,68 @@ public final class DeadlineClient implements ClientInterceptor {
             return new NotSent<>(Status.DEADLINE_EXCEEDED.withDescription(text));
         }
         long left = budget.remaining().leftNanos();
-        ClientCall<Q, R> call = next.newCall(method, options.withDeadlineAfter(left, TimeUnit.NANOSECONDS));
-        return new Sent<>(call, timer, now, budget, next.authority());
+        Attempts attempts = new Attempts(now, budget);
+        CallOptions limitedOptions =
+                options.withDeadlineAfter(left, TimeUnit.NANOSECONDS).withStreamTracerFactory(attempts);
+        return new Sent<>(next.newCall(method, limitedOptions), timer, attempts, next.authority());
     }
 
     private static long leftNanos(Deadline deadline) {
         return deadline == null ? Long.MAX_VALUE : Math.max(0, deadline.timeRemaining(TimeUnit.NANOSECONDS));
     }
 
-    /** A call that carries {@code budget}. */
-    private final class Sent<Q, R> extends SimpleForwardingClientCall<Q, R> {
-        private final StageTimer timer;
+    /**
+     * The attempts of a call, which gRPC makes below all interceptors: the first one, retries, and hedges. Each carries
+     * the time left then.
+     */
+    private static final class Attempts extends ClientStreamTracer.Factory {
         private final long sentNanos;
         private final Budget budget;
-        private final String authority;
+        private final AtomicInteger made = new AtomicInteger();
+        private volatile long lastNanos;
 
-        Sent(ClientCall<Q, R> call, StageTimer timer, long sentNanos, Budget budget, String authority) {
-            super(call);
-            this.timer = timer;
+        Attempts(long sentNanos, Budget budget) {
             this.sentNanos = sentNanos;
             this.budget = budget;
+        }
+
+        @Override
+        public ClientStreamTracer newClientStreamTracer(ClientStreamTracer.StreamInfo info, Metadata headers) {
+            long now = Deadlines.now();
+            made.incrementAndGet();
+            lastNanos = now;
+            headers.discardAll(CallExecutors.BUDGET);
+            headers.put(CallExecutors.BUDGET, BudgetField.write(budget.delayed(now - sentNanos)));
+            return new ClientStreamTracer() {};
+        }
+    }
+
+    /** A call whose {@code attempts} carry its budget. */
+    private final class Sent<Q, R> extends SimpleForwardingClientCall<Q, R> {
+        private final StageTimer timer;
+        private final Attempts attempts;
+        private final String authority;
+
+        Sent(ClientCall<Q, R> call, StageTimer timer, Attempts attempts, String authority) {
+            super(call);
+            this.timer = timer;
+            this.attempts = attempts;
             this.authority = authority;
         }
 
         @Override
         public void start(Listener<R> listener, Metadata headers) {
-            headers.discardAll(CallExecutors.BUDGET);
-            headers.put(CallExecutors.BUDGET, BudgetField.write(budget));
             super.start(new Told<>(listener, this), headers);
         }
 
+        /** The time of several attempts says nothing about the network. */
         private void learn(Metadata trailers) {
             String answered = trailers.get(CallExecutors.BUDGET);
-            if (answered != null) {
+            if (answered != null && attempts.made.get() == 1) {
                 try {
                     long now = Deadlines.now();
-                    peers.record(now, authority, now - sentNanos, budget, BudgetField.parse(answered));
+                    long waited = now - attempts.lastNanos;
+                    peers.record(now, authority, waited, attempts.budget, BudgetField.parse(answered));
                 } catch (BadBudget unreadable) {
                     // Treated like an answer without a budget.
                 }

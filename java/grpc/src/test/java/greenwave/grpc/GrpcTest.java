@@ -11,6 +11,7 @@ import io.grpc.CallOptions;
 import io.grpc.Channel;
 import io.grpc.ClientCall;
 import io.grpc.ClientInterceptor;
+import io.grpc.ClientStreamTracer;
 import io.grpc.Context;
 import io.grpc.ForwardingClientCall.SimpleForwardingClientCall;
 import io.grpc.ForwardingClientCallListener.SimpleForwardingClientCallListener;
@@ -21,7 +22,9 @@ import io.grpc.stub.ClientCalls;
 import io.grpc.stub.StreamObserver;
 import java.util.ArrayList;
 import java.util.Collections;
+import java.util.HashMap;
 import java.util.List;
+import java.util.Map;
 import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutorService;
@@ -275,15 +278,53 @@ class GrpcTest extends LoopbackCluster {
         }
     }
 
+    //~ java: grpc-java: each retry and each hedge carries the time left then, and none is a sample of the network delay
+    @Test
+    void eachAttemptCarriesTheTimeLeftThen() throws Exception {
+        Map<String, ?> backoff = Map.of(
+                "maxAttempts", 3.0, "initialBackoff", "0.001s", "maxBackoff", "0.001s", "backoffMultiplier", 1.0);
+        Map<String, Object> retry = new HashMap<>(backoff);
+        retry.put("retryableStatusCodes", List.of("UNAVAILABLE"));
+        Map<String, ?> hedging = Map.of("maxAttempts", 3.0, "hedgingDelay", "0.005s");
+        for (Map<String, ?> policy : List.of(Map.of("retryPolicy", retry), Map.of("hedgingPolicy", hedging))) {
+            boolean hedges = policy.containsKey("hedgingPolicy");
+            Map<String, Object> method = new HashMap<>(policy);
+            method.put("name", List.of(Map.of("service", "Step")));
+            Node server = node();
+            List<Long> spentMs = Collections.synchronizedList(new ArrayList<>());
+            server.handler = text -> {
+                spentMs.add(Deadlines.current().orElseThrow().elapsedNanos(Deadlines.now()) / MS);
+                clock.addAndGet(30 * MS);
+                if (spentMs.size() == 3) {
+                    return say("third");
+                }
+                return hedges ? new CompletableFuture<>() : CompletableFuture.failedFuture(Status.UNAVAILABLE.asException());
+            };
+            Channel channel = node().channel(server.serve(), Map.of("methodConfig", List.of(method)), client);
+            try (Deadlines.Scope scope = Deadlines.within(20_000 * MS)) {
+                assertEquals("third", get(Node.go(channel, "x")));
+            }
+            assertEquals(List.of(0L, 30L, 60L), spentMs, policy.toString());
+            assertEquals(0, client.oneWayNanos(channel.authority()));
+        }
+    }
+
     /** Adds 15 ms in each direction by the tests' clock, between our interceptor and the real network. */
     private ClientInterceptor wire() {
         return new ClientInterceptor() {
             @Override
             public <Q, R> ClientCall<Q, R> interceptCall(MethodDescriptor<Q, R> method, CallOptions options, Channel next) {
-                return new SimpleForwardingClientCall<>(next.newCall(method, options)) {
+                // Called for each attempt after the interceptor's own, which stands before it in the options.
+                CallOptions there = options.withStreamTracerFactory(new ClientStreamTracer.Factory() {
+                    @Override
+                    public ClientStreamTracer newClientStreamTracer(ClientStreamTracer.StreamInfo info, Metadata headers) {
+                        clock.addAndGet(15 * MS);
+                        return new ClientStreamTracer() {};
+                    }
+                });
+                return new SimpleForwardingClientCall<>(next.newCall(method, there)) {
                     @Override
                     public void start(Listener<R> listener, Metadata headers) {
-                        clock.addAndGet(15 * MS);
                         super.start(new SimpleForwardingClientCallListener<>(listener) {
                             @Override
                             public void onClose(Status status, Metadata trailers) {

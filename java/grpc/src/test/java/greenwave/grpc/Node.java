@@ -26,6 +26,7 @@ import java.net.InetSocketAddress;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Map;
 import java.util.concurrent.CompletableFuture;
 import java.util.function.Function;
 
@@ -115,9 +116,15 @@ final class Node implements AutoCloseable {
 
     /** A channel to {@code port} through {@code interceptors}, the first of which is called first. */
     Channel channel(int port, ClientInterceptor... interceptors) {
+        return channel(port, Map.of(), interceptors);
+    }
+
+    /** The same, with gRPC's service configuration {@code config}. */
+    Channel channel(int port, Map<String, ?> config, ClientInterceptor... interceptors) {
         ManagedChannel channel = NettyChannelBuilder.forAddress(
                         new InetSocketAddress(InetAddress.getLoopbackAddress(), port))
                 .usePlaintext()
+                .defaultServiceConfig(config)
                 .build();
         open.add(0, channel::shutdownNow);
         return ClientInterceptors.interceptForward(channel, interceptors);
