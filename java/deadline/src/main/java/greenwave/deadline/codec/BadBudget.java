@@ -4,7 +4,8 @@ import greenwave.deadline.InvalidBudget;
 
 /**
  * Parse error of a budget: {@link InvalidBudget#GARBLED} or {@link InvalidBudget#NEGATIVE}. It has no stack
- * trace, so that throwing it is cheap. /
+ * trace, so that throwing it is cheap.
+ */
 public final class BadBudget extends Exception {
     private static final long serialVersionUID = 1;
     static final BadBudget GARBLED = new BadBudget(InvalidBudget.GARBLED);
