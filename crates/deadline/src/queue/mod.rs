@@ -339,6 +339,14 @@ impl<T: Work> DeadlineQueue<T> {
         Some(waiting.entry)
     }
 
+    /// Removes an entry that is served last, to make room for a more urgent one in another queue.
+    #[cfg(feature = "tower")]
+    pub(crate) fn evict(&mut self) -> Option<T> {
+        let last = self.waiting.first(Band::Doubtful).or(self.waiting.last(Band::Patient));
+        let (handle, _) = last.or(self.waiting.last(Band::Ranked))?;
+        self.waiting.remove(handle).map(|waiting| waiting.entry)
+    }
+
     /// Records that `waiting` left at `now`, in time with `probability`.
     fn record_end(&mut self, now: Time, waiting: &QueuedEntry<T>, probability: u64) {
         self.losses.record(now, probability);

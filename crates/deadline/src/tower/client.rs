@@ -1,6 +1,7 @@
-//! Client layer: requests sent by a handler carry the remaining budget.
+//! Client layer: requests sent by a handler carry the remaining budget and, with
+//! [levels](super::Settings::levels), the level of the request in the handler.
 //!
-//! Skips requests with [`WithoutBudget`] in their extensions, and requests sent outside of a
+//! Sends no budget with requests with [`WithoutBudget`] in their extensions, and requests sent outside of a
 //! scope or in one without a deadline. Subtracts the network delay to the peer, as estimated from the peer's responses.
 
 use std::fmt;
@@ -9,12 +10,13 @@ use std::task::{Context, Poll};
 
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response};
 use queueing::Span;
+use queueing::priority_field::{Trust, accept};
 use tower_layer::Layer;
 use tower_service::Service;
 
 use super::network_delay::PeerDelays;
 use super::task_local::current;
-use super::{BUDGET, BoxFuture, ENVOY, GRPC, is_grpc};
+use super::{BUDGET, BoxFuture, ENVOY, GRPC, asked, is_grpc, write_level};
 use crate::codec::{ParseError, envoy, field, grpc};
 
 /// Any error.
@@ -133,8 +135,17 @@ where
     }
 
     fn call(&mut self, mut request: Request<Q>) -> Self::Future {
-        let context = if request.extensions().get::<WithoutBudget>().is_some() { None } else { current() };
+        let context = current();
+        if let Some(level) = context.as_ref().and_then(|context| context.level) {
+            // A field that the request has already, such as one copied from a client's, can only lower.
+            let before = asked(request.headers());
+            let level = accept(Trust::Client, level, before);
+            if before != Some(level) {
+                write_level(request.headers_mut(), level);
+            }
+        }
         let context = context.filter(|context| context.timer.budget().is_limited());
+        let context = context.filter(|_| request.extensions().get::<WithoutBudget>().is_none());
         let Some(context) = context else {
             let response = self.inner.call(request);
             return Box::pin(async move { response.await.map_err(Into::into) });

@@ -12,15 +12,16 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use queueing::priority_field::{Trust, accept};
 use queueing::{Entry, Label, Priority, Span, Time};
 use tokio::sync::oneshot;
 
+use super::level_queue::{LevelHandle, LevelQueue};
 use super::probe::ProbeInterval;
 use crate::slack::is_late;
 use crate::{
-    Budget, BudgetMedian, BudgetValidator, DeadlineQueue, DequeueResult, EnqueueResult, Forecast, History,
-    InvalidBudget, Limits, Order, QueueHandle, QueueSettings, Reason, ReceivedBudget, Shedding, StageTimer,
-    Work,
+    Budget, BudgetMedian, BudgetValidator, DequeueResult, EnqueueResult, Forecast, History, InvalidBudget,
+    Limits, Order, QueueSettings, Reason, ReceivedBudget, Shedding, StageTimer, Work,
 };
 
 /// Limits of a server, and settings of its queue.
@@ -42,6 +43,12 @@ pub struct Settings {
     /// that the shedding of `queue` would have dropped ([`LimitCounts::would_drop`]). Calls that
     /// the handler sends are not affected: a client's layer refuses those without time left.
     pub dry_run: bool,
+    /// Levels of requests; `None`: no request has one. With `Some(level)` a request's field `Priority`
+    /// (RFC 9218) is read, `level` is that of requests without it, more urgent levels are served first, and
+    /// calls that the handler sends through [`PropagateLayer`](super::PropagateLayer) carry the request's level.
+    /// A client can only lower its request; if peers are [trusted](Limits::trusted), their field sets the
+    /// level. In a dry run levels do not change the order.
+    pub levels: Option<Priority>,
     /// True: a handler that is still running at its request's deadline is dropped, and the request
     /// answered as expired. Work that the handler has handed to other tasks or threads goes on. A dry
     /// run drops no request.
@@ -59,6 +66,7 @@ impl Default for Settings {
             validation,
             methods_max: 64,
             dry_run: false,
+            levels: None,
             abort_late: false,
         }
     }
@@ -107,6 +115,7 @@ pub(super) struct ConcurrencyLimit {
     /// Rule of which a dry run counts the drops.
     dry_run: Option<Shedding>,
     abort_late: bool,
+    levels: Option<Priority>,
     trusts_peers: bool,
     state: Mutex<State>,
     clock: super::Clock,
@@ -114,7 +123,7 @@ pub(super) struct ConcurrencyLimit {
 
 struct State {
     free: usize,
-    queue: DeadlineQueue<Waiter>,
+    queue: LevelQueue<Waiter>,
     validator: BudgetValidator,
     /// Slack of recent arrivals.
     budget_median: BudgetMedian,
@@ -176,7 +185,7 @@ impl ConcurrencyLimit {
         };
         let state = State {
             free: settings.limit,
-            queue: DeadlineQueue::new(queue).with_servers(settings.limit),
+            queue: LevelQueue::new(queue, settings.limit, settings.levels.is_some() && dry_run.is_none()),
             validator: BudgetValidator::new(settings.validation),
             budget_median: BudgetMedian::default(),
             service_times: History::new(settings.methods_max),
@@ -190,6 +199,7 @@ impl ConcurrencyLimit {
         let trusts_peers = settings.validation.trusted;
         let QueueSettings { shedding, order, .. } = queue;
         let state = Mutex::new(state);
+        let levels = settings.levels;
         Arc::new(Self {
             limit,
             released_max,
@@ -197,6 +207,7 @@ impl ConcurrencyLimit {
             order,
             dry_run,
             abort_late,
+            levels,
             trusts_peers,
             state,
             clock,
@@ -218,6 +229,17 @@ impl ConcurrencyLimit {
         }
     }
 
+    /// True if requests have levels.
+    pub(super) fn has_levels(&self) -> bool {
+        self.levels.is_some()
+    }
+
+    /// Level of a request that asks for `asked`, if requests have levels.
+    pub(super) fn level(&self, asked: Option<Priority>) -> Option<Priority> {
+        let trust = if self.trusts_peers { Trust::Peer } else { Trust::Client };
+        self.levels.map(|own| accept(trust, own, asked))
+    }
+
     /// True if a handler is dropped at its request's deadline.
     pub(super) fn aborts_late(&self) -> bool {
         self.abort_late
@@ -234,7 +256,7 @@ impl ConcurrencyLimit {
     }
 
     pub(super) fn reorders(&self) -> bool {
-        self.order != Order::Fifo
+        self.order != Order::Fifo || self.levels.is_some() && self.dry_run.is_none()
     }
 
     pub(super) fn has_late_request(&self) -> bool {
@@ -247,8 +269,15 @@ impl ConcurrencyLimit {
         self.state().budget_median.median()
     }
 
-    /// Enqueues a request for `method` that arrived at `now` with the fields `received`.
-    pub(super) fn admit(self: &Arc<Self>, now: Time, received: ReceivedBudget, method: &String) -> Admission {
+    /// Enqueues a request for `method` that arrived at `now` with the fields `received`, on `level`
+    /// if requests have levels.
+    pub(super) fn admit(
+        self: &Arc<Self>,
+        now: Time,
+        received: ReceivedBudget,
+        level: Option<Priority>,
+        method: &String,
+    ) -> Admission {
         let (result_tx, result_rx) = oneshot::channel();
         let mut state = self.state();
         let budget: Budget = state.validator.validate(received);
@@ -271,12 +300,13 @@ impl ConcurrencyLimit {
         let slowest = estimate.map_or(service, |estimate| estimate.slowest);
         let due = now + left;
         let waiter = Waiter { left: limited_left, due, service, forecast, occupancy, slowest, result_tx };
-        let (removed, is_queued) = match state.queue.enqueue(now, waiter) {
-            EnqueueResult::Queued => (None, true),
-            EnqueueResult::Refused(removed, reason) => (Some((removed, reason)), false),
-            EnqueueResult::Replaced(removed, reason) => (Some((removed, reason)), true),
+        let (result, handle) = state.queue.enqueue(now, level.unwrap_or_default(), waiter);
+        let removed = match result {
+            EnqueueResult::Queued => None,
+            EnqueueResult::Refused(removed, reason) | EnqueueResult::Replaced(removed, reason) => {
+                Some((removed, reason))
+            }
         };
-        let handle = if is_queued { state.queue.newest() } else { None };
         if let Some((removed, reason)) = removed {
             state.counts.count_rejection(reason);
             let _ = removed.result_tx.send(Err(reason));
@@ -407,7 +437,7 @@ pub(super) struct Admission {
 /// Entry in the queue; dropping it removes the entry.
 pub(super) struct QueueSlot {
     limiter: Arc<ConcurrencyLimit>,
-    handle: Option<QueueHandle>,
+    handle: Option<LevelHandle>,
     result_rx: oneshot::Receiver<Result<Permit, Reason>>,
     settled: bool,
 }

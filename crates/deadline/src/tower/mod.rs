@@ -4,7 +4,8 @@
 //! layer's own concurrency limit, and runs the handler in a [`scope`]. The client's
 //! [`PropagateLayer`] writes the remaining budget into each request that the handler sends.
 //! Handlers query [`remaining`], [`parts`] and [`priority`], and [release their permit](give_way)
-//! before they wait for other services. This module has the tasks, timers and [`Clock`];
+//! before they wait for other services. With [levels](Settings::levels), the more urgent level goes first,
+//! and the level travels in the same way, in the field `Priority` (RFC 9218). This module has the tasks, timers and [`Clock`];
 //! decisions are made by the rest of the crate.
 //! Source: D2P §3 (extract, copy to local storage, schedule, send on).
 //!
@@ -25,6 +26,7 @@
 mod client;
 mod clock;
 mod concurrency_limit;
+mod level_queue;
 mod network_delay;
 mod probe;
 mod reject_response;
@@ -39,13 +41,14 @@ pub use reject_response::{Grpc, RejectResponse, Rejection, Text};
 pub use route::route_template;
 pub use server::{Deadline, DeadlineLayer};
 pub use task_local::{
-    budget, give_way, parts, priority, remaining, scope, scope_at, slack, spawn, spawn_parallel,
+    budget, give_way, level, parts, priority, remaining, scope, scope_at, slack, spawn, spawn_parallel,
 };
 
 use std::future::Future;
 use std::pin::Pin;
 
 use http::HeaderName;
+use queueing::{Priority, priority_field};
 
 use crate::codec::{envoy, field, grpc};
 
@@ -56,6 +59,17 @@ type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 static BUDGET: HeaderName = HeaderName::from_static(field::HEADER);
 static GRPC: HeaderName = HeaderName::from_static(grpc::HEADER);
 static ENVOY: HeaderName = HeaderName::from_static(envoy::HEADER);
+static PRIORITY: HeaderName = HeaderName::from_static(priority_field::NAME);
+
+/// Level in the field `Priority` of `headers`, if there is one.
+fn asked(headers: &http::HeaderMap) -> Option<Priority> {
+    priority_field::read(headers.get_all(&PRIORITY).iter().map(http::HeaderValue::as_bytes))
+}
+
+/// Sets the field `Priority` of `headers` to `level`.
+fn write_level(headers: &mut http::HeaderMap, level: Priority) {
+    headers.insert(&PRIORITY, http::HeaderValue::from_static(priority_field::write(level)));
+}
 
 /// True if `headers` are those of a gRPC call.
 fn is_grpc(headers: &http::HeaderMap) -> bool {

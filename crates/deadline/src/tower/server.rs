@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use http::{HeaderMap, HeaderValue, Request, Response};
+use queueing::priority_field::DEFAULT;
 use queueing::{Span, Time};
 use tower_layer::Layer;
 use tower_service::Service;
@@ -19,7 +20,8 @@ use tower_service::Service;
 use super::concurrency_limit::{Admission, ConcurrencyLimit, LimitCounts, RequestEnd, Settings};
 use super::task_local::{RequestContext, run_with_context};
 use super::{
-    BUDGET, BoxFuture, Clock, ENVOY, GRPC, RejectResponse, Rejection, Text, is_grpc, route_template,
+    BUDGET, BoxFuture, Clock, ENVOY, GRPC, PRIORITY, RejectResponse, Rejection, Text, asked, is_grpc,
+    route_template, write_level,
 };
 
 use crate::codec::field;
@@ -144,7 +146,9 @@ where
         let (limiter, reject_response) = (Arc::clone(&self.limiter), self.reject_response.clone());
         let mut inner = self.inner.clone();
         let method = route_template(request.uri().path());
-        let admission = limiter.admit(limiter.clock().now(), received(request.headers()), &method);
+        let requested = if limiter.has_levels() { asked(request.headers()) } else { None };
+        let level = limiter.level(requested);
+        let admission = limiter.admit(limiter.clock().now(), received(request.headers()), level, &method);
         let Admission { mut timer, queue_slot, timeout, is_probe, expected } = admission;
         Box::pin(async move {
             let permit = match queue_slot.acquire(timeout).await {
@@ -166,7 +170,7 @@ where
             let permit_slot = Some(Arc::clone(&slot));
             let spent_before = timer.budget().elapsed();
             let spent_before = if limiter.trusts_peers() { Span::ZERO } else { spent_before };
-            let context = RequestContext { timer, clock, permit_slot, expected_end, spent_before };
+            let context = RequestContext { timer, clock, level, permit_slot, expected_end, spent_before };
             let left = timer.remaining(started).left();
             let aborts_at = Some(left).filter(|_| limiter.aborts_late() && timer.budget().is_limited());
             let served = run_with_context(context, served);
@@ -187,6 +191,12 @@ where
                     limiter.learn(now, method, now.since(started), held, disproved);
                 }
                 write_budget(response.headers_mut(), &timer, now);
+                // Without the field the peer takes the level that it has asked for.
+                if let Some(level) = level.filter(|level| *level != requested.unwrap_or(DEFAULT))
+                    && !response.headers().contains_key(&PRIORITY)
+                {
+                    write_level(response.headers_mut(), level);
+                }
                 response
             });
             permit.complete(RequestEnd::Served { in_time: !timer.remaining(now).is_missed() });

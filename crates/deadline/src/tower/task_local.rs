@@ -24,6 +24,8 @@ tokio::task_local! {
 pub(super) struct RequestContext {
     pub(super) timer: StageTimer,
     pub(super) clock: Clock,
+    /// Level of the request, if requests have levels.
+    pub(super) level: Option<Priority>,
     /// Set for requests served by a [`DeadlineLayer`](super::DeadlineLayer).
     pub(super) permit_slot: Option<Arc<PermitSlot>>,
     /// Expected time of the response, if known.
@@ -51,11 +53,15 @@ pub async fn scope_at<F: Future>(clock: Clock, budget: Budget, future: F) -> F::
     let now = clock.now();
     let mut timer = StageTimer::arrive(now, budget, Span::ZERO);
     timer.start(now);
-    run_with_context(
-        RequestContext { timer, clock, permit_slot: None, expected_end: None, spent_before: Span::ZERO },
-        future,
-    )
-    .await
+    let context = RequestContext {
+        timer,
+        clock,
+        level: level(),
+        permit_slot: None,
+        expected_end: None,
+        spent_before: Span::ZERO,
+    };
+    run_with_context(context, future).await
 }
 
 /// Releases the request's permit early; call it when only waiting for other services is left.
@@ -114,6 +120,13 @@ pub fn remaining() -> Option<Remaining> {
         is_limited.then(|| context.timer.remaining(context.clock.now()))
     };
     CONTEXT.try_with(remaining).ok().flatten()
+}
+
+/// Level of the request that this task handles; `None` outside of a
+/// [`DeadlineLayer`](super::DeadlineLayer) with [levels](super::Settings::levels).
+#[must_use]
+pub fn level() -> Option<Priority> {
+    CONTEXT.try_with(|context| context.level).ok().flatten()
 }
 
 /// Priority of this task for local queues: the share of the budget left, on eight levels. The

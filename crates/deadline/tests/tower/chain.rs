@@ -8,11 +8,12 @@ use axum::body::Body;
 use axum::http::{Request, Response, StatusCode};
 use axum::routing::get as route;
 use deadline::codec::field;
-use deadline::tower::{DeadlineLayer, PropagateLayer, remaining, scope, scope_at};
-use deadline::{Budget, Shedding};
+use deadline::tower::{DeadlineLayer, PropagateLayer, Settings, level, remaining, scope, scope_at};
+use deadline::{Budget, Limits, Shedding};
 use hyper_util::client::legacy::Client as Hyper;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
+use queueing::Priority;
 use tokio::sync::{Mutex, Notify};
 use tonic::Code;
 use tower::{Layer, Service, ServiceExt, service_fn};
@@ -101,6 +102,45 @@ async fn a_budget_is_counted_across_three_services_and_the_queue_between() {
     assert_eq!(crate::support::text(answer).await, format!("{} left at the third", secs(1_300)));
     assert_eq!(budget.remaining().left(), secs(1_000), "300 later it is back");
     assert_eq!(layers[1].counts().served, 2);
+}
+
+//~ deadlines: tower: one level covers three services (axum over HTTP/1, tonic over HTTP/2), on one connection
+#[tokio::test]
+async fn a_level_travels_across_three_services() {
+    let layer = |trusted| {
+        let validation = Limits { trusted, ..Limits::default() };
+        DeadlineLayer::new(Settings { levels: Priority::new(4), validation, ..settings(8) })
+    };
+    let handled = || level().map_or(9, Priority::level);
+    let third = grpc::listen(&layer(true), grpc::handler_of(move || handled().to_string()));
+    let client = Arc::new(Mutex::new(Client::new(third, &PropagateLayer::new())));
+    let ask = move || async move {
+        let answer = client.lock().await.ask(tonic::Request::new("?".to_owned())).await;
+        format!("{} {}", handled(), answer.expect("an answer").into_inner())
+    };
+    let second = listen(Router::new().route("/", route(ask)).layer(layer(true))).await;
+    let next = PropagateLayer::new().layer(hyper());
+    let ask = move || async move {
+        let answer = next.oneshot(get(&format!("http://{second}"))).await.expect("an answer");
+        format!("{} {}", handled(), crate::support::text(answer.map(Body::new)).await)
+    };
+    // The first service is for clients, who can only lower their requests.
+    let first = listen(Router::new().route("/", route(ask)).layer(layer(false))).await;
+    let client = hyper();
+    for (field, expected) in [
+        (None, "4 4 4"),
+        (Some("u=7"), "7 7 7"),
+        (Some("u=0"), "4 4 4"),
+        (Some("u=5, i"), "5 5 5"),
+        (None, "4 4 4"),
+    ] {
+        let mut request = get(&format!("http://{first}"));
+        if let Some(field) = field {
+            request.headers_mut().insert("priority", field.parse().expect("a header"));
+        }
+        let answer = soon("the answer", client.request(request)).await.expect("an answer");
+        assert_eq!(crate::support::text(answer.map(Body::new)).await, expected, "{field:?}");
+    }
 }
 
 //~ deadlines: tower: a call with no budget left is not sent

@@ -9,6 +9,7 @@ mod client;
 mod faults;
 mod grpc;
 mod hostile;
+mod levels;
 mod overload;
 mod scope;
 mod serve;
