@@ -207,3 +207,42 @@ async fn each_attempt_of_a_retry_carries_what_is_left_then() {
     scope(Budget::new(ms(100)), layer.layer(retry).oneshot(call(None))).await.unwrap();
     assert_eq!(*arrived.lock().unwrap(), expected, "above and below");
 }
+
+//~ deadlines: tower: after an episode of slow retries healthy calls are sent: at once, or within a second if it outlasts the window
+#[tokio::test(start_paused = true)]
+async fn an_episode_of_slow_retries_refuses_no_healthy_calls() {
+    for (episode_s, refused) in [(20, 0), (90, 63)] {
+        let app = Router::new().route("/", route(async || pass(ms(5)).await));
+        let app = app.layer(DeadlineLayer::new(settings(1)));
+        let retries = Arc::new(Mutex::new(Span::ZERO));
+        let lasts = Arc::clone(&retries);
+        let far = service_fn(move |request: Request<Body>| {
+            let (app, retries) = (app.clone(), *lasts.lock().unwrap());
+            async move {
+                pass(ms(10) + retries).await;
+                let answer = app.oneshot(request).await;
+                pass(ms(10)).await;
+                answer
+            }
+        });
+        let layer = PropagateLayer::new();
+        let client = layer.layer(far);
+        let ask = |left| scope(Budget::new(left), client.clone().oneshot(get("http://peer/")));
+        for _ in 0..20 {
+            ask(ms(2_000)).await.unwrap();
+        }
+        *retries.lock().unwrap() = ms(300);
+        let start = tokio::time::Instant::now();
+        while start.elapsed().as_secs() < episode_s {
+            ask(ms(2_000)).await.unwrap();
+        }
+        *retries.lock().unwrap() = Span::ZERO;
+        let mut failed = 0;
+        for _ in 0..100 {
+            failed += u32::from(ask(ms(60)).await.is_err());
+            pass(ms(10)).await;
+        }
+        assert_eq!(failed, refused, "{episode_s} s");
+        assert_eq!(layer.one_way("peer"), ms(10));
+    }
+}

@@ -33,9 +33,42 @@ class PeersTest {
         assertEquals(10, sent);
     }
 
+    /** Retries below an interceptor stretch what it measures; calls with 60 ms left are possible before and after. */
+    //~ java: after an episode of slow retries healthy calls are sent: at once, or within a second if it outlasts the window
+    @Test
+    void anEpisodeOfSlowRetriesRefusesNoHealthyCalls() {
+        for (int seconds : new int[] {20, 90}) {
+            Peers peers = new Peers();
+            long now = 0;
+            for (int call = 0; call < 20; call++) {
+                exchange(peers, now, "a", 20 * MS);
+                now += 100 * MS;
+            }
+            for (int call = 0; call < 10 * seconds; call++) {
+                exchange(peers, now, "a", 300 * MS);
+                now += 100 * MS;
+            }
+            int refused = 0;
+            for (int call = 0; call < 100; call++) {
+                if (peers.delayed(now, Budget.of(60 * MS), "a").remaining().isMissed()) {
+                    refused++;
+                } else {
+                    exchange(peers, now, "a", 20 * MS);
+                }
+                now += 10 * MS;
+            }
+            assertEquals(seconds == 20 ? 0 : 63, refused, seconds + " s");
+            assertEquals(10 * MS, peers.oneWayNanos("a"));
+        }
+    }
+
     /** An exchange in which the peer had the request for 30 ms of queue and service, and the network {@code both}. */
     private static void exchange(Peers peers, String peer, long both) {
+        exchange(peers, 0, peer, both);
+    }
+
+    private static void exchange(Peers peers, long nowNanos, String peer, long both) {
         Budget answered = SENT.after(new Stage(0, 10 * MS, 20 * MS));
-        peers.record(0, peer, 30 * MS + both, SENT, answered);
+        peers.record(nowNanos, peer, 30 * MS + both, SENT, answered);
     }
 }
