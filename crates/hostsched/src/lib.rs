@@ -25,12 +25,12 @@ use std::path::PathBuf;
 
 use queueing::{CoreId, Span, Time};
 use rustix::thread::CpuSet;
-use sched::cores::{Action, Cores, Sample, Signals, TaskId, TaskSpec};
+use sched::cores::affinity::{CoreOwners, estimated_misses};
+use sched::cores::{Action, CoreSignals, Cores, Sample, Signals, TaskId, TaskSpec};
 
 mod cgroups;
 mod cpu_ranks;
 pub mod cpulist;
-mod cpumask;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
 pub mod handoff_latency;
@@ -63,7 +63,6 @@ pub use task::{Figures, group_path};
 pub use task_selector::check_all;
 pub use undo_log::{Journal, Restored};
 
-use cpumask::{CoreOwner, mask};
 use host::sched_policy::SchedPolicy;
 
 /// Processes of a task.
@@ -128,12 +127,7 @@ impl std::error::Error for CoresError {}
 /// Tasks managed by affinity and class.
 pub struct Affinity {
     taken: ManagedTasks,
-    given: Vec<CoreOwner>,
-    /// Time of the last change of owner, per core.
-    since: Vec<Time>,
-    /// Time since which a task has not waited beyond its threshold, per task.
-    quiet_since: Vec<Time>,
-    calm: Span,
+    owners: CoreOwners,
     asked: Vec<CoreId>,
     /// Order in which tasks are moved: BE leaves before LC comes.
     order: Vec<TaskId>,
@@ -155,64 +149,26 @@ impl Affinity {
         Ok(Self {
             taken,
             order,
-            given: vec![CoreOwner::Open; cores],
-            since: vec![now; cores],
-            quiet_since: vec![now; tasks],
-            calm,
+            owners: CoreOwners::new(cores, tasks, calm, now),
             asked: Vec::with_capacity(cores),
         })
     }
 
-    /// Core that `task` gives back now, if it has not waited for long.
-    fn gives_back(&mut self, now: Time, task: TaskId) -> Option<usize> {
-        let since = &mut self.quiet_since[task.index()];
-        if now.since(*since) < self.calm {
-            return None;
-        }
-        let its = (0..self.given.len()).filter(|&core| self.given[core] == CoreOwner::Run(task));
-        let latest = its.max_by_key(|&core| self.since[core])?;
-        // The next one follows only after the same quiet time with one core less.
-        *since = now;
-        Some(latest)
-    }
-
     /// Samples the threads of task `number` since the last call.
     fn sample(&mut self, now: Time, number: usize, signals: &mut Signals) {
-        let id = TaskId(number as u16);
-        let sampled = self.taken.sample(now, number, self.taken.specs[number].delay_max);
-        let spec = &self.taken.specs[number];
-        let seen = &mut signals.tasks[number];
-        seen.delay = sampled.delay;
-        if spec.is_critical() {
-            seen.runnable = sampled.waiting;
-            if seen.needs_core(spec) {
-                self.quiet_since[number] = now;
-            }
-            if let Some(core) = self.gives_back(now, id) {
-                signals.cores[core].yielded = Some(id);
-            }
-            return;
-        }
-        seen.runnable = sampled.active;
-        if sampled.active == 0 {
-            let its =
-                self.given.iter().zip(&mut signals.cores).filter(|(given, _)| **given == CoreOwner::Run(id));
-            its.for_each(|(_, core)| core.yielded = Some(id));
-        }
+        let sample = self.taken.sample(now, number, self.taken.specs[number].delay_max);
+        self.owners.sense(now, TaskId(number as u16), &self.taken.specs[number], sample, signals);
     }
 
     /// Ends the sampling of all tasks: cores given back become open, and requested samples are
     /// answered.
     fn end_sample(&mut self, now: Time, signals: &mut Signals) {
-        for (given, core) in self.given.iter_mut().zip(&signals.cores) {
-            if core.yielded.is_some() {
-                *given = CoreOwner::Open;
-            }
-        }
+        self.owners.open_yielded(&signals.cores);
         while let Some(core) = self.asked.pop() {
             let ran = |task: TaskId| self.taken.tasks[task.index()].figures().ran_ns;
             let counted = self.taken.sensor.misses(self.taken.layout.cores()[core.0 as usize]);
-            let misses = counted.unwrap_or_else(|| misses(&self.given, &self.taken.specs, ran, core));
+            let misses = counted
+                .unwrap_or_else(|| estimated_misses(self.owners.owners(), &self.taken.specs, ran, core));
             signals.cores[core.0 as usize].sample = Some(Sample { misses, at: now });
         }
         self.taken.sensor.bandwidth(now, &mut signals.bandwidth);
@@ -220,15 +176,13 @@ impl Affinity {
 
     /// Records a decision.
     fn note(&mut self, now: Time, action: Action) {
-        let (core, given) = CoreOwner::of(action);
-        let Some(given) = given else { return self.asked.push(core) };
-        self.given[core.0 as usize] = given;
-        self.since[core.0 as usize] = now;
+        self.asked.extend(self.owners.record(now, action));
     }
 
     /// CPU set for `task`; `None` if the task is to be parked.
     fn mask(&self, task: TaskId) -> Option<CpuSet> {
-        mask(&self.taken.layout, &self.taken.specs, &self.given, task)
+        let cores = self.owners.mask(&self.taken.specs, task)?;
+        Some(cpulist::set_of(cores.iter().map(|core| self.taken.layout.cores()[usize::from(core.0)])))
     }
 }
 
@@ -236,7 +190,7 @@ impl Cores for Affinity {
     fn sense(&mut self, now: Time, signals: &mut Signals) {
         self.taken.rescan(now);
         self.taken.listen(now, signals);
-        signals.cores.iter_mut().for_each(|core| *core = sched::cores::CoreSignals::default());
+        signals.cores.iter_mut().for_each(|core| *core = CoreSignals::default());
         (0..self.taken.tasks.len()).for_each(|number| self.sample(now, number, signals));
         self.end_sample(now, signals);
     }
@@ -276,17 +230,6 @@ impl Manager for Affinity {
     fn take_longest(&mut self, task: TaskId) -> Span {
         self.taken.tasks[task.index()].take_longest()
     }
-}
-
-/// Cache misses of a core without counters: the CPU time of its BE task, so that the task that runs
-/// most counts as the one that interferes most.
-fn misses(given: &[CoreOwner], specs: &[TaskSpec], ran_ns: impl Fn(TaskId) -> u64, core: CoreId) -> u64 {
-    let CoreOwner::Run(task) = given[core.0 as usize] else { return 0 };
-    if specs[task.index()].is_critical() {
-        return 0;
-    }
-    let cores = given.iter().filter(|given| **given == CoreOwner::Run(task)).count() as u64;
-    ran_ns(task) / cores.max(1)
 }
 
 #[cfg(test)]

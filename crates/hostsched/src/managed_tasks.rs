@@ -8,12 +8,13 @@ use std::path::Path;
 
 use queueing::{Span, Time};
 use rustix::thread::CpuSet;
+use sched::cores::affinity::ThreadSample;
 use sched::cores::{Signals, TaskId, TaskSpec};
 
 use super::cpu_ranks::CpuRanks;
 use super::pressure_files::PressureReports;
 use super::tail_latency_files::TailFiles;
-use super::task::{Managed, RESCAN, Stranger, ThreadSample};
+use super::task::{Managed, RESCAN, Stranger};
 use super::undo_log::Restored;
 use super::{CoresError, Journal, Layout, Protected, Sensor, TaskSetup, task_selector};
 use host::proc;

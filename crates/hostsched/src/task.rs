@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use queueing::{Span, Time};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use sched::cores::affinity::ThreadSample;
 
 use super::cgroups::Group;
 use super::real_time::{CHECK, Level, RealTime};
@@ -141,17 +142,6 @@ pub struct Figures {
     pub unmanaged: usize,
     /// Threads or processes that could not be scheduled.
     pub refused: u64,
-}
-
-/// Result of a scan of a task.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ThreadSample {
-    /// The longest of its threads' mean waits for a core in this round.
-    pub delay: Span,
-    /// Threads whose wait exceeded the given limit.
-    pub waiting: u32,
-    /// Threads that were active recently.
-    pub active: u32,
 }
 
 impl Managed {

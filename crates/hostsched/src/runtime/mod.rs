@@ -19,10 +19,10 @@ use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
 use queueing::{Span, Time};
+use sched::cores::affinity::{CoreOwner, are_all_critical};
 use sched::cores::worker_signals::{SignalMemory, SignalPage, Workers};
 use sched::cores::{Action, CoreSignals, Cores, Signals, TaskId};
 
-use super::cpumask::{CoreOwner, are_all_critical};
 use super::undo_log::Restored;
 use super::{Affinity, CoresError, Figures, ManagedTasks, Manager, Setup};
 use host::proc;
@@ -111,7 +111,7 @@ impl Runtime {
             CoreOwner::Shared => true,
             CoreOwner::Open => false,
         };
-        let (specs, given) = (&self.base.taken.specs, &self.base.given);
+        let (specs, given) = (&self.base.taken.specs, self.base.owners.owners());
         let least = match specs[task.index()].is_critical() {
             true => 1,
             false if are_all_critical(specs, given) => given.len(),
@@ -129,13 +129,13 @@ impl Runtime {
         let seen = &mut signals.tasks[task.index()];
         (seen.delay, seen.runnable) = (sensed.delay, sensed.runnable);
         if seen.late || sensed.runnable as usize >= cores {
-            self.base.quiet_since[task.index()] = now;
-        } else if let Some(core) = self.base.gives_back(now, task) {
-            signals.cores[core].yielded = Some(task);
+            self.base.owners.keep(now, task);
+        } else if let Some(core) = self.base.owners.give_back(now, task) {
+            signals.cores[usize::from(core.0)].yielded = Some(task);
         }
         let Some(pool) = &self.pools[task.index()] else { return };
         for ((core, given), number) in
-            signals.cores.iter_mut().zip(&self.base.given).zip(self.base.taken.layout.cores())
+            signals.cores.iter_mut().zip(self.base.owners.owners()).zip(self.base.taken.layout.cores())
         {
             if matches!(given, CoreOwner::Run(owner) | CoreOwner::Keep(owner) if *owner == task) {
                 core.request_since = pool.workers.request_since(*number);

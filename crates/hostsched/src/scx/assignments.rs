@@ -5,12 +5,12 @@
 //! another class may hold it for long.
 
 use queueing::{CoreId, Span, Time};
+use sched::cores::affinity::CoreOwner;
 use sched::cores::{Action, Signals, TaskId};
 
 use super::Kernel;
 use super::shared_layout::{Core, Kick};
 use super::threads::Threads;
-use crate::cpumask::CoreOwner;
 
 /// Interval between kicks of a core that does not run its owner yet: the first, and the maximum.
 const KICK_INTERVAL: Span = Span::from_micros(50);

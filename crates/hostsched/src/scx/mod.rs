@@ -18,10 +18,11 @@ use std::io;
 use std::path::Path;
 
 use queueing::{Span, Time};
+use sched::cores::affinity::estimated_misses;
 use sched::cores::{Action, Cores, Sample, Signals, TaskId};
 
 use super::undo_log::{Restored, pid};
-use super::{CoresError, Figures, ManagedTasks, Manager, Setup, misses};
+use super::{CoresError, Figures, ManagedTasks, Manager, Setup};
 use host::sched_policy::SchedPolicy;
 
 mod assignments;
@@ -236,7 +237,7 @@ impl Cores for Scx {
             let given = self.grants.given();
             let ran = |task: TaskId| self.figures[task.index()].ran_ns;
             let counted = self.taken.sensor.misses(self.taken.layout.cores()[core.0 as usize]);
-            let misses = counted.unwrap_or_else(|| misses(given, &self.taken.specs, ran, core));
+            let misses = counted.unwrap_or_else(|| estimated_misses(given, &self.taken.specs, ran, core));
             signals.cores[core.0 as usize].sample = Some(Sample { misses, at: now });
         }
         self.taken.sensor.bandwidth(now, &mut signals.bandwidth);

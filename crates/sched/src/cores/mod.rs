@@ -28,6 +28,7 @@
 
 use queueing::{CoreId, Span, Time};
 
+pub mod affinity;
 mod allocator;
 mod assignment;
 mod caladan;

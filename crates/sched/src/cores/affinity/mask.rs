@@ -1,4 +1,4 @@
-//! CPU masks: the cores on which each task may run, from the owner of each core.
+//! The cores on which each task may run, from the owner of each core.
 //!
 //! No BE task and no other LC task runs on a core that an LC task *holds*. An LC task that holds none
 //! may run on every core that no other LC task holds. BE tasks on those are in the idle class, so the
@@ -8,10 +8,9 @@
 //! parking it would shorten no wait.
 
 use queueing::CoreId;
-use rustix::thread::CpuSet;
-use sched::cores::{Action, TaskId, TaskSpec};
 
-use super::layout::Layout;
+use super::CoreSet;
+use crate::cores::{Action, TaskId, TaskSpec};
 
 /// Owner of a core.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -29,7 +28,8 @@ pub enum CoreOwner {
 
 impl CoreOwner {
     /// The core of `action` and its owner from then on; `None` for a sample of its counter.
-    pub fn of(action: Action) -> (CoreId, Option<Self>) {
+    #[must_use]
+    pub const fn of(action: Action) -> (CoreId, Option<Self>) {
         match action {
             Action::Run { core, task, keep: false } => (core, Some(Self::Run(task))),
             Action::Run { core, task, keep: true } => (core, Some(Self::Keep(task))),
@@ -41,12 +41,14 @@ impl CoreOwner {
 }
 
 /// True if LC holds every core, none permanently: a task without a core then runs beneath LC.
+#[must_use]
 pub fn are_all_critical(specs: &[TaskSpec], given: &[CoreOwner]) -> bool {
     given.iter().all(|given| matches!(given, CoreOwner::Run(runner) if specs[runner.index()].is_critical()))
 }
 
-/// CPU set for `task`; `None` if the task is to be parked.
-pub fn mask(layout: &Layout, specs: &[TaskSpec], given: &[CoreOwner], task: TaskId) -> Option<CpuSet> {
+/// Cores for `task`; `None` if the task is to be parked.
+#[must_use]
+pub fn mask(specs: &[TaskSpec], given: &[CoreOwner], task: TaskId) -> Option<CoreSet> {
     let spec = &specs[task.index()];
     let own =
         |given: &CoreOwner| matches!(given, CoreOwner::Run(owner) | CoreOwner::Keep(owner) if *owner == task);
@@ -54,7 +56,7 @@ pub fn mask(layout: &Layout, specs: &[TaskSpec], given: &[CoreOwner], task: Task
     if !spec.is_critical() {
         let shared = (0..given.len()).filter(|&core| given[core] == CoreOwner::Shared);
         let beneath = (0..given.len()).filter(|_| are_all_critical(specs, given));
-        return set(layout, held.chain(shared).chain(beneath));
+        return set(held.chain(shared).chain(beneath));
     }
     let is_partition = given.contains(&CoreOwner::Keep(task));
     let is_open = |core: &usize| match given[*core] {
@@ -68,28 +70,22 @@ pub fn mask(layout: &Layout, specs: &[TaskSpec], given: &[CoreOwner], task: Task
     let open = around.filter(|core| !is_partition && is_open(core));
     let most = usize::from(spec.cores_max().max(1));
     // No core is left: LC is never parked, so it gets all.
-    set(layout, held.chain(open).take(most)).or_else(|| Some(layout.all()))
+    set(held.chain(open).take(most)).or_else(|| Some(CoreSet::all(given.len())))
 }
 
-fn set(layout: &Layout, cores: impl Iterator<Item = usize>) -> Option<CpuSet> {
-    let mut set = CpuSet::new();
-    cores.for_each(|core| set.set(layout.cores()[core].0.into()));
-    (set.count() > 0).then_some(set)
+fn set(cores: impl Iterator<Item = usize>) -> Option<CoreSet> {
+    Some(cores.collect::<CoreSet>()).filter(|set| !set.is_empty())
 }
 
 //~ sched: best-effort threads leave the cores of latency-critical ones, and every setting is restored
 #[cfg(test)]
 mod tests {
-    use queueing::CoreId;
-
-    use super::super::cpulist;
     use super::*;
 
-    /// Masks as CPU lists, for two LC tasks with a core each, then two BE tasks. One letter per core:
-    /// `a` to `d` run there, `A` to `D` keep it, `*` is shared.
+    /// Masks as lists of cores, for two LC tasks with a core each, then two BE tasks. One letter per
+    /// core: `a` to `d` run there, `A` to `D` keep it, `*` is shared.
     #[track_caller]
     fn check(held: &str, expected: [Option<&str>; 4]) {
-        let layout = Layout::new(&(0..held.len() as u16).map(CoreId).collect::<Vec<_>>()).unwrap();
         let specs = [
             TaskSpec::critical(1),
             TaskSpec { burstable: 1, ..TaskSpec::critical(1) },
@@ -105,37 +101,38 @@ mod tests {
                 _ => CoreOwner::Open,
             })
             .collect();
-        let found = [0, 1, 2, 3].map(|task| mask(&layout, &specs, &given, TaskId(task)));
-        let found = found.map(|set| set.map(|set| cpulist::text(&cpulist::of_set(&set))));
+        let found = [0, 1, 2, 3].map(|task| mask(&specs, &given, TaskId(task)));
+        let list = |set: CoreSet| set.iter().map(|core| core.0.to_string()).collect::<String>();
+        let found = found.map(|set| set.map(list));
         assert_eq!(found.each_ref().map(Option::as_deref), expected, "{held}");
     }
 
     #[test]
     fn lc_wakes_up_over_be_and_be_runs_where_it_was_let() {
-        check("ccdd", [Some("0-3"), Some("1-2"), Some("0-1"), Some("2-3")]);
-        check("....", [Some("0-3"), Some("1-2"), None, None]);
-        check("****", [Some("0-3"), Some("1-2"), Some("0-3"), Some("0-3")]);
+        check("ccdd", [Some("0123"), Some("12"), Some("01"), Some("23")]);
+        check("....", [Some("0123"), Some("12"), None, None]);
+        check("****", [Some("0123"), Some("12"), Some("0123"), Some("0123")]);
     }
 
     #[test]
     fn be_without_a_core_runs_beneath_lc_unless_one_is_idle_on_purpose() {
-        check("aaaa", [Some("0-3"), Some("0-3"), Some("0-3"), Some("0-3")]);
-        check("aaab", [Some("0-2"), Some("3"), Some("0-3"), Some("0-3")]);
-        check("aaa.", [Some("0-3"), Some("3"), None, None]);
-        check("aaac", [Some("0-3"), Some("3"), Some("3"), None]);
-        check("aaaA", [Some("0-3"), Some("0-3"), None, None]);
+        check("aaaa", [Some("0123"), Some("0123"), Some("0123"), Some("0123")]);
+        check("aaab", [Some("012"), Some("3"), Some("0123"), Some("0123")]);
+        check("aaa.", [Some("0123"), Some("3"), None, None]);
+        check("aaac", [Some("0123"), Some("3"), Some("3"), None]);
+        check("aaaA", [Some("0123"), Some("0123"), None, None]);
     }
 
     #[test]
     fn what_lc_holds_is_its_alone() {
-        check("acdd", [Some("0-3"), Some("1-2"), Some("1"), Some("2-3")]);
-        check("abcd", [Some("0,2-3"), Some("1-2"), Some("2"), Some("3")]);
-        check("bbcc", [Some("2-3"), Some("0-1"), Some("2-3"), None]);
+        check("acdd", [Some("0123"), Some("12"), Some("1"), Some("23")]);
+        check("abcd", [Some("023"), Some("12"), Some("2"), Some("3")]);
+        check("bbcc", [Some("23"), Some("01"), Some("23"), None]);
     }
 
     #[test]
     fn a_partition_is_kept_to_and_lc_is_never_parked() {
         check("ABCD", [Some("0"), Some("1"), Some("2"), Some("3")]);
-        check("AACD", [Some("0-1"), Some("0-3"), Some("2"), Some("3")]);
+        check("AACD", [Some("01"), Some("0123"), Some("2"), Some("3")]);
     }
 }
