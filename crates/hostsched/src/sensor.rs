@@ -1,8 +1,8 @@
 //! Sensors of DRAM load.
 //!
-//! One interface, three sensors: [`NullSensor`], which measures nothing; [`Probe`], which needs no
-//! counters; and [`Counters`] of memory controllers, caches and cores, which most virtual machines
-//! lack.
+//! One interface, four sensors: [`NullSensor`], which measures nothing; [`Probe`], which needs no
+//! counters; [`Counters`] of memory controllers, caches and cores, which most virtual machines lack;
+//! and [`ProbedCounters`], whose probe tells when DRAM is busy and whose counters tell who causes it.
 //!
 //! The probe walks through memory that no cache holds. Each load depends on the one before, so its time
 //! is the latency of DRAM, which rises as DRAM nears saturation. It measures the load of the socket it
@@ -54,6 +54,35 @@ impl Sensor for NullSensor {
 
     fn bandwidth(&mut self, _now: Time, used: &mut [Option<f64>]) {
         used.fill(None);
+    }
+}
+
+/// Load from one sensor, and the misses of each core from another.
+///
+/// A limit in bytes per second suits one machine; the latency of a load says on every machine whether DRAM
+/// is busy.
+pub struct ProbedCounters {
+    /// Sensor of the load.
+    pub load: Box<dyn Sensor>,
+    /// Sensor of misses.
+    pub misses: Box<dyn Sensor>,
+}
+
+impl Sensor for ProbedCounters {
+    fn name(&self) -> &'static str {
+        "latency probe, hardware counters"
+    }
+
+    fn bandwidth(&mut self, now: Time, used: &mut [Option<f64>]) {
+        self.load.bandwidth(now, used);
+    }
+
+    fn misses(&mut self, core: CoreId) -> Option<u64> {
+        self.misses.misses(core)
+    }
+
+    fn slowdown(&self) -> Option<f64> {
+        self.load.slowdown()
     }
 }
 
@@ -224,6 +253,33 @@ mod tests {
     use queueing::Rng;
 
     use super::*;
+
+    //~ sched: with counters, too, DRAM counts as busy by its latency and not by a number of bytes
+    #[test]
+    fn the_probe_tells_that_dram_is_busy_and_the_counters_who_causes_it() {
+        struct FixedSensor;
+        impl Sensor for FixedSensor {
+            fn name(&self) -> &'static str {
+                "fixed"
+            }
+
+            fn bandwidth(&mut self, _now: Time, used: &mut [Option<f64>]) {
+                used.fill(Some(400e9));
+            }
+
+            fn misses(&mut self, core: CoreId) -> Option<u64> {
+                Some(u64::from(core.0) * 1000)
+            }
+        }
+        let mut probe = Probe::new(64 * 1000, Limit { slowdown: 2.0, bandwidth: 25e9 });
+        probe.latencies.idle = f64::MAX;
+        let mut sensor = ProbedCounters { load: Box::new(probe), misses: Box::new(FixedSensor) };
+        let mut used = [None];
+        sensor.bandwidth(Time::ZERO, &mut used);
+        assert_eq!(used, [Some(0.0)], "400 GB/s with loads as fast as on an idle machine");
+        assert_eq!(sensor.misses(CoreId(3)), Some(3000));
+        assert!(sensor.slowdown().is_some());
+    }
 
     #[test]
     fn the_walk_visits_every_line_before_it_returns() {
