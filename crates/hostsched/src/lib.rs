@@ -58,7 +58,7 @@ pub use manager::{Manager, Mechanism};
 pub use protected::{Protected, Role};
 pub use runtime::Runtime;
 pub use scx::Scx;
-pub use sensor::{Counters, Limit, NullSensor, Probe, Sensor};
+pub use sensor::{Counters, Limit, NullSensor, Probe, ProbedCounters, Sensor};
 pub use task::{Figures, group_path};
 pub use task_selector::check_all;
 pub use undo_log::{Journal, Restored};
@@ -128,6 +128,8 @@ impl std::error::Error for CoresError {}
 pub struct Affinity {
     taken: ManagedTasks,
     owners: CoreOwners,
+    /// True if LC tasks keep off each other's cores even where all are real-time.
+    is_exclusive: bool,
     asked: Vec<CoreId>,
     /// Order in which tasks are moved: BE leaves before LC comes.
     order: Vec<TaskId>,
@@ -140,7 +142,13 @@ impl Affinity {
     /// # Errors
     /// A task does not exist or we may not schedule it; the others are restored.
     pub fn new(setup: Setup, now: Time) -> Result<Self, CoresError> {
+        Self::with_exclusive(setup, false, now)
+    }
+
+    /// As [`new`](Self::new); LC tasks keep off each other's cores if `is_exclusive`.
+    fn with_exclusive(setup: Setup, is_exclusive: bool, now: Time) -> Result<Self, CoresError> {
         let calm = setup.calm;
+        let is_exclusive = is_exclusive || !setup.real_time;
         let lc = setup.real_time.then_some(real_time::REGULAR);
         let taken = ManagedTasks::new(setup, [lc, Some(SchedPolicy::IDLE)], now)?;
         let (cores, tasks) = (taken.layout.cores().len(), taken.tasks.len());
@@ -149,7 +157,8 @@ impl Affinity {
         Ok(Self {
             taken,
             order,
-            owners: CoreOwners::new(cores, tasks, calm, now),
+            owners: CoreOwners::new(cores, tasks, calm, is_exclusive, now),
+            is_exclusive,
             asked: Vec::with_capacity(cores),
         })
     }
@@ -157,7 +166,7 @@ impl Affinity {
     /// Samples the threads of task `number` since the last call.
     fn sample(&mut self, now: Time, number: usize, signals: &mut Signals) {
         let sample = self.taken.sample(now, number, self.taken.specs[number].delay_max);
-        self.owners.sense(now, TaskId(number as u16), &self.taken.specs[number], sample, signals);
+        self.owners.sense(now, TaskId(number as u16), &self.taken.specs, sample, signals);
     }
 
     /// Ends the sampling of all tasks: cores given back become open, and requested samples are
@@ -197,6 +206,13 @@ impl Cores for Affinity {
 
     fn act(&mut self, now: Time, actions: &[Action]) {
         actions.iter().for_each(|&action| self.note(now, action));
+        // Without the real-time class no task can be behind another.
+        let lacks_real_time = self.taken.tasks.iter().any(task::Managed::lacks_real_time);
+        self.owners.set_exclusive(self.is_exclusive || lacks_real_time);
+        for index in 0..self.taken.tasks.len() {
+            let is_behind = self.owners.is_behind(now, TaskId(index as u16), &self.taken.specs);
+            self.taken.tasks[index].set_behind(is_behind);
+        }
         // A task that keeps its cores costs nothing.
         for index in 0..self.order.len() {
             let task = self.order[index];

@@ -46,6 +46,14 @@ pub(super) enum Level {
 }
 
 impl Level {
+    /// Level of a thread whose task is behind other LC tasks, if `is_behind`.
+    pub(super) const fn behind(self, is_behind: bool) -> Self {
+        match self {
+            Self::Regular if is_behind => Self::Busy,
+            level => level,
+        }
+    }
+
     /// Class of a thread that was in `fair` before.
     pub(super) const fn class(self, fair: SchedPolicy) -> SchedPolicy {
         match self {
@@ -85,6 +93,11 @@ impl RealTime {
             last: (0, 0),
             waits: false,
         }
+    }
+
+    /// Level at the last check.
+    pub(super) const fn level(&self) -> Level {
+        self.level
     }
 
     /// True unless the thread sleeps regularly.

@@ -83,6 +83,8 @@ pub struct Managed {
     lacks_real_time: bool,
     /// Time at which the levels of threads were last checked.
     checked: Time,
+    /// True if its threads are behind those of other LC tasks.
+    is_behind: bool,
     /// True if a busy thread waited for a core at that check.
     busy_wait: bool,
     figures: Figures,
@@ -186,12 +188,26 @@ impl Managed {
             ended: false,
             lacks_real_time: false,
             checked: now,
+            is_behind: false,
             busy_wait: false,
             figures: Figures::default(),
         };
         task.gather(journal)?;
         task.scan(now, journal, stranger);
         Ok(task)
+    }
+
+    /// Puts its threads behind those of other LC tasks, or back; threads that sleep follow at their next
+    /// check.
+    pub fn set_behind(&mut self, is_behind: bool) {
+        if std::mem::replace(&mut self.is_behind, is_behind) == is_behind {
+            return;
+        }
+        for id in &self.awake {
+            let real_time = self.threads.get_mut(id).and_then(|thread| thread.real_time.as_mut());
+            let Some(real_time) = real_time else { continue };
+            real_time.set(id.1, real_time.rule.level().behind(is_behind));
+        }
     }
 
     /// Gives threads the class of their level. `others_wait` is true if busy threads of other tasks wait
@@ -202,7 +218,7 @@ impl Managed {
             let Some(thread) = self.threads.get_mut(id) else { continue };
             let Some(real_time) = &mut thread.real_time else { continue };
             let level = real_time.rule.check(now, thread.last, || proc::is_runnable(id.0, id.1));
-            real_time.set(id.1, level);
+            real_time.set(id.1, level.behind(self.is_behind));
             self.busy_wait |= real_time.rule.waits();
         }
         if !self.busy_wait && !others_wait {
@@ -246,6 +262,7 @@ impl Managed {
     /// is true if busy threads of other tasks wait for a core.
     pub fn sample(&mut self, now: Time, longer: Span, others_wait: bool) -> ThreadSample {
         let mut result = ThreadSample::default();
+        let mut ran_ns = 0;
         if self.parked {
             // A frozen thread does not count as idle.
             for id in &self.awake {
@@ -284,6 +301,7 @@ impl Managed {
             result.waiting += u32::from(delay > longer);
             let figures = &mut self.figures;
             figures.ran_ns += ran;
+            ran_ns += ran;
             figures.waited_ns += waited;
             figures.turns += turns;
             let is_active = now.since(thread.changed) <= ACTIVE;
@@ -293,6 +311,7 @@ impl Managed {
                 false => self.awake.remove(&id),
             };
         }
+        result.ran = Span::from_nanos(ran_ns);
         self.figures.longest = self.figures.longest.max(result.delay);
         if self.critical && now.since(self.checked) >= CHECK {
             self.set_levels(now, others_wait);

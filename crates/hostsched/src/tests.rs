@@ -141,6 +141,12 @@ fn lc_has_the_class_of_its_level_and_its_own_again_at_the_end() {
             continue;
         }
         assert_eq!(lc.class(), REGULAR);
+        if !sleeps {
+            for (is_behind, class) in [(true, BUSY), (false, REGULAR)] {
+                manager.taken.tasks[0].set_behind(is_behind);
+                assert_eq!(lc.class(), class);
+            }
+        }
         let mut signals = Signals::of(
             &sched::cores::CoreAssignment::new(
                 manager.taken.layout.topology().clone(),

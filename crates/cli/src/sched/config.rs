@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use hostbpf::guard::QUEUE_REPORTS_MAX;
 use hostsched::{Mechanism, TaskSelector, cpulist, group_path};
 use queueing::{CoreId, Span};
+use sched::cores::affinity;
 use sched::cores::{Class, CoreAssignment, Policy, Settings, TaskSpec, Topology, by_name};
 use serde::Deserialize;
 
@@ -316,7 +317,7 @@ impl Config {
     pub fn tempo(&self, mechanism: Mechanism) -> (Span, Span) {
         let (period, calm) = match mechanism {
             Mechanism::Scx | Mechanism::Runtime => (Span::from_micros(50), Span::from_micros(100)),
-            Mechanism::Affinity => (Span::from_millis(2), Span::from_millis(20)),
+            Mechanism::Affinity => (affinity::PERIOD, affinity::CALM),
         };
         (self.period.unwrap_or(period), self.calm.unwrap_or(calm))
     }
@@ -346,10 +347,6 @@ impl Config {
     }
 }
 
-/// Default THRESH_QD of a task whose threads are observed: shorter waits than half a round of 2 ms
-/// end before a decision could end them, by the kernel's idle class.
-const DELAY_SEEN: Span = Span::from_millis(1);
-
 impl Task {
     /// True for an LC task.
     pub fn is_critical(&self) -> bool {
@@ -364,7 +361,7 @@ impl Task {
             Mechanism::Runtime => self.signal_page,
             Mechanism::Scx => true,
         };
-        let delay_max = if is_told { default.delay_max } else { DELAY_SEEN };
+        let delay_max = if is_told { default.delay_max } else { affinity::DELAY_MAX };
         TaskSpec {
             class: match self.class {
                 ClassName::LC => Class::Critical,

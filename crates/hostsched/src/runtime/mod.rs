@@ -79,7 +79,7 @@ impl Runtime {
             longest: Span::ZERO,
         };
         let pools = setup.tasks.iter().map(|(_, task)| task.has_signal_page.then(pool)).collect();
-        let mut runtime = Self { base: Affinity::new(setup, now)?, pools, looked: None };
+        let mut runtime = Self { base: Affinity::with_exclusive(setup, true, now)?, pools, looked: None };
         runtime.find(now);
         Ok(runtime)
     }

@@ -1,6 +1,7 @@
 //! Configuration of a machine, its tasks and its core allocation policy.
 
 use queueing::{Arrivals, Bytes, Distribution, Span};
+use sched::cores::affinity;
 use sched::cores::{Class, CoreAssignment, CoresConfigError, Policy, Settings, TaskSpec, Topology, by_name};
 use serde::Deserialize;
 
@@ -13,6 +14,15 @@ use crate::serde_text::{text, text_or_none};
 pub struct Config {
     /// Core allocation policy, one of `sched::cores::POLICIES`.
     pub policy: String,
+    /// Mechanism that carries out the policy's decisions.
+    #[serde(default)]
+    pub mechanism: CoreMechanism,
+    /// Time between rounds; default: the paper's 10 µs, or 2 ms under `affinity`.
+    #[serde(default, deserialize_with = "text_or_none")]
+    pub period: Option<Span>,
+    /// Sensor of DRAM load.
+    #[serde(default)]
+    pub sensor: DramSensor,
     /// Hardware.
     #[serde(default)]
     pub machine: MachineConfig,
@@ -151,6 +161,28 @@ pub struct TaskConfig {
     pub phases: Vec<Phase>,
 }
 
+/// Mechanisms that carry out decisions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CoreMechanism {
+    /// Programs that publish their queues and leave a core at once when asked.
+    #[default]
+    Runtime,
+    /// Any program: the kernel schedules, within the cores that a policy leaves to each task.
+    Affinity,
+}
+
+/// Sensors of DRAM load.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DramSensor {
+    /// Bytes per second.
+    #[default]
+    Counters,
+    /// Latency of a load: twice that of an idle machine counts as THRESH_BW.
+    Probe,
+}
+
 /// Task classes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 pub enum TaskClass {
@@ -264,20 +296,41 @@ impl Config {
 
     pub(super) fn assignment(&self) -> Result<CoreAssignment, CoresConfigError> {
         let MachineConfig { sockets, physical, lanes, .. } = self.machine;
-        CoreAssignment::new(
-            Topology::regular(sockets, physical, lanes)?,
-            self.tasks.iter().map(TaskConfig::spec).collect(),
-        )
+        CoreAssignment::new(Topology::regular(sockets, physical, lanes)?, self.specs())
+    }
+
+    /// Task specifications for policies.
+    pub(super) fn specs(&self) -> Vec<TaskSpec> {
+        self.tasks.iter().map(|task| task.spec(self.mechanism)).collect()
+    }
+
+    /// THRESH_BW, in bytes per second.
+    pub(super) fn bandwidth_max(&self) -> f64 {
+        self.bandwidth_max_gb.map_or(Settings::default().bandwidth_max, |gb| gb * 1e9)
     }
 
     pub(super) fn policy(&self, assignment: &CoreAssignment) -> Result<Box<dyn Policy>, CoresConfigError> {
         let default = Settings::default();
-        let bandwidth_max = self.bandwidth_max_gb.map_or(default.bandwidth_max, |gb| gb * 1e9);
-        by_name(&self.policy, &Settings { bandwidth_max, ..default }, assignment)
+        let period = self.period.or((self.mechanism == CoreMechanism::Affinity).then_some(affinity::PERIOD));
+        let settings = Settings {
+            bandwidth_max: self.bandwidth_max(),
+            period: period.unwrap_or(default.period),
+            period_shenango: period.unwrap_or(default.period_shenango),
+            ..default
+        };
+        by_name(&self.policy, &settings, assignment)
     }
 }
 
 impl TaskConfig {
+    /// Largest load of an LC task, in cores of an otherwise idle machine.
+    #[must_use]
+    pub fn load(&self) -> f64 {
+        let arrivals = self.arrivals.into_iter().chain(self.changes.iter().map(|change| change.arrivals));
+        let rate = arrivals.map(|arrivals| arrivals.rate_per_s()).fold(0.0, f64::max);
+        rate * self.service.map_or(0.0, |service| service.mean().as_secs_f64())
+    }
+
     fn check(&self) -> Result<(), String> {
         let critical = self.class == TaskClass::Critical;
         if critical && (self.arrivals.is_none() || self.service.is_none()) {
@@ -315,15 +368,19 @@ impl TaskConfig {
     }
 
     /// Task specification for policies.
-    fn spec(&self) -> TaskSpec {
+    fn spec(&self, mechanism: CoreMechanism) -> TaskSpec {
         let default = TaskSpec::critical(self.guaranteed);
+        let delay_max = match mechanism {
+            CoreMechanism::Runtime => default.delay_max,
+            CoreMechanism::Affinity => affinity::DELAY_MAX,
+        };
         TaskSpec {
             class: match self.class {
                 TaskClass::Critical => Class::Critical,
                 TaskClass::BestEffort => Class::BestEffort,
             },
             burstable: self.burstable.unwrap_or(default.burstable),
-            delay_max: self.delay_max.unwrap_or(default.delay_max),
+            delay_max: self.delay_max.unwrap_or(delay_max),
             request_max: self.request_max,
             tail_target: self.tail_target.unwrap_or(default.tail_target),
             ..default

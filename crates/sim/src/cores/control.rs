@@ -9,11 +9,17 @@ use sched::cores::{Action, Cores, Sample, Signals};
 use super::logical_core::LogicalCoreState;
 use super::machine::MachineState;
 
+/// Latency of a load at THRESH_BW, relative to an idle machine, for a latency probe.
+const LATENCY_MAX: f64 = 2.0;
 /// Minimum interval between reports of tail latency; over a shorter one it is meaningless.
 const TAIL_EVERY: Span = Span::from_millis(1);
 
 impl Cores for MachineState {
     fn sense(&mut self, now: Time, signals: &mut Signals) {
+        if self.affinity.is_some() {
+            self.sense_threads(now, signals);
+            return self.sense_bandwidth(now, signals);
+        }
         let since = self.sockets.first().map_or(Span::ZERO, |socket| now.since(socket.sampled_at));
         for (task, signal) in self.tasks.iter_mut().zip(&mut signals.tasks) {
             signal.delay = task.oldest().map_or(Span::ZERO, |oldest| now.since(oldest));
@@ -33,18 +39,13 @@ impl Cores for MachineState {
             signal.sample = logical_core.sample.take();
             signal.request_since = logical_core.request.is_some().then_some(logical_core.service_start);
         }
-        for (number, signal) in signals.bandwidth.iter_mut().enumerate() {
-            let logical_cores =
-                self.topology.on_socket(number).iter().map(|core| &self.logical_cores[core.0 as usize]);
-            let bytes_moved: f64 = logical_cores.map(|logical_core| logical_core.bytes_moved).sum();
-            let socket = &mut self.sockets[number];
-            let span = now.since(socket.sampled_at).as_secs_f64();
-            *signal = (span > 0.0).then(|| (bytes_moved - socket.bytes_moved) / span);
-            (socket.bytes_moved, socket.sampled_at) = (bytes_moved, now);
-        }
+        self.sense_bandwidth(now, signals);
     }
 
     fn act(&mut self, now: Time, actions: &[Action]) {
+        if self.affinity.is_some() {
+            return self.set_masks(now, actions);
+        }
         for &action in actions {
             match action {
                 Action::Run { core, task, keep } => {
@@ -64,6 +65,26 @@ impl Cores for MachineState {
                     logical_core.sample = Some(Sample { misses: logical_core.misses(), at: now });
                 }
             }
+        }
+    }
+}
+
+impl MachineState {
+    /// DRAM traffic of each socket since the last round.
+    fn sense_bandwidth(&mut self, now: Time, signals: &mut Signals) {
+        for (number, signal) in signals.bandwidth.iter_mut().enumerate() {
+            let logical_cores =
+                self.topology.on_socket(number).iter().map(|core| &self.logical_cores[core.0 as usize]);
+            let bytes_moved: f64 = logical_cores.map(|logical_core| logical_core.bytes_moved).sum();
+            let socket = &mut self.sockets[number];
+            if let Some(bandwidth_max) = self.bandwidth_max_probed {
+                *signal = Some(bandwidth_max * (socket.latency - 1.0) / (LATENCY_MAX - 1.0));
+                socket.sampled_at = now;
+                continue;
+            }
+            let span = now.since(socket.sampled_at).as_secs_f64();
+            *signal = (span > 0.0).then(|| (bytes_moved - socket.bytes_moved) / span);
+            (socket.bytes_moved, socket.sampled_at) = (bytes_moved, now);
         }
     }
 }

@@ -22,7 +22,7 @@ impl MachineState {
             let logical_core = &self.logical_cores[core];
             let mut siblings = self.topology.siblings(CoreId(core as u16));
             match logical_core.state {
-                _ if !logical_core.shared => None,
+                _ if !logical_core.shared || !self.may_run(task, core) => None,
                 LogicalCoreState::Idle
                     if siblings.all(|s| self.logical_cores[s.0 as usize].active().is_none()) =>
                 {
@@ -31,12 +31,17 @@ impl MachineState {
                 LogicalCoreState::Idle => Some(1),
                 LogicalCoreState::Working if self.costs.slice.is_none() => Some(2),
                 LogicalCoreState::Working => None,
+                LogicalCoreState::Serving
+                    if self.is_behind(logical_core.holder?.index()) && !self.is_behind(task) =>
+                {
+                    Some(3)
+                }
                 LogicalCoreState::Switching | LogicalCoreState::Spinning | LogicalCoreState::Serving => None,
             }
         };
         let best = (0..self.logical_cores.len()).filter_map(|core| Some((rank(&core)?, core))).min();
         let Some((rank, core)) = best else { return };
-        let cost = if rank == 2 { self.costs.preempt } else { self.costs.wake };
+        let cost = if rank >= 2 { self.costs.preempt } else { self.costs.wake };
         self.tasks[task].waking += 1;
         self.switch_to(now, core, TaskId(task as u16), false, cost);
     }
@@ -44,8 +49,10 @@ impl MachineState {
     /// Gives `core`, which is idle and scheduled by the kernel, to a runnable task.
     pub(super) fn release(&mut self, now: Time, core: usize) {
         self.preempt(now, core);
-        let oldest = |task: &usize| self.tasks[*task].oldest();
-        let waits = (0..self.tasks.len()).filter(|task| oldest(task).is_some()).min_by_key(oldest);
+        let oldest = |task: &usize| Some((self.is_behind(*task), self.tasks[*task].oldest()?));
+        let waits = (0..self.tasks.len())
+            .filter(|&task| oldest(&task).is_some() && self.may_run(task, core))
+            .min_by_key(oldest);
         if let Some(task) = waits {
             self.tasks[task].waking += 1;
             return self.switch_to(now, core, TaskId(task as u16), false, self.costs.resume);
@@ -60,7 +67,9 @@ impl MachineState {
         };
         let ready =
             |task: &usize| self.tasks[*task].threads > self.tasks[*task].working + switching_in(*task);
-        let next = (0..self.tasks.len()).filter(|task| !self.tasks[*task].critical).filter(ready);
+        let next = (0..self.tasks.len())
+            .filter(|&task| !self.tasks[task].critical && self.may_run(task, core))
+            .filter(ready);
         if let Some(task) = next.min_by_key(|&task| self.tasks[task].working + switching_in(task)) {
             self.switch_to(now, core, TaskId(task as u16), false, self.costs.resume);
         }

@@ -1,9 +1,11 @@
 //! Simulated machine: logical cores, running tasks, and their interference.
 
 use queueing::{CoreId, Rng, Span, Time};
+use sched::cores::affinity;
 use sched::cores::{TaskId, Topology};
 
-use super::config::{Config, Costs, MachineConfig};
+use super::affinity::AffinityState;
+use super::config::{Config, CoreMechanism, Costs, DramSensor, MachineConfig};
 use super::external_arrivals::Served;
 use super::logical_core::{LogicalCore, LogicalCoreState};
 use super::memory::{self, Demand};
@@ -42,6 +44,8 @@ pub(super) struct Socket {
     /// Per task: slowdown, and factor of its misses.
     dilation: Vec<f64>,
     misses: Vec<f64>,
+    /// DRAM latency, relative to idle DRAM.
+    pub latency: f64,
     /// Bytes moved at the last sample, and its time.
     pub bytes_moved: f64,
     pub sampled_at: Time,
@@ -61,6 +65,12 @@ pub(super) struct MachineState {
     window_ends: Time,
     pub rounds: u64,
     pub actions: u64,
+    /// THRESH_BW, where the sensor is a latency probe.
+    pub bandwidth_max_probed: Option<f64>,
+    /// State of the mechanism `affinity`, where it is used.
+    pub affinity: Option<AffinityState>,
+    /// THRESH_QD, per task.
+    delay_max: Vec<Span>,
     demands: Vec<Demand>,
     weights: Vec<f64>,
     /// External requests: completed, and shed.
@@ -77,10 +87,17 @@ impl MachineState {
             weights: vec![0.0; tasks.len()],
             dilation: vec![1.0; tasks.len()],
             misses: vec![1.0; tasks.len()],
+            latency: 1.0,
             bytes_moved: 0.0,
             sampled_at: Time::ZERO,
         };
+        let is_affinity = config.mechanism == CoreMechanism::Affinity;
+        let affinity =
+            is_affinity.then(|| AffinityState::new(topology.cores(), config.specs(), affinity::CALM));
         let mut machine = Self {
+            affinity,
+            bandwidth_max_probed: (config.sensor == DramSensor::Probe).then(|| config.bandwidth_max()),
+            delay_max: config.specs().iter().map(|spec| spec.delay_max).collect(),
             engine: Engine::new(),
             logical_cores: vec![LogicalCore::new(); topology.cores()],
             sockets: vec![socket; topology.sockets()],
@@ -98,6 +115,7 @@ impl MachineState {
             ended: Vec::new(),
             shed: Vec::new(),
         };
+        machine.logical_cores.iter_mut().for_each(|core| core.shared = is_affinity);
         (0..machine.sockets.len()).for_each(|socket| machine.update_memory(Time::ZERO, socket, true));
         machine.engine.schedule(Time::ZERO, Event::Round);
         machine.engine.schedule(Time::ZERO, Event::Phases);
@@ -116,7 +134,7 @@ impl MachineState {
         let task = &mut self.tasks[number];
         let service = task.service.expect("LC has a service time");
         let left_ns = service.sample(&mut task.rng).as_nanos() as f64;
-        let request = Request { at: now, left_ns, external: None };
+        let request = Request { at: now, ready: now, left_ns, external: None };
         if let Some(core) = task.spinning.pop() {
             self.begin(now, core, request);
         } else if task.queue.len() == QUEUE_MAX {
@@ -199,6 +217,13 @@ impl MachineState {
             self.set_state(core, LogicalCoreState::Working);
             self.on_core_changed(now, core);
             self.slice(now, core);
+            // An LC thread that became ready during the switch preempts in the idle class.
+            let is_shared = self.logical_cores[core].shared;
+            for task in (0..self.tasks.len()).filter(|_| is_shared) {
+                if self.tasks[task].critical && self.tasks[task].waiting() > 0 {
+                    self.wake(now, task);
+                }
+            }
         }
     }
 
@@ -229,7 +254,8 @@ impl MachineState {
             LogicalCoreState::Working => task.working -= 1,
             LogicalCoreState::Serving => {
                 task.serving -= 1;
-                task.queue.push_front(request.expect("a request was in service"));
+                let request = request.expect("a request was in service");
+                task.queue.push_front(Request { ready: now, ..request });
             }
         }
         if was == LogicalCoreState::Serving
@@ -250,12 +276,21 @@ impl MachineState {
     }
 
     fn serve(&mut self, now: Time, core: usize, request: Request) {
+        self.record_wait(core, now.since(request.ready));
         self.account(now, core);
         self.set_state(core, LogicalCoreState::Serving);
         let logical_core = &mut self.logical_cores[core];
         (logical_core.request, logical_core.service_start) = (Some(request), now);
         self.tasks[logical_core.holder.expect("the serving task has the core").index()].serving += 1;
         self.update_speed(now, core);
+    }
+
+    /// Records that a request of the task on `core` waited for a core for `wait`.
+    fn record_wait(&mut self, core: usize, wait: Span) {
+        let task = self.logical_cores[core].holder.expect("the serving task has the core").index();
+        let sample = &mut self.tasks[task].sample;
+        sample.delay = sample.delay.max(wait);
+        sample.waiting += u32::from(wait > self.delay_max[task]);
     }
 
     /// Accounts the work of `core` up to `now`.
@@ -269,6 +304,8 @@ impl MachineState {
         {
             let counted = now.since(since).as_nanos() as f64 / elapsed_ns as f64;
             let task = &mut self.tasks[holder.index()];
+            task.sample.ran += Span::from_nanos(elapsed_ns);
+            task.ran_ns += elapsed_ns as f64 * counted;
             task.work_ns += work_ns * counted;
             task.progress(work_ns);
         }
@@ -324,7 +361,11 @@ impl MachineState {
         let changed: f64 = weight_changes
             .map(|((task, now), before)| (now - before).abs() * task.needs().bandwidth_gb)
             .sum();
-        if !anyway && changed < self.machine.bandwidth_gb * TOLERANCE {
+        // A footprint comes and goes with its task, however little traffic that causes.
+        let is_present = |weights: &[f64], task: usize| weights[task] > 0.0;
+        let same_tasks = (0..self.tasks.len())
+            .all(|task| is_present(&self.weights, task) == is_present(&socket.weights, task));
+        if !anyway && same_tasks && changed < self.machine.bandwidth_gb * TOLERANCE {
             return;
         }
         socket.weights.copy_from_slice(&self.weights);
@@ -340,6 +381,7 @@ impl MachineState {
         let rise = self.machine.latency_rise;
         let used = memory::settle(&self.demands, self.machine.bandwidth_gb * 1e9, rise);
         let latency = memory::latency(used, rise);
+        self.sockets[number].latency = latency;
         for task in 0..self.tasks.len() {
             let demand = self.demands[task];
             let dilation = demand.dilation(latency);

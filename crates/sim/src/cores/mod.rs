@@ -3,8 +3,8 @@
 //! A [`Config`] lists a machine (logical cores, sockets, DRAM, cache) and tasks. LC tasks serve
 //! open-loop requests; BE tasks work without end, in phases. The speed of a logical core
 //! depends on its siblings and on the utilisation of DRAM and cache ([`memory`]). The policies
-//! are `sched::cores`' own, called through [`sched::cores::Cores`]; [`Costs`] holds the cost of
-//! their decisions. Not modelled: cache warm-up, NUMA placement, frequency.
+//! are `sched::cores`' own, called through [`sched::cores::Cores`]; a [`CoreMechanism`] carries their
+//! decisions out, and [`Costs`] holds what they cost. Not modelled: cache warm-up, NUMA placement, frequency.
 //! Source: Caladan (OSDI '20) §2 and §7.
 //!
 //! ```
@@ -31,6 +31,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod affinity;
 mod config;
 mod control;
 mod external_arrivals;
@@ -41,7 +42,9 @@ pub mod memory;
 mod outcome;
 mod task;
 
-pub use config::{Config, Costs, LoadChange, MachineConfig, Needs, Phase, TaskClass, TaskConfig};
+pub use config::{
+    Config, CoreMechanism, Costs, DramSensor, LoadChange, MachineConfig, Needs, Phase, TaskClass, TaskConfig,
+};
 pub(crate) use external_arrivals::{ExternalMachine, Offer, RequestQueue, Served};
 pub use outcome::{Outcome, TaskOutcome};
 

@@ -34,6 +34,8 @@ pub struct TaskOutcome {
     pub peak: Span,
     /// Work done, in time of one undisturbed logical core.
     pub work: Span,
+    /// Time on logical cores, however slow.
+    pub ran: Span,
 }
 
 impl TaskOutcome {
@@ -71,6 +73,7 @@ impl MachineState {
                 latency: task.latency,
                 peak: task.peak,
                 work: Span::from_nanos(task.work_ns as u64),
+                ran: Span::from_nanos(task.ran_ns as u64),
             }
         });
         Outcome {

@@ -4,6 +4,8 @@ use std::collections::VecDeque;
 
 use queueing::{ArrivalTimes, Distribution, Histogram, Rng, Span, Time};
 
+use sched::cores::affinity::ThreadSample;
+
 use super::config::{LoadChange, Needs, TaskClass, TaskConfig};
 use super::external_arrivals::{RequestQueue, Served};
 
@@ -12,6 +14,8 @@ use super::external_arrivals::{RequestQueue, Served};
 pub(super) struct Request {
     /// Arrival; for an external request, start of service.
     pub at: Time,
+    /// Time since which it waits for a core.
+    pub ready: Time,
     /// Remaining work, in ns on an otherwise idle machine.
     pub left_ns: f64,
     /// Identity of an external request.
@@ -49,10 +53,14 @@ pub(super) struct TaskState {
     phase_left_ns: f64,
     /// Measured work, in ns of one logical core.
     pub work_ns: f64,
+    /// Measured time on logical cores, in ns.
+    pub ran_ns: f64,
     pub latency: Histogram,
     /// Latency in the current window, and worst p99.9 of past windows.
     pub window: Histogram,
     pub peak: Span,
+    /// Waits for a core since the last round.
+    pub sample: ThreadSample,
     /// Latency since the last report to the policy.
     pub recent: Histogram,
     pub lost: u64,
@@ -81,9 +89,11 @@ impl TaskState {
             phase: 0,
             phase_left_ns: 0.0,
             work_ns: 0.0,
+            ran_ns: 0.0,
             latency: Histogram::new(),
             window: Histogram::coarse(),
             peak: Span::ZERO,
+            sample: ThreadSample::default(),
             recent: Histogram::coarse(),
             lost: 0,
             unanswered: 0,
@@ -122,7 +132,12 @@ impl TaskState {
         self.queue.pop_front().or_else(|| {
             let offer = self.external.as_mut()?.next(now, shed)?;
             let served = Served { token: offer.token, started: now };
-            Some(Request { at: now, left_ns: offer.work.as_nanos() as f64, external: Some(served) })
+            Some(Request {
+                at: now,
+                ready: now,
+                left_ns: offer.work.as_nanos() as f64,
+                external: Some(served),
+            })
         })
     }
 

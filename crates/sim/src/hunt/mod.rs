@@ -5,6 +5,7 @@
 //! default lacks, or the time that a tail is longer. A finding is shrunk to a small file, which
 //! replays it.
 
+mod cores;
 mod deadline;
 mod egress;
 mod guard;
@@ -36,7 +37,8 @@ pub struct HuntTarget {
 }
 
 /// All mechanisms of `exp hunt`.
-pub const MECHANISMS: [HuntTarget; 3] = [deadline::MECHANISM, guard::MECHANISM, egress::MECHANISM];
+pub const MECHANISMS: [HuntTarget; 4] =
+    [deadline::MECHANISM, guard::MECHANISM, egress::MECHANISM, cores::MECHANISM];
 
 /// Figure of the default and of doing nothing on one case.
 #[derive(Clone, Debug, PartialEq)]

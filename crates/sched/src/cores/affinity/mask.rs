@@ -46,9 +46,10 @@ pub fn are_all_critical(specs: &[TaskSpec], given: &[CoreOwner]) -> bool {
     given.iter().all(|given| matches!(given, CoreOwner::Run(runner) if specs[runner.index()].is_critical()))
 }
 
-/// Cores for `task`; `None` if the task is to be parked.
+/// Cores for `task`; `None` if the task is to be parked. LC stays off the cores that other LC holds if
+/// `is_exclusive`.
 #[must_use]
-pub fn mask(specs: &[TaskSpec], given: &[CoreOwner], task: TaskId) -> Option<CoreSet> {
+pub fn mask(specs: &[TaskSpec], given: &[CoreOwner], task: TaskId, is_exclusive: bool) -> Option<CoreSet> {
     let spec = &specs[task.index()];
     let own =
         |given: &CoreOwner| matches!(given, CoreOwner::Run(owner) | CoreOwner::Keep(owner) if *owner == task);
@@ -61,7 +62,7 @@ pub fn mask(specs: &[TaskSpec], given: &[CoreOwner], task: TaskId) -> Option<Cor
     let is_partition = given.contains(&CoreOwner::Keep(task));
     let is_open = |core: &usize| match given[*core] {
         CoreOwner::Open | CoreOwner::Shared => true,
-        CoreOwner::Run(runner) => !specs[runner.index()].is_critical(),
+        CoreOwner::Run(runner) => !is_exclusive || !specs[runner.index()].is_critical(),
         CoreOwner::Keep(_) => false,
     };
     // Tasks start at different cores, so that those with few burstable cores do not collide.
@@ -101,7 +102,7 @@ mod tests {
                 _ => CoreOwner::Open,
             })
             .collect();
-        let found = [0, 1, 2, 3].map(|task| mask(&specs, &given, TaskId(task)));
+        let found = [0, 1, 2, 3].map(|task| mask(&specs, &given, TaskId(task), true));
         let list = |set: CoreSet| set.iter().map(|core| core.0.to_string()).collect::<String>();
         let found = found.map(|set| set.map(list));
         assert_eq!(found.each_ref().map(Option::as_deref), expected, "{held}");

@@ -9,12 +9,32 @@
 mod core_set;
 mod mask;
 
+use std::collections::VecDeque;
+
 use queueing::{CoreId, Span, Time};
 
-use super::{Action, CoreSignals, Signals, TaskId, TaskSignals, TaskSpec};
+use super::{Action, CoreSignals, Signals, TaskId, TaskSpec};
 
 pub use core_set::CoreSet;
 pub use mask::{CoreOwner, are_all_critical, mask};
+
+/// Default time between rounds: reading the accounts of threads takes long.
+pub const PERIOD: Span = Span::from_millis(2);
+
+/// Default time without waiting after which an LC task gives a core back.
+pub const CALM: Span = Span::from_millis(20);
+
+/// Default THRESH_QD of a task whose threads are observed: shorter waits than half a round end before
+/// a decision could end them, by the kernel's idle class.
+pub const DELAY_MAX: Span = Span::from_millis(1);
+
+/// Rounds whose CPU time is remembered.
+const ROUNDS: usize = 64;
+
+/// Share of the cores' time from which LC counts as having kept them busy.
+const BUSY: f64 = 0.9;
+/// The same where LC is real-time: BE can hardly be the cause.
+const BUSY_REAL_TIME: f64 = 0.5;
 
 /// Owner of each core, as decided so far.
 #[derive(Clone, Debug)]
@@ -24,7 +44,15 @@ pub struct CoreOwners {
     since: Vec<Time>,
     /// Time since which a task has not waited beyond its threshold, per task.
     quiet_since: Vec<Time>,
+    /// Active threads of each BE task.
+    active: Vec<u32>,
+    /// CPU time of each LC task in its last rounds, newest first.
+    ran: Vec<VecDeque<(Time, Span)>>,
+    /// Time until which an LC task beyond its guarantee is behind others, since one within its own
+    /// guarantee had to wait for it.
+    conflict_until: Time,
     calm: Span,
+    is_exclusive: bool,
 }
 
 /// Waits of a task's threads in one round.
@@ -36,19 +64,31 @@ pub struct ThreadSample {
     pub waiting: u32,
     /// Threads that were active recently.
     pub active: u32,
+    /// CPU time of its threads in this round.
+    pub ran: Span,
 }
 
 impl CoreOwners {
     /// `cores` without owners, for `tasks` tasks. An LC task gives a core back after it has not waited
-    /// for `calm`.
+    /// for `calm`. No two LC tasks run on a core that one of them holds if `is_exclusive`; otherwise those
+    /// beyond their guarantee are [behind](Self::is_behind) the others.
     #[must_use]
-    pub fn new(cores: usize, tasks: usize, calm: Span, now: Time) -> Self {
+    pub fn new(cores: usize, tasks: usize, calm: Span, is_exclusive: bool, now: Time) -> Self {
         Self {
             owners: vec![CoreOwner::Open; cores],
             since: vec![now; cores],
             quiet_since: vec![now; tasks],
+            active: vec![u32::MAX; tasks],
+            ran: vec![VecDeque::with_capacity(ROUNDS); tasks],
+            conflict_until: now,
             calm,
+            is_exclusive,
         }
+    }
+
+    /// Sets whether no two LC tasks run on a core that one of them holds.
+    pub const fn set_exclusive(&mut self, is_exclusive: bool) {
+        self.is_exclusive = is_exclusive;
     }
 
     /// Owners by core.
@@ -76,32 +116,89 @@ impl CoreOwners {
     }
 
     /// Turns the waits of `task`'s threads into signals.
+    ///
+    /// A wait for which LC itself kept the cores busy is left out: without BE it would not be shorter.
     pub fn sense(
         &mut self,
         now: Time,
         task: TaskId,
-        spec: &TaskSpec,
+        specs: &[TaskSpec],
         sample: ThreadSample,
         signals: &mut Signals,
     ) {
-        let Signals { tasks, cores, .. } = signals;
-        let TaskSignals { delay, runnable, .. } = &mut tasks[task.index()];
-        *delay = sample.delay;
+        let spec = &specs[task.index()];
         if !spec.is_critical() {
-            *runnable = sample.active;
+            self.active[task.index()] = sample.active;
+            signals.tasks[task.index()].delay = sample.delay;
+            signals.tasks[task.index()].runnable = sample.active;
             if sample.active == 0 {
-                let its = self.owners.iter().zip(cores).filter(|(owner, _)| **owner == CoreOwner::Run(task));
+                let its = self.owners.iter().zip(&mut signals.cores);
+                let its = its.filter(|(owner, _)| **owner == CoreOwner::Run(task));
                 its.for_each(|(_, core)| core.yielded = Some(task));
             }
             return;
         }
-        *runnable = sample.waiting;
-        if tasks[task.index()].needs_core(spec) {
+        let ran = &mut self.ran[task.index()];
+        ran.truncate(ROUNDS - 1);
+        ran.push_front((now, sample.ran));
+        let is_own = self.is_busy(now, task, specs, sample.delay);
+        let is_critical_busy = self.is_critical_busy(now, specs, sample.delay);
+        let is_within = self.is_within(now, task, spec);
+        if sample.delay > spec.delay_max && is_within && is_critical_busy && !is_own {
+            self.conflict_until = now + self.calm;
+        }
+        let needs_none = is_own || is_critical_busy && !(self.is_exclusive && is_within);
+        let seen = &mut signals.tasks[task.index()];
+        (seen.delay, seen.runnable) =
+            if needs_none { (Span::ZERO, 0) } else { (sample.delay, sample.waiting) };
+        if seen.needs_core(spec) {
             self.keep(now, task);
         }
         if let Some(core) = self.give_back(now, task) {
-            cores[usize::from(core.0)].yielded = Some(task);
+            signals.cores[usize::from(core.0)].yielded = Some(task);
         }
+    }
+
+    /// True if `task` is behind other LC tasks: it uses more than its guarantee, and one that does not
+    /// had to wait.
+    #[must_use]
+    pub fn is_behind(&self, now: Time, task: TaskId, specs: &[TaskSpec]) -> bool {
+        let spec = &specs[task.index()];
+        !self.is_exclusive
+            && spec.is_critical()
+            && now < self.conflict_until
+            && !self.is_within(now, task, spec)
+    }
+
+    /// True if `task` has guaranteed cores and used no more than those for the last `calm`.
+    fn is_within(&self, now: Time, task: TaskId, spec: &TaskSpec) -> bool {
+        let guaranteed_ns = u64::from(spec.guaranteed) * self.calm.as_nanos();
+        guaranteed_ns > 0 && self.ran_ns(now, task.index(), self.calm) <= guaranteed_ns
+    }
+
+    /// True if `task` kept the cores of its mask busy for the last `wait`.
+    fn is_busy(&self, now: Time, task: TaskId, specs: &[TaskSpec], wait: Span) -> bool {
+        let cores = self.mask(specs, task).map_or(0, |mask| mask.iter().count());
+        self.is_most(self.ran_ns(now, task.index(), wait), cores, wait)
+    }
+
+    /// True if LC kept all cores busy for the last `wait`.
+    fn is_critical_busy(&self, now: Time, specs: &[TaskSpec], wait: Span) -> bool {
+        let critical = (0..specs.len()).filter(|&task| specs[task].is_critical());
+        self.is_most(critical.map(|task| self.ran_ns(now, task, wait)).sum(), self.owners.len(), wait)
+    }
+
+    /// True if `ran_ns` of CPU time are most of the time of `cores` in `span`.
+    fn is_most(&self, ran_ns: u64, cores: usize, span: Span) -> bool {
+        let share = if self.is_exclusive { BUSY } else { BUSY_REAL_TIME };
+        ran_ns as f64 >= share * (cores as u64 * span.as_nanos()) as f64
+    }
+
+    /// CPU time of `task` in the rounds that the last `span` met, its last one at least.
+    fn ran_ns(&self, now: Time, task: usize, span: Span) -> u64 {
+        let recent = self.ran[task].iter().enumerate();
+        let recent = recent.take_while(|(number, (at, _))| *number == 0 || now.since(*at) <= span);
+        recent.map(|(_, (_, ran))| ran.as_nanos()).sum()
     }
 
     /// Opens the cores that were given back in this round, after all tasks were sensed.
@@ -122,10 +219,25 @@ impl CoreOwners {
         None
     }
 
+    /// True if BE `task` has a core for each active thread: it gains none by more cores, but loses time if
+    /// it must wait for LC on these.
+    fn has_all(&self, task: TaskId) -> bool {
+        let held = self.owners.iter().filter(|owner| **owner == CoreOwner::Run(task)).count();
+        held > 0 && held as u64 >= u64::from(self.active[task.index()])
+    }
+
     /// Cores on which `task` may run; `None` if it is to be parked.
     #[must_use]
     pub fn mask(&self, specs: &[TaskSpec], task: TaskId) -> Option<CoreSet> {
-        mask(specs, &self.owners, task)
+        let mask = mask(specs, &self.owners, task, self.is_exclusive)?;
+        let may_move = !self.is_exclusive && !specs[task.index()].is_critical() && self.has_all(task);
+        let is_movable = |core: &usize| match self.owners[*core] {
+            CoreOwner::Open => true,
+            CoreOwner::Run(runner) => !specs[runner.index()].is_critical() && self.has_all(runner),
+            CoreOwner::Keep(_) | CoreOwner::Shared => false,
+        };
+        let open = (0..self.owners.len()).filter(|core| may_move && is_movable(core));
+        Some(mask.iter().map(|core| usize::from(core.0)).chain(open).collect())
     }
 }
 
@@ -144,3 +256,6 @@ pub fn estimated_misses(
     let cores = owners.iter().filter(|owner| **owner == CoreOwner::Run(task)).count() as u64;
     ran_ns(task) / cores.max(1)
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,7 +4,9 @@ use queueing::{Arrivals, Bytes, Distribution, Priority, Span};
 
 use super::mechanisms::Mechanisms;
 use super::network::PlatformNetwork;
-use crate::cores::{self, Costs, MachineConfig, Needs, Phase, TaskClass, TaskConfig};
+use crate::cores::{
+    self, CoreMechanism, Costs, DramSensor, MachineConfig, Needs, Phase, TaskClass, TaskConfig,
+};
 use crate::serde_text::{text, text_or_none};
 use crate::{BadConfig, CostModel};
 
@@ -294,6 +296,9 @@ impl Config {
         }
         cores::Config {
             policy: if enabled { "caladan" } else { "linux" }.to_owned(),
+            mechanism: CoreMechanism::Runtime,
+            sensor: DramSensor::default(),
+            period: None,
             machine: self.machine.clone(),
             costs: Costs {
                 slice: self.core_costs.slice.filter(|slice| !enabled && slice.mean() > Span::ZERO),
