@@ -3,6 +3,7 @@ package greenwave.deadline;
 import java.util.Comparator;
 import java.util.List;
 import java.util.Optional;
+import java.util.OptionalLong;
 
 /**
  * Timer of a request at one stage, queueing and service.
@@ -69,6 +70,11 @@ public final class StageTimer {
     /** Remaining budget at {@code nowNanos}. */
     public Remaining remaining(long nowNanos) {
         return Remaining.of(budget.grantedNanos(), elapsedNanos(nowNanos));
+    }
+
+    /** Nanoseconds left at {@code nowNanos}; empty if the request has no deadline. */
+    public OptionalLong leftNanos(long nowNanos) {
+        return budget.isLimited() ? OptionalLong.of(remaining(nowNanos).leftNanos()) : OptionalLong.empty();
     }
 
     /** Deadline on this machine's clock. */

@@ -112,7 +112,7 @@ final class BoltThread extends TaskThread {
 
     private DeadlineQueue.Offered<Waiting> offer(Waiting waiting) {
         long now = TupleBudget.now();
-        waiting.leftNanos = waiting.arrival.timer().remaining(now).leftNanos();
+        waiting.leftNanos = waiting.arrival.timer().leftNanos(now);
         return queue.offer(now, waiting);
     }
 
@@ -138,7 +138,7 @@ final class BoltThread extends TaskThread {
     private static final class Waiting implements DeadlineQueue.Entry {
         final Tuple tuple;
         final Gate.Arrival arrival;
-        long leftNanos;
+        OptionalLong leftNanos = OptionalLong.empty();
 
         Waiting(Tuple tuple, Gate.Arrival arrival) {
             this.tuple = tuple;
@@ -147,7 +147,7 @@ final class BoltThread extends TaskThread {
 
         @Override
         public OptionalLong leftNanos() {
-            return OptionalLong.of(leftNanos);
+            return leftNanos;
         }
 
         @Override

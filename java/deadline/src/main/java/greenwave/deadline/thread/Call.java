@@ -14,13 +14,13 @@ import java.util.OptionalLong;
 public abstract class Call implements Runnable, DeadlineQueue.Entry {
     private final Gate gate;
     private final Gate.Arrival arrival;
-    private final long leftNanos;
+    private final OptionalLong leftNanos;
 
     /** A call for {@code arrival}, which {@code gate} admitted; created at {@code nowNanos}. */
     protected Call(long nowNanos, Gate gate, Gate.Arrival arrival) {
         this.gate = gate;
         this.arrival = arrival;
-        this.leftNanos = arrival.timer().remaining(nowNanos).leftNanos();
+        this.leftNanos = arrival.timer().leftNanos(nowNanos);
     }
 
     /** The request. */
@@ -38,7 +38,7 @@ public abstract class Call implements Runnable, DeadlineQueue.Entry {
 
     @Override
     public final OptionalLong leftNanos() {
-        return OptionalLong.of(leftNanos);
+        return leftNanos;
     }
 
     @Override
