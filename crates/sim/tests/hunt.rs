@@ -18,7 +18,7 @@ fn number(name: &str, default: u64) -> u64 {
 fn no_default_loses_more_than_its_price_against_doing_nothing() {
     let seed = number("GREENWAVE_HUNT_SEED", 1);
     for mechanism in &MECHANISMS {
-        // One drawn case in 3,000 of the egress, one in 1,500 of the cores still loses (spec/by-hand.md): these
+        // One drawn case in 3,000 of the egress and of the cores still loses (spec/by-hand.md): these
         // cases stay the same.
         let seed = if mechanism.known.is_empty() { seed } else { 1 };
         for case in 0..number("GREENWAVE_HUNT_CASES", 60) {

@@ -21,7 +21,7 @@ use std::time::Duration;
 use queueing::{Span, Time};
 use sched::cores::affinity::{CoreOwner, are_all_critical};
 use sched::cores::worker_signals::{SignalMemory, SignalPage, Workers};
-use sched::cores::{Action, CoreSignals, Cores, Signals, TaskId};
+use sched::cores::{Action, CoreSignals, Cores, Signals, TaskId, TaskSignals};
 
 use super::undo_log::Restored;
 use super::{Affinity, CoresError, Figures, ManagedTasks, Manager, Setup};
@@ -127,7 +127,14 @@ impl Runtime {
         let sensed = pool.workers.sense(now);
         pool.longest = pool.longest.max(sensed.delay);
         let seen = &mut signals.tasks[task.index()];
-        (seen.delay, seen.runnable) = (sensed.delay, sensed.runnable);
+        let (late, tail) = (seen.late, seen.tail);
+        *seen = TaskSignals {
+            delay: sensed.delay,
+            runnable: sensed.runnable,
+            late,
+            tail,
+            ..TaskSignals::default()
+        };
         if seen.late || sensed.runnable as usize >= cores {
             self.base.owners.keep(now, task);
         } else if let Some(core) = self.base.owners.give_back(now, task) {

@@ -73,7 +73,10 @@ impl ContentionAlarm {
         for (contention, state) in &mut self.alarms {
             let is_present = match *contention {
                 Contention::Queue(task) => {
-                    signals.task(task).needs_core(assignment.spec(task)) && !can_grow(assignment, task)
+                    let seen = signals.task(task);
+                    let is_left =
+                        if seen.is_own_wait { !seen.is_overload } else { can_grow(assignment, task) };
+                    seen.waits_long(assignment.spec(task)) && !is_left
                 }
                 Contention::Bandwidth(socket) => {
                     signals.bandwidth[socket].is_some_and(|used| used > bandwidth_max)

@@ -27,15 +27,27 @@ pub struct TaskSignals {
     pub late: bool,
     /// Cores that the task could keep busy now.
     pub runnable: u32,
+    /// True if LC kept the cores busy while the task waited for `delay`: cores of BE would not shorten it.
+    pub is_own_wait: bool,
+    /// True if LC has kept nearly all cores busy lately, so that no core is left for the task.
+    pub is_overload: bool,
+    /// True if the task is known to have used no core since the last round.
+    pub idle: bool,
     /// p99.9 latency since the last round, if clients measure it.
     pub tail: Option<Span>,
 }
 
 impl TaskSignals {
     /// True if an LC task of `spec` needs another core: its queueing delay exceeds
-    /// THRESH_QD, or a request is late.
+    /// THRESH_QD and is not of LC's own making, or a request is late.
     #[must_use]
     pub fn needs_core(&self, spec: &TaskSpec) -> bool {
+        self.late || self.delay > spec.delay_max && !self.is_own_wait
+    }
+
+    /// True if the queueing delay of an LC task of `spec` exceeds THRESH_QD, or a request is late.
+    #[must_use]
+    pub fn waits_long(&self, spec: &TaskSpec) -> bool {
         self.late || self.delay > spec.delay_max
     }
 }

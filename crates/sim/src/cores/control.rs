@@ -25,6 +25,7 @@ impl Cores for MachineState {
             signal.delay = task.oldest().map_or(Span::ZERO, |oldest| now.since(oldest));
             signal.late = task.external.as_ref().is_some_and(|external| external.has_late_request());
             signal.runnable = if task.critical { task.waiting() as u32 + task.serving } else { task.threads };
+            signal.idle = signal.runnable == 0;
             if task.critical && since >= TAIL_EVERY {
                 // A long-waiting request belongs to the tail before it is answered.
                 signal.tail = Some(task.recent.quantile(0.999).max(signal.delay));

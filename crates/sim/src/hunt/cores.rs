@@ -9,7 +9,7 @@
 use queueing::Rng;
 
 use super::{HuntFigure, HuntTarget, law};
-use crate::cores::{Config, Needs, Outcome, TaskClass, TaskConfig, memory, run};
+use crate::cores::{Config, CoreMechanism, DramSensor, Needs, Outcome, TaskClass, TaskConfig, memory, run};
 
 /// The defaults of `greenwave sched`, against the kernel's idle class.
 pub const MECHANISM: HuntTarget = HuntTarget {
@@ -24,8 +24,10 @@ pub const MECHANISM: HuntTarget = HuntTarget {
 
 /// Runs both on `config`.
 fn compare(config: &Config) -> Vec<HuntFigure> {
-    let [default, nothing] =
-        ["caladan", "linux"].map(|policy| run(&Config { policy: policy.to_owned(), ..config.clone() }));
+    let [default, nothing] = ["caladan", "linux"].map(|policy| {
+        let (mechanism, sensor) = (CoreMechanism::Affinity, DramSensor::Probe);
+        run(&Config { policy: policy.to_owned(), mechanism, sensor, ..config.clone() })
+    });
     let machine = &config.machine;
     let cores = (machine.sockets * machine.physical * machine.lanes) as f64;
     let is_critical = |number: &usize| config.tasks[*number].class == TaskClass::Critical;
@@ -172,7 +174,7 @@ fn draw(seed: u64, case: u64, requests: u64) -> String {
     let duration_ms = (requests as f64 / rate_all * 1e3).clamp(300.0, 3_000.0) as u64;
     let tasks = tasks.replace("CHANGE", &format!("{}us", (20 + duration_ms / 2) * 1_000));
     format!(
-        "policy = \"caladan\"\nmechanism = \"affinity\"\nsensor = \"probe\"\nduration = \"{duration_ms}ms\"\nwarmup = \"20ms\"\nseed = {}\n\
+        "policy = \"caladan\"\nduration = \"{duration_ms}ms\"\nwarmup = \"20ms\"\nseed = {}\n\
          machine = {{ sockets = {sockets}, physical = {physical}, lanes = {lanes}, bandwidth_gb = {bandwidth_gb:.1} }}\n{tasks}",
         rng.below(1 << 32)
     )

@@ -36,6 +36,9 @@ const BUSY: f64 = 0.9;
 /// The same where LC is real-time: BE can hardly be the cause.
 const BUSY_REAL_TIME: f64 = 0.5;
 
+/// Share of all cores' time from which LC is overloaded: best effort and the kernel take the rest.
+const OVERLOAD: f64 = 0.8;
+
 /// Owner of each core, as decided so far.
 #[derive(Clone, Debug)]
 pub struct CoreOwners {
@@ -147,10 +150,14 @@ impl CoreOwners {
         if sample.delay > spec.delay_max && is_within && is_critical_busy && !is_own {
             self.conflict_until = now + self.calm;
         }
+        let critical_ns = self.critical_ns(now, specs, self.calm);
+        let all_ns = self.owners.len() as u64 * self.calm.as_nanos();
+        let is_overload = critical_ns as f64 >= OVERLOAD * all_ns as f64;
         let needs_none = is_own || is_critical_busy && !(self.is_exclusive && is_within);
         let seen = &mut signals.tasks[task.index()];
-        (seen.delay, seen.runnable) =
-            if needs_none { (Span::ZERO, 0) } else { (sample.delay, sample.waiting) };
+        (seen.delay, seen.is_own_wait, seen.is_overload) = (sample.delay, needs_none, is_overload);
+        seen.runnable = if needs_none { 0 } else { sample.waiting };
+        seen.idle = sample.ran == Span::ZERO && sample.waiting == 0;
         if seen.needs_core(spec) {
             self.keep(now, task);
         }
@@ -184,8 +191,13 @@ impl CoreOwners {
 
     /// True if LC kept all cores busy for the last `wait`.
     fn is_critical_busy(&self, now: Time, specs: &[TaskSpec], wait: Span) -> bool {
+        self.is_most(self.critical_ns(now, specs, wait), self.owners.len(), wait)
+    }
+
+    /// CPU time of LC in the rounds that the last `span` met.
+    fn critical_ns(&self, now: Time, specs: &[TaskSpec], span: Span) -> u64 {
         let critical = (0..specs.len()).filter(|&task| specs[task].is_critical());
-        self.is_most(critical.map(|task| self.ran_ns(now, task, wait)).sum(), self.owners.len(), wait)
+        critical.map(|task| self.ran_ns(now, task, span)).sum()
     }
 
     /// True if `ran_ns` of CPU time are most of the time of `cores` in `span`.

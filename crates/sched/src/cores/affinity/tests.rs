@@ -65,12 +65,24 @@ fn a_burst_that_fills_all_cores_asks_for_none() {
             // Twelve requests of 2 ms on four cores.
             world.round([4 * 2000, 0], [2000, 0]);
             assert!(!world.asks(SERVICE), "BE cannot have caused that");
+            assert!(!world.signals.task(SERVICE).is_overload, "a burst");
             world.round([0, 0], [0, 0]);
         }
         // The same wait while three quarters of the cores' time went elsewhere.
         world.round([2000, 0], [2000, 0]);
         assert!(world.asks(SERVICE));
     }
+}
+
+#[test]
+fn waits_of_an_overloaded_service_are_no_work_for_a_policy_but_for_the_alarm() {
+    let mut world = World::new([4, 0], false);
+    for _ in 0..CALM.as_nanos() / PERIOD.as_nanos() {
+        world.round([4 * 1900, 0], [5000, 0]);
+    }
+    let signals = world.signals.task(SERVICE);
+    let spec = &world.specs[0];
+    assert!(signals.waits_long(spec) && signals.is_overload && !signals.needs_core(spec));
 }
 
 #[test]

@@ -4,15 +4,19 @@
 //! are read in every round. Two undisturbed readings of a core give its miss rate.
 //! The task with the highest total rate loses one core per round, its worst. One is
 //! given back per round below the limit. A task keeps its guarantee; its class gives
-//! no protection.
+//! no protection. While no LC task has used a core for [`UNUSED`], there is none to protect, and
+//! nothing is taken (an addition).
 //! Source: Caladan (OSDI '20) §5.2.2.
 
-use queueing::{CoreId, Time};
+use queueing::{CoreId, Span, Time};
 
 use crate::cores::{CoreAssignment, CoreState, Sample, Settings, Signals, TaskId};
 
 /// Cap that limits nothing.
 const NONE: u16 = u16::MAX;
+
+/// Time after which an LC task that has used no core needs no protection.
+const UNUSED: Span = Span::from_secs(1);
 
 /// Memory-bandwidth controller of all sockets.
 #[derive(Clone, Debug)]
@@ -21,6 +25,8 @@ pub struct Bandwidth {
     /// Cap on cores, by socket and task.
     caps: Vec<u16>,
     tasks: usize,
+    /// Time at which an LC task last used a core.
+    used_at: Option<Time>,
     /// True for each socket above the limit in the last round.
     over: Vec<bool>,
     /// Last reading of each core, with the start of its grant.
@@ -39,6 +45,7 @@ impl Bandwidth {
             bandwidth_max: settings.bandwidth_max,
             caps: vec![NONE; tasks * assignment.topology().sockets()],
             tasks,
+            used_at: None,
             over: vec![false; assignment.topology().sockets()],
             last: vec![None; cores],
             rates: vec![0.0; cores],
@@ -55,8 +62,13 @@ impl Bandwidth {
 
     /// Runs one round.
     pub fn round(&mut self, now: Time, signals: &Signals, assignment: &mut CoreAssignment) {
+        let is_used = |task| assignment.spec(task).is_critical() && !signals.task(task).idle;
+        if assignment.ids().any(is_used) {
+            self.used_at = Some(now);
+        }
+        let protects = self.used_at.is_some_and(|used| now.since(used) < UNUSED);
         for socket in 0..assignment.topology().sockets() {
-            let over = signals.bandwidth[socket].is_some_and(|used| used > self.bandwidth_max);
+            let over = protects && signals.bandwidth[socket].is_some_and(|used| used > self.bandwidth_max);
             let was_over = std::mem::replace(&mut self.over[socket], over);
             if !over {
                 self.raise_cap(socket, signals, assignment);

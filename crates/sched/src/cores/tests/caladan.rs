@@ -133,6 +133,30 @@ fn over_the_bandwidth_the_task_with_most_misses_loses_its_worst_core_every_round
     assert_eq!(shown(&assignment).matches('b').count(), 2, "one core is given back per round");
 }
 
+//~ cores: C4: best effort loses no core to memory bandwidth while no latency-critical task has run for 1 s
+#[test]
+fn nothing_is_taken_for_tasks_that_do_not_run() {
+    let (mut assignment, mut caladan) = setup("caladan", (4, 1), &[TaskSpec::critical(1), BE]);
+    let mut round = |at_us: u64, idle: bool| {
+        let mut signals = signals(&assignment, &[(0, 0), (9, 0)]);
+        signals.tasks[0].idle = idle;
+        signals.bandwidth.fill(Some(30e9));
+        for (core, misses) in signals.cores.iter_mut().zip([70, 10, 90, 50]) {
+            core.sample = Some(Sample { misses: misses * at_us, at: at(at_us) });
+        }
+        caladan.round(at(at_us), &signals, &mut assignment);
+        assignment.actions(&mut Vec::new());
+        shown(&assignment)
+    };
+    for us in (10..1_000).step_by(10) {
+        assert_eq!(round(us, true), "bbbb", "{us}");
+    }
+    let taken = (1_000..1_100).step_by(10).map(|us| round(us, false)).last();
+    assert_eq!(taken.as_deref(), Some("...."), "a task that runs is protected");
+    let given = (1_100..1_002_000).step_by(10).map(|us| round(us, true)).last();
+    assert_eq!(given.as_deref(), Some("bbbb"), "and again after 1 s without one");
+}
+
 //~ cores: C4: over the memory bandwidth the task with most misses loses one core per round
 #[test]
 fn an_lc_task_that_floods_the_memory_loses_its_burst_too() {
@@ -161,12 +185,12 @@ fn disturbed_readings_count_for_nothing() {
 //~ cores: C4: over the memory bandwidth the task with most misses loses one core per round
 #[test]
 fn sockets_are_limited_one_by_one() {
-    let tasks = vec![BE, BE];
+    let tasks = vec![BE, BE, TaskSpec::critical(1)];
     let mut assignment = CoreAssignment::new(Topology::regular(2, 2, 1).unwrap(), tasks).unwrap();
     let mut caladan = Caladan::new(&Settings::default(), &assignment);
     (0..4).for_each(|core| assignment.set(at(0), CoreId(core), CoreState::Granted(TaskId(core % 2))));
     for round in 1..4 {
-        let mut signals = signals(&assignment, &[(9, 0), (9, 0)]);
+        let mut signals = signals(&assignment, &[(9, 0), (9, 0), (0, 0)]);
         signals.bandwidth = vec![Some(1e9), Some(30e9)];
         for core in &mut signals.cores {
             core.sample = Some(Sample { misses: 100 * round, at: at(10 * round) });

@@ -113,7 +113,13 @@ impl Cores for Script<'_> {
     fn sense(&mut self, now: Time, signals: &mut Signals) {
         for (seen, &(runnable, delay_us, tail_us, late)) in signals.tasks.iter_mut().zip(&self.step.tasks) {
             let delay = if runnable == 0 { Span::ZERO } else { Span::from_micros(delay_us) };
-            *seen = TaskSignals { late, runnable, delay, tail: tail_us.map(Span::from_micros) };
+            *seen = TaskSignals {
+                late,
+                runnable,
+                delay,
+                tail: tail_us.map(Span::from_micros),
+                ..TaskSignals::default()
+            };
         }
         for (index, seen) in signals.cores.iter_mut().enumerate() {
             let (yields, ran_us, misses) = self.step.cores[index];
