@@ -48,11 +48,16 @@ pub fn end_programs(path: &Path) -> io::Result<Vec<String>> {
     signal(Signal::TERM);
     // A stopped process does not act on it.
     signal(Signal::CONT);
-    let end = Instant::now() + GRACE;
-    while groups.iter().any(|&(group, _)| members(group).next().is_some()) && Instant::now() < end {
-        std::thread::park_timeout(Duration::from_millis(5));
-    }
+    let wait = || {
+        let end = Instant::now() + GRACE;
+        while groups.iter().any(|&(group, _)| members(group).next().is_some()) && Instant::now() < end {
+            std::thread::park_timeout(Duration::from_millis(5));
+        }
+    };
+    wait();
     signal(Signal::KILL);
+    // A killed process ends only when it runs next.
+    wait();
     remove(path)?;
     Ok(groups.into_iter().flat_map(|(_, names)| names).collect())
 }
