@@ -120,7 +120,8 @@ impl CoreOwners {
 
     /// Turns the waits of `task`'s threads into signals.
     ///
-    /// A wait for which LC itself kept the cores busy is left out: without BE it would not be shorter.
+    /// A wait is LC's own if LC kept the cores busy meanwhile: without BE it would not be shorter, and the
+    /// task asks for no core.
     pub fn sense(
         &mut self,
         now: Time,
@@ -144,19 +145,19 @@ impl CoreOwners {
         let ran = &mut self.ran[task.index()];
         ran.truncate(ROUNDS - 1);
         ran.push_front((now, sample.ran));
-        let is_own = self.is_busy(now, task, specs, sample.delay);
+        let is_task_busy = self.is_busy(now, task, specs, sample.delay);
         let is_critical_busy = self.is_critical_busy(now, specs, sample.delay);
         let is_within = self.is_within(now, task, spec);
-        if sample.delay > spec.delay_max && is_within && is_critical_busy && !is_own {
+        if sample.delay > spec.delay_max && is_within && is_critical_busy && !is_task_busy {
             self.conflict_until = now + self.calm;
         }
         let critical_ns = self.critical_ns(now, specs, self.calm);
         let all_ns = self.owners.len() as u64 * self.calm.as_nanos();
         let is_overload = critical_ns as f64 >= OVERLOAD * all_ns as f64;
-        let needs_none = is_own || is_critical_busy && !(self.is_exclusive && is_within);
+        let is_own_wait = is_task_busy || is_critical_busy && !(self.is_exclusive && is_within);
         let seen = &mut signals.tasks[task.index()];
-        (seen.delay, seen.is_own_wait, seen.is_overload) = (sample.delay, needs_none, is_overload);
-        seen.runnable = if needs_none { 0 } else { sample.waiting };
+        (seen.delay, seen.is_own_wait, seen.is_overload) = (sample.delay, is_own_wait, is_overload);
+        seen.runnable = if is_own_wait { 0 } else { sample.waiting };
         seen.idle = sample.ran == Span::ZERO && sample.waiting == 0;
         if seen.needs_core(spec) {
             self.keep(now, task);
