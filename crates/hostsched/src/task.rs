@@ -22,11 +22,13 @@ use host::sched_policy::SchedPolicy;
 
 mod adopt;
 mod freezer_watch;
+mod standstill;
 mod task_cgroups;
 
 use adopt::{InheritedState, Schedule};
 pub(super) use adopt::{Stranger, StrangerCheck};
 use freezer_watch::FreezerWatch;
+use standstill::Standstill;
 pub(super) use task_cgroups::OURS;
 pub use task_cgroups::group_path;
 
@@ -34,10 +36,6 @@ pub use task_cgroups::group_path;
 pub const RESCAN: Span = Span::from_millis(50);
 /// Idle time after which a thread counts as without work.
 const ACTIVE: Span = Span::from_millis(100);
-/// The kernel updates a thread's CPU account every tick, of 10 ms at most. An LC thread whose account
-/// stands still for longer sleeps, or waits for a core all the time, which the account shows only
-/// afterwards: its state is read then, and again after the same time.
-const STILL: Span = Span::from_millis(12);
 /// Maximum of watched threads per task, since each takes an open file. More have the task's class and
 /// cores as well, are counted, and are watched once others end.
 const WATCHED_MAX: usize = 4096;
@@ -95,12 +93,7 @@ struct Thread {
     /// CPU account of the thread; `None` if it is not watched.
     ledger: Option<Ledger>,
     last: Account,
-    /// Time at which the thread's account last changed.
-    changed: Time,
-    /// Time at which the thread's state was last read.
-    asked: Time,
-    /// True if the thread waited for a core at that time.
-    waits: bool,
+    still: Standstill,
     /// State for threads of LC tasks that may be real-time.
     real_time: Option<RealTimeThread>,
 }
@@ -266,7 +259,7 @@ impl Managed {
         if self.parked {
             // A frozen thread does not count as idle.
             for id in &self.awake {
-                self.threads.get_mut(id).into_iter().for_each(|thread| thread.changed = now);
+                self.threads.get_mut(id).into_iter().for_each(|thread| thread.still = Standstill::new(now));
             }
             result.active = u32::try_from(self.awake.len()).unwrap_or(u32::MAX).max(1);
             return result;
@@ -287,16 +280,15 @@ impl Managed {
             let waited = account.waited_ns.saturating_sub(thread.last.waited_ns);
             let turns = account.turns.saturating_sub(thread.last.turns);
             if account != thread.last {
-                (thread.changed, thread.waits) = (now, false);
+                thread.still = Standstill::new(now);
             } else if self.critical
-                && now.since(thread.changed.max(thread.asked)) >= STILL
+                && thread.still.is_due(now)
                 && (is_awake || std::mem::take(&mut asks_sleeper))
             {
-                (thread.asked, thread.waits) = (now, proc::is_runnable(id.0, id.1));
+                thread.still.check(now, proc::is_runnable(id.0, id.1));
             }
             thread.last = account;
-            let so_far = if thread.waits { now.since(thread.changed) } else { Span::ZERO };
-            let delay = Span::from_nanos(waited.checked_div(turns).unwrap_or(0)).max(so_far);
+            let delay = Span::from_nanos(waited.checked_div(turns).unwrap_or(0)).max(thread.still.wait(now));
             result.delay = result.delay.max(delay);
             result.waiting += u32::from(delay > longer);
             let figures = &mut self.figures;
@@ -304,9 +296,9 @@ impl Managed {
             ran_ns += ran;
             figures.waited_ns += waited;
             figures.turns += turns;
-            let is_active = now.since(thread.changed) <= ACTIVE;
+            let is_active = now.since(thread.still.changed()) <= ACTIVE;
             result.active += u32::from(is_active);
-            match is_active || thread.waits {
+            match is_active || thread.still.waits() {
                 true => self.awake.insert(id),
                 false => self.awake.remove(&id),
             };

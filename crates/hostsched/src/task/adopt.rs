@@ -14,6 +14,7 @@ use super::super::cgroups::Group;
 use super::super::protected::Role;
 use super::super::real_time::{Level, REGULAR, RealTime};
 use super::super::undo_log::{InheritedMarks, Journal, pid};
+use super::standstill::Standstill;
 use super::{Managed, RESCAN, RealTimeThread, Thread, WATCHED_MAX};
 use host::proc::{self, Ledger};
 use host::sched_policy::SchedPolicy;
@@ -286,7 +287,7 @@ impl Managed {
         }
         let real_time =
             fair.map(|fair| RealTimeThread { fair, rule: RealTime::new(now, last), level: Level::Regular });
-        let known = Thread { ledger, last, changed: now, asked: now, waits: false, real_time };
+        let known = Thread { ledger, last, still: Standstill::new(now), real_time };
         self.threads.insert((process, thread), known);
         if !class.is_deadline() {
             self.fresh.push(thread);
