@@ -70,6 +70,11 @@ pub(super) struct Flow<P> {
 }
 
 impl<P> Flow<P> {
+    /// True if the next output may begin a call, so that its level is unknown.
+    fn is_before_call(&self) -> bool {
+        self.call.as_ref().is_some_and(|call| call.is_unread())
+    }
+
     fn new(generation: u32, pipe: P) -> Self {
         Self {
             generation,

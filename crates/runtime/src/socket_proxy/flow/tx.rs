@@ -16,7 +16,7 @@ impl<D: Device, P: AppSockets> SocketProxy<D, P> {
     pub(in crate::socket_proxy) fn queue_out(&mut self, conn: ConnId) {
         let reads = self.calls.is_some();
         let Some(flow) = self.flow(conn) else { return };
-        let unread = reads && flow.call.as_ref().is_some_and(|call| call.is_unread());
+        let unread = reads && flow.is_before_call();
         let level = if unread { Priority::HIGHEST } else { flow.level };
         if flow.queued_out.is_none_or(|queued| queued > level) {
             flow.queued_out = Some(level);
@@ -73,7 +73,7 @@ impl<D: Device, P: AppSockets> SocketProxy<D, P> {
         let (all, reads) = (self.collected_max(), self.calls.is_some());
         let index = conn.index as usize;
         let Some(Some(flow)) = self.flows.get_mut(index) else { return };
-        let unread = reads && flow.call.as_ref().is_some_and(|call| call.is_unread());
+        let unread = reads && flow.is_before_call();
         let bytes_max = if unread { CALL_BYTES } else { all };
         if flow.opening {
             // The pipe has no output of the program yet.
