@@ -63,6 +63,14 @@ pub struct MachineConfig {
     pub cache: Bytes,
 }
 
+impl MachineConfig {
+    /// Number of logical cores.
+    #[must_use]
+    pub const fn cores(&self) -> usize {
+        self.sockets * self.physical * self.lanes
+    }
+}
+
 /// The paper's machine as far as published: 24 logical cores of a Broadwell socket, two of them
 /// for the scheduler.
 impl Default for MachineConfig {

@@ -8,7 +8,7 @@
 
 use queueing::Rng;
 
-use super::{HuntFigure, HuntTarget, law};
+use super::{HuntFigure, HuntTarget, between, law, on_off};
 use crate::cores::{Config, CoreMechanism, DramSensor, Needs, Outcome, TaskClass, TaskConfig, memory, run};
 
 /// The defaults of `greenwave sched`, against the kernel's idle class.
@@ -29,7 +29,7 @@ fn compare(config: &Config) -> Vec<HuntFigure> {
         run(&Config { policy: policy.to_owned(), mechanism, sensor, ..config.clone() })
     });
     let machine = &config.machine;
-    let cores = (machine.sockets * machine.physical * machine.lanes) as f64;
+    let cores = machine.cores() as f64;
     let is_critical = |number: &usize| config.tasks[*number].class == TaskClass::Critical;
     let services: Vec<usize> = (0..config.tasks.len()).filter(is_critical).collect();
     let answered = |outcome: &Outcome| {
@@ -81,7 +81,7 @@ fn compare(config: &Config) -> Vec<HuntFigure> {
 /// True if the tasks of a `kind` would use most of the memory bandwidth, each on as many cores as it can use.
 fn is_saturated(config: &Config, kind: impl Fn(&TaskConfig) -> bool) -> bool {
     let machine = &config.machine;
-    let cores = (machine.sockets * machine.physical * machine.lanes) as f64;
+    let cores = machine.cores() as f64;
     let needs = |task: &TaskConfig| {
         task.phases.iter().map(|phase| phase.needs).chain([task.needs]).collect::<Vec<_>>()
     };
@@ -101,7 +101,6 @@ fn is_saturated(config: &Config, kind: impl Fn(&TaskConfig) -> bool) -> bool {
 /// Case number `case` of `seed`, as the TOML of the world `cores`.
 fn draw(seed: u64, case: u64, requests: u64) -> String {
     let mut rng = Rng::seeded(seed).fork(case);
-    let between = |rng: &mut Rng, least: f64, most: f64| least * (most / least).powf(rng.unit());
     let (sockets, lanes) = (1 + u64::from(rng.chance(0.2)), 1 + rng.below(2));
     let physical = between(&mut rng, 1.0, 17.0) as u64;
     let cores = (sockets * physical * lanes) as f64;
@@ -130,11 +129,8 @@ fn draw(seed: u64, case: u64, requests: u64) -> String {
                 format!("burst {size} {}us 0ns", ((size as f64 / rate * 1e6) as u64).max(1))
             }
             1 => {
-                // On for a part of the period, at a constant rate.
-                let (period_s, on) = (between(rng, 0.005, 0.5), 0.1 + 0.8 * rng.unit());
-                let size = (period_s * rate).ceil().max(2.0);
-                let period_us = (size / rate * 1e6).max(1.0);
-                format!("burst {size} {}us {}ns", period_us as u64, (on * period_us / size * 1e3) as u64)
+                let period_s = between(rng, 0.005, 0.5);
+                on_off(rng, rate, period_s)
             }
             _ => format!("poisson {rate:.3}"),
         };

@@ -8,7 +8,7 @@
 use queueing::Rng;
 use queueing::egress::Line;
 
-use super::{HuntFigure, HuntTarget, REQUESTS, law};
+use super::{HuntFigure, HuntTarget, REQUESTS, between, law};
 use crate::world::egress::{Config, FlowGroup, FlowKind, Outcome, Queues, fish, log_mean, run};
 
 /// The policy `fish`, against one FIFO.
@@ -67,7 +67,6 @@ fn draw(seed: u64, case: u64, requests: u64) -> String {
     let rate_bits = 1e7 * 1_000_f64.powf(rng.unit());
     let bytes_per_s = rate_bits / 8.0;
     let is_light = rng.chance(0.15);
-    let between = |rng: &mut Rng, least: f64, most: f64| least * (most / least).powf(rng.unit());
     let packet = |rng: &mut Rng| [1_514, 3_028, 12_500, 65_536][rng.below(4) as usize];
     let rtt = |rng: &mut Rng| format!("{}us", (20.0 * 2_500_f64.powf(rng.unit())) as u64);
     let mut groups = Vec::new();

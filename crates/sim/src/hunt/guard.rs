@@ -6,7 +6,7 @@
 
 use queueing::{Rng, named};
 
-use super::{HuntFigure, HuntTarget, REQUESTS, law};
+use super::{HuntFigure, HuntTarget, REQUESTS, between, law, on_off};
 use crate::world::overload::{AdmissionControl, Config, run};
 
 /// The guard's default policy, against no guard.
@@ -46,11 +46,8 @@ fn draw(seed: u64, case: u64, requests: u64) -> String {
             format!("burst {size} {}us 0ns", (size as f64 / rate * 1e6) as u64)
         }
         2 | 3 => {
-            // On for a part of the period, at a constant rate.
-            let (period_s, on) = (0.05 * 80_f64.powf(rng.unit()), 0.1 + 0.8 * rng.unit());
-            let size = (period_s * rate).ceil().max(2.0);
-            let period_us = size / rate * 1e6;
-            format!("burst {size} {}us {}ns", period_us as u64, (on * period_us / size * 1e3) as u64)
+            let period_s = between(&mut rng, 0.05, 4.0);
+            on_off(&mut rng, rate, period_s)
         }
         _ => format!("poisson {rate:.3}"),
     };

@@ -214,6 +214,19 @@ fn with_number(text: &str, key: &str, change: impl FnOnce(u64) -> u64) -> Option
     Some(case.to_string())
 }
 
+/// Number between `least` and `most`, uniform in the logarithm.
+fn between(rng: &mut Rng, least: f64, most: f64) -> f64 {
+    least * (most / least).powf(rng.unit())
+}
+
+/// Arrivals of `rate` per second that are on for a part of each period, at a constant rate.
+fn on_off(rng: &mut Rng, rate: f64, period_s: f64) -> String {
+    let on = 0.1 + 0.8 * rng.unit();
+    let size = (period_s * rate).ceil().max(2.0);
+    let period_us = (size / rate * 1e6).max(1.0);
+    format!("burst {size} {}us {}ns", period_us as u64, (on * period_us / size * 1e3) as u64)
+}
+
 /// Law of times with this mean: deterministic, normal, exponential, lognormal, uniform, bimodal or
 /// bounded Pareto.
 fn law(rng: &mut Rng, mean_us: f64) -> String {
