@@ -30,7 +30,8 @@
 //! ```
 //!
 //! or `"any"` of a protocol. Where HTTP requests are read, the field `Priority` (RFC 9218) can lower
-//! a request below the level of the rules; that of peers in `trusted = ["10.0.0.0/8"]` sets it. A segment with several requests gets the most urgent level among them.
+//! a request below the level of the rules; that of peers in `trusted = ["10.0.0.0/8"]` sets it. A
+//! segment with several requests gets the most urgent level among them.
 //! Such a rule does not hold before a head is complete, nor on a connection that does not speak the
 //! protocol.
 //!

@@ -112,9 +112,9 @@ pub trait Work: Entry {
 /// gains at most what is gained within one octave of the budget. An order of the application's own is not
 /// touched.
 ///
-/// Requests that were passed over are served, latest deadline first,
-/// when no other with a deadline waits: the server never idles while one waits, and an estimate that is
-/// wrong under low load changes nothing. A request without a deadline waits for them while their
+/// Requests that were passed over are served, latest deadline first, when no other with a deadline
+/// waits: the server never idles while one waits, and an estimate that is wrong under low load changes
+/// nothing. A request without a deadline waits for them while their
 /// probability is above its own gain. Source: Moore 1968 (fewest late jobs), in expectation.
 pub struct DeadlineQueue<T> {
     waiting: Index<QueuedEntry<T>>,

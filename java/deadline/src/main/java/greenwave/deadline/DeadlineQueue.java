@@ -22,9 +22,9 @@ import java.util.TreeSet;
  * is nearly zero. Where requests are lost anyway ({@link LossMeter}), a request is also passed over if its
  * probability has fallen below a share of what it was at the offer. A sender that understates its budget must
  * not gain by it: while more than one request in fifty is lost, those of a budget that lose less than others of
- * their size wait for one with a longer budget, unless the order is the application's own. Requests that were passed over are served when
- * no other waits. One thread at a time. Source: D2P §3.2 (a, scheduling); Liu and Layland 1973 (EDF); Mok 1983
- * (laxity); Moore 1968 (fewest late jobs), in expectation.
+ * their size wait for one with a longer budget, unless the order is the application's own. Requests that were
+ * passed over are served when no other waits. One thread at a time. Source: D2P §3.2 (a, scheduling); Liu and
+ * Layland 1973 (EDF); Mok 1983 (laxity); Moore 1968 (fewest late jobs), in expectation.
  */
 public final class DeadlineQueue<T extends DeadlineQueue.Entry> {
     /** Queued request. */
