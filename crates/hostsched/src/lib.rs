@@ -128,8 +128,6 @@ impl std::error::Error for CoresError {}
 pub struct Affinity {
     taken: ManagedTasks,
     owners: CoreOwners,
-    /// True if LC tasks keep off each other's cores even where all are real-time.
-    is_exclusive: bool,
     asked: Vec<CoreId>,
     /// Order in which tasks are moved: BE leaves before LC comes.
     order: Vec<TaskId>,
@@ -158,7 +156,6 @@ impl Affinity {
             taken,
             order,
             owners: CoreOwners::new(cores, tasks, calm, is_exclusive, now),
-            is_exclusive,
             asked: Vec::with_capacity(cores),
         })
     }
@@ -207,8 +204,9 @@ impl Cores for Affinity {
     fn act(&mut self, now: Time, actions: &[Action]) {
         actions.iter().for_each(|&action| self.note(now, action));
         // Without the real-time class no task can be behind another.
-        let lacks_real_time = self.taken.tasks.iter().any(task::Managed::lacks_real_time);
-        self.owners.set_exclusive(self.is_exclusive || lacks_real_time);
+        if self.taken.tasks.iter().any(task::Managed::lacks_real_time) {
+            self.owners.make_exclusive();
+        }
         for index in 0..self.taken.tasks.len() {
             let is_behind = self.owners.is_behind(now, TaskId(index as u16), &self.taken.specs);
             self.taken.tasks[index].set_behind(is_behind);

@@ -102,7 +102,7 @@ impl Default for Config {
             calm: None,
             real_time: true,
             bandwidth_max_gb: paper.bandwidth_max / 1e9,
-            latency_max: 2.0,
+            latency_max: affinity::LATENCY_MAX,
             slice: paper.slice,
             starve_max: paper.starve_max,
             period_parties: paper.period_parties,

@@ -33,6 +33,11 @@ impl AffinityState {
         Self { owners, specs, masks, asked: Vec::new(), behind }
     }
 
+    /// THRESH_QD of `task`.
+    pub fn delay_max(&self, task: usize) -> Span {
+        self.specs[task].delay_max
+    }
+
     /// True if `task` may run on `core`.
     pub fn allows(&self, task: usize, core: usize) -> bool {
         self.masks[task].is_some_and(|mask| mask.contains(core))
@@ -97,7 +102,8 @@ impl MachineState {
             }
         }
         for task in 0..self.tasks.len() {
-            for _ in 0..self.tasks[task].waiting() {
+            // Each takes a core.
+            for _ in 0..self.tasks[task].waiting().min(self.logical_cores.len()) {
                 self.wake(now, task);
             }
         }

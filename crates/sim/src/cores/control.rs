@@ -4,13 +4,12 @@
 //! cost [`Costs`](super::Costs).
 
 use queueing::{Span, Time};
+use sched::cores::affinity::LATENCY_MAX;
 use sched::cores::{Action, Cores, Sample, Signals};
 
 use super::logical_core::LogicalCoreState;
 use super::machine::MachineState;
 
-/// Latency of a load at THRESH_BW, relative to an idle machine, for a latency probe.
-const LATENCY_MAX: f64 = 2.0;
 /// Minimum interval between reports of tail latency; over a shorter one it is meaningless.
 const TAIL_EVERY: Span = Span::from_millis(1);
 

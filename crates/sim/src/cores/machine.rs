@@ -69,8 +69,6 @@ pub(super) struct MachineState {
     pub bandwidth_max_probed: Option<f64>,
     /// State of the mechanism `affinity`, where it is used.
     pub affinity: Option<AffinityState>,
-    /// THRESH_QD, per task.
-    delay_max: Vec<Span>,
     demands: Vec<Demand>,
     weights: Vec<f64>,
     /// External requests: completed, and shed.
@@ -97,7 +95,6 @@ impl MachineState {
         let mut machine = Self {
             affinity,
             bandwidth_max_probed: (config.sensor == DramSensor::Probe).then(|| config.bandwidth_max()),
-            delay_max: config.specs().iter().map(|spec| spec.delay_max).collect(),
             engine: Engine::new(),
             logical_cores: vec![LogicalCore::new(); topology.cores()],
             sockets: vec![socket; topology.sockets()],
@@ -218,10 +215,11 @@ impl MachineState {
             self.on_core_changed(now, core);
             self.slice(now, core);
             // An LC thread that became ready during the switch preempts in the idle class.
-            let is_shared = self.logical_cores[core].shared;
-            for task in (0..self.tasks.len()).filter(|_| is_shared) {
-                if self.tasks[task].critical && self.tasks[task].waiting() > 0 {
-                    self.wake(now, task);
+            if self.logical_cores[core].shared {
+                for task in 0..self.tasks.len() {
+                    if self.tasks[task].critical && self.tasks[task].waiting() > 0 {
+                        self.wake(now, task);
+                    }
                 }
             }
         }
@@ -285,12 +283,14 @@ impl MachineState {
         self.update_speed(now, core);
     }
 
-    /// Records that a request of the task on `core` waited for a core for `wait`.
+    /// Records that a request of the task on `core` waited for a core for `wait`, for the mechanism
+    /// `affinity`.
     fn record_wait(&mut self, core: usize, wait: Span) {
+        let Some(affinity) = &self.affinity else { return };
         let task = self.logical_cores[core].holder.expect("the serving task has the core").index();
         let sample = &mut self.tasks[task].sample;
         sample.delay = sample.delay.max(wait);
-        sample.waiting += u32::from(wait > self.delay_max[task]);
+        sample.waiting += u32::from(wait > affinity.delay_max(task));
     }
 
     /// Accounts the work of `core` up to `now`.

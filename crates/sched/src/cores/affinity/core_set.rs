@@ -28,6 +28,12 @@ impl CoreSet {
         *self == Self::default()
     }
 
+    /// Number of cores in the set.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.iter().map(|word| word.count_ones() as usize).sum()
+    }
+
     /// Cores of the set, in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = CoreId> + '_ {
         (0..CORES_MAX).filter(|&core| self.contains(core)).map(|core| CoreId(core as u16))

@@ -28,6 +28,9 @@ pub const CALM: Span = Span::from_millis(20);
 /// a decision could end them, by the kernel's idle class.
 pub const DELAY_MAX: Span = Span::from_millis(1);
 
+/// Default latency of a load at THRESH_BW, relative to an idle machine, for a latency probe.
+pub const LATENCY_MAX: f64 = 2.0;
+
 /// Rounds whose CPU time is remembered.
 const ROUNDS: usize = 64;
 
@@ -89,9 +92,9 @@ impl CoreOwners {
         }
     }
 
-    /// Sets whether no two LC tasks run on a core that one of them holds.
-    pub const fn set_exclusive(&mut self, is_exclusive: bool) {
-        self.is_exclusive = is_exclusive;
+    /// From now on, no two LC tasks run on a core that one of them holds.
+    pub const fn make_exclusive(&mut self) {
+        self.is_exclusive = true;
     }
 
     /// Owners by core.
@@ -145,16 +148,10 @@ impl CoreOwners {
         let ran = &mut self.ran[task.index()];
         ran.truncate(ROUNDS - 1);
         ran.push_front((now, sample.ran));
-        let is_task_busy = self.is_busy(now, task, specs, sample.delay);
-        let is_critical_busy = self.is_critical_busy(now, specs, sample.delay);
-        let is_within = self.is_within(now, task, spec);
-        if sample.delay > spec.delay_max && is_within && is_critical_busy && !is_task_busy {
-            self.conflict_until = now + self.calm;
-        }
-        let critical_ns = self.critical_ns(now, specs, self.calm);
-        let all_ns = self.owners.len() as u64 * self.calm.as_nanos();
-        let is_overload = critical_ns as f64 >= OVERLOAD * all_ns as f64;
-        let is_own_wait = is_task_busy || is_critical_busy && !(self.is_exclusive && is_within);
+        // A short wait asks for no core, whatever its cause.
+        let is_long = sample.delay > spec.delay_max;
+        let is_own_wait = is_long && self.is_own_wait(now, task, specs, sample.delay);
+        let is_overload = is_own_wait && self.is_overloaded(now, specs);
         let seen = &mut signals.tasks[task.index()];
         (seen.delay, seen.is_own_wait, seen.is_overload) = (sample.delay, is_own_wait, is_overload);
         seen.runnable = if is_own_wait { 0 } else { sample.waiting };
@@ -165,6 +162,24 @@ impl CoreOwners {
         if let Some(core) = self.give_back(now, task) {
             signals.cores[usize::from(core.0)].yielded = Some(task);
         }
+    }
+
+    /// True if LC kept the cores busy while a thread of `task` waited for `wait`, more than THRESH_QD. A
+    /// task within its guarantee that waited for other LC puts those beyond theirs behind.
+    fn is_own_wait(&mut self, now: Time, task: TaskId, specs: &[TaskSpec], wait: Span) -> bool {
+        let is_task_busy = self.is_busy(now, task, specs, wait);
+        let is_critical_busy = self.is_critical_busy(now, specs, wait);
+        let is_within = self.is_within(now, task, &specs[task.index()]);
+        if is_within && is_critical_busy && !is_task_busy {
+            self.conflict_until = now + self.calm;
+        }
+        is_task_busy || is_critical_busy && !(self.is_exclusive && is_within)
+    }
+
+    /// True if LC has kept nearly all cores busy for the last `calm`.
+    fn is_overloaded(&self, now: Time, specs: &[TaskSpec]) -> bool {
+        let all_ns = self.owners.len() as u64 * self.calm.as_nanos();
+        self.critical_ns(now, specs, self.calm) as f64 >= OVERLOAD * all_ns as f64
     }
 
     /// True if `task` is behind other LC tasks: it uses more than its guarantee, and one that does not
@@ -186,7 +201,7 @@ impl CoreOwners {
 
     /// True if `task` kept the cores of its mask busy for the last `wait`.
     fn is_busy(&self, now: Time, task: TaskId, specs: &[TaskSpec], wait: Span) -> bool {
-        let cores = self.mask(specs, task).map_or(0, |mask| mask.iter().count());
+        let cores = self.mask(specs, task).map_or(0, |mask| mask.len());
         self.is_most(self.ran_ns(now, task.index(), wait), cores, wait)
     }
 
