@@ -5,7 +5,7 @@
 //! remaining time, so clocks need not be synchronized. [`BudgetValidator`] limits budgets that
 //! peers send. [`DeadlineQueue`] orders requests by deadline; under overload it
 //! serves those first that a [`Forecast`] says will be in time.
-//! [`model`] holds the paper's formulas. No clock and no I/O here, except in the layers of the
+//! [`model`] holds the paper's formulas. A [`Cause`] says why a request got no answer of its handler. No clock and no I/O here, except in the layers of the
 //! feature `tower` for hyper, axum and tonic.
 //! Source: D2P (distributed deadline propagation).
 //!
@@ -24,6 +24,7 @@
 #![forbid(unsafe_code)]
 
 mod budget;
+mod cause;
 pub mod codec;
 mod ewma;
 mod forecast;
@@ -38,6 +39,7 @@ pub mod tower;
 mod validator;
 
 pub use budget::{Budget, Remaining, STAGES_MAX, StageTime, SubrequestEstimate};
+pub use cause::Cause;
 pub use ewma::ServiceTimeEwma;
 pub use forecast::Forecast;
 pub use network::NetworkDelay;

@@ -11,7 +11,8 @@ use super::Finding;
 const GENERAL: [&str; 6] = ["Args", "Config", "Counters", "Error", "Options", "Outcome"];
 
 /// Other names with several definitions: number and reason.
-const SHARED: [(&str, usize, &str); 40] = [
+const SHARED: [(&str, usize, &str); 41] = [
+    ("Cause", 2, "of a failed request; in an ICMP message"),
     ("Choice", 2, "made at the start by the module"),
     ("Class", 2, "of requests at a guard, of tasks in `sched`"),
     ("Clock", 2, "virtual or real; monotonic, for tower layers"),

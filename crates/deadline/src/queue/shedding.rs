@@ -12,6 +12,8 @@ use std::str::FromStr;
 
 use queueing::{Span, Time, UnknownName, named};
 
+use crate::Cause;
+
 /// Rule for dropping requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Shedding {
@@ -64,11 +66,7 @@ pub enum Reason {
 
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Expired => "its deadline has passed",
-            Self::Infeasible => "its remaining budget is less than its expected service time",
-            Self::Full => "the request queue is full",
-        })
+        Cause::from(*self).fmt(f)
     }
 }
 

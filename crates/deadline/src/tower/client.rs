@@ -6,6 +6,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response};
@@ -16,7 +17,10 @@ use tower_service::Service;
 
 use super::network_delay::PeerDelays;
 use super::task_local::current;
-use super::{BUDGET, BoxFuture, ENVOY, GRPC, asked, is_grpc, write_level};
+use super::{
+    BUDGET, BoxFuture, ENVOY, GRPC, LOG_TARGET, asked, error_cause, is_grpc, response_cause, write_level,
+};
+use crate::Cause;
 use crate::codec::{ParseError, envoy, field, grpc};
 
 /// Any error.
@@ -33,6 +37,19 @@ pub struct OutOfTime {
     pub sent: bool,
     /// Time left when the request was made.
     pub left: Span,
+}
+
+impl OutOfTime {
+    /// [`Cause::UpstreamTimeout`] if the request was sent; else [`Cause::Infeasible`] if there was time left,
+    /// though less than the network delay, and [`Cause::Expired`] if there was none.
+    #[must_use]
+    pub fn cause(&self) -> Cause {
+        match self.sent {
+            true => Cause::UpstreamTimeout,
+            false if self.left > Span::ZERO => Cause::Infeasible,
+            false => Cause::Expired,
+        }
+    }
 }
 
 impl fmt::Display for OutOfTime {
@@ -53,6 +70,7 @@ impl std::error::Error for OutOfTime {}
 #[derive(Clone)]
 pub struct PropagateLayer {
     delays: Arc<PeerDelays>,
+    failures: Arc<[AtomicU64; Cause::ALL.len()]>,
     error: fn(OutOfTime) -> BoxError,
     advisory: bool,
     envoy: bool,
@@ -62,7 +80,8 @@ impl PropagateLayer {
     /// Layer that fails with [`OutOfTime`].
     #[must_use]
     pub fn new() -> Self {
-        Self { delays: Arc::default(), error: |error| error.into(), advisory: false, envoy: false }
+        let error: fn(OutOfTime) -> BoxError = |error| error.into();
+        Self { delays: Arc::default(), failures: Arc::default(), error, advisory: false, envoy: false }
     }
 
     /// Sends the budget without enforcing it: requests are sent with no time left, and have
@@ -81,10 +100,40 @@ impl PropagateLayer {
     }
 
     /// Fails with the result of `error`. For tonic:
-    /// `|late| tonic::Status::deadline_exceeded(late.to_string()).into()`.
+    /// `|late| tonic::Status::deadline_exceeded(late.to_string()).into()`. Metadata of the status may have
+    /// [`Cause::HEADER`] with the name of [`OutOfTime::cause`].
     #[must_use]
     pub fn map_error(self, error: fn(OutOfTime) -> BoxError) -> Self {
         Self { error, ..self }
+    }
+
+    /// Number of calls that ended with `cause`: refused here or by the called service, or failed. Calls without a
+    /// budget are included.
+    #[must_use]
+    pub fn failures(&self, cause: Cause) -> u64 {
+        self.failures[cause as usize].load(Ordering::Relaxed)
+    }
+
+    /// Counts and logs a call to `authority` that ended with `cause`.
+    fn record_failure(&self, cause: Cause, authority: &str, sent: bool) {
+        self.failures[cause as usize].fetch_add(1, Ordering::Relaxed);
+        tracing::debug!(target: LOG_TARGET, cause = cause.name(), authority, sent, "call failed");
+    }
+
+    /// Result of a call to `authority`, counted if it has a cause.
+    fn record_result<B>(
+        &self,
+        result: Result<Response<B>, BoxError>,
+        authority: &str,
+    ) -> Result<Response<B>, BoxError> {
+        let cause = match &result {
+            Ok(response) => response_cause(response),
+            Err(error) => Some(error_cause(&**error)),
+        };
+        if let Some(cause) = cause {
+            self.record_failure(cause, authority, true);
+        }
+        result
     }
 
     /// Estimate of C to `authority` (`host:port`) at the last call; `""` for services that see requests
@@ -146,18 +195,24 @@ where
         }
         let context = context.filter(|context| context.timer.budget().is_limited());
         let context = context.filter(|_| request.extensions().get::<WithoutBudget>().is_none());
+        let authority = request.uri().authority().map_or("", |authority| authority.as_str()).to_owned();
+        let layer = self.layer.clone();
         let Some(context) = context else {
             let response = self.inner.call(request);
-            return Box::pin(async move { response.await.map_err(Into::into) });
+            return Box::pin(async move {
+                let result = response.await.map_err(Into::into);
+                layer.record_result(result, &authority)
+            });
         };
-        let PropagateLayer { delays, error, advisory, envoy } = self.layer.clone();
-        let authority = request.uri().authority().map_or("", |authority| authority.as_str()).to_owned();
         let now = context.clock.now();
         let budget = context.timer.outgoing_budget(now);
         let left = budget.remaining().left();
-        let budget = delays.delayed(now, budget, &authority);
+        let budget = layer.delays.delayed(now, budget, &authority);
+        let PropagateLayer { advisory, envoy, .. } = layer;
         if budget.remaining().is_missed() && !advisory {
-            return Box::pin(async move { Err(error(OutOfTime { sent: false, left })) });
+            let late = OutOfTime { sent: false, left };
+            layer.record_failure(late.cause(), &authority, false);
+            return Box::pin(async move { Err((layer.error)(late)) });
         }
         let headers = request.headers_mut();
         headers.insert(&BUDGET, header_value(field::write(&budget)));
@@ -170,25 +225,31 @@ where
         }
         let response = self.inner.call(request);
         Box::pin(async move {
+            let out_of_time = |layer: &PropagateLayer| {
+                let late = OutOfTime { sent: true, left };
+                layer.record_failure(late.cause(), &authority, true);
+                Err((layer.error)(late))
+            };
             let response = async move { response.await.map_err(Into::into) };
-            let response = match advisory {
-                true => response.await?,
+            let result = match advisory {
+                true => response.await,
                 false => match tokio::time::timeout(left.into(), response).await {
                     // A client that keeps `grpc-timeout` itself gives up before the time left on the
                     // way back has passed (tonic's with CANCELLED).
                     Ok(Err(_))
                         if grpc_timeout.is_some_and(|limit| context.clock.now().since(now) >= limit) =>
                     {
-                        return Err(error(OutOfTime { sent: true, left }));
+                        return out_of_time(&layer);
                     }
-                    Ok(response) => response?,
-                    Err(_) => return Err(error(OutOfTime { sent: true, left })),
+                    Ok(result) => result,
+                    Err(_) => return out_of_time(&layer),
                 },
             };
+            let response = layer.record_result(result, &authority)?;
             let returned = response.headers().get(&BUDGET).and_then(|value| value.to_str().ok());
             if let Some(returned) = returned.and_then(|text| field::parse(text).ok()) {
                 let end = context.clock.now();
-                delays.record(end, &authority, end.since(now), &budget, &returned);
+                layer.delays.record(end, &authority, end.since(now), &budget, &returned);
             }
             Ok(response)
         })

@@ -20,8 +20,8 @@ use super::level_queue::{LevelHandle, LevelQueue};
 use super::probe::ProbeInterval;
 use crate::slack::is_late;
 use crate::{
-    Budget, BudgetMedian, BudgetValidator, DequeueResult, EnqueueResult, Forecast, History, InvalidBudget,
-    Limits, Order, QueueSettings, Reason, ReceivedBudget, Shedding, StageTimer, Work,
+    Budget, BudgetMedian, BudgetValidator, Cause, DequeueResult, EnqueueResult, Forecast, History,
+    InvalidBudget, Limits, Order, QueueSettings, Reason, ReceivedBudget, Shedding, StageTimer, Work,
 };
 
 /// Limits of a server, and settings of its queue.
@@ -87,6 +87,12 @@ pub struct LimitCounts {
     pub served_late: u64,
     /// Requests whose handler was [dropped](Settings::abort_late) at their deadline.
     pub aborted: u64,
+    /// Number of the served requests whose answer says that a called service did not answer in time
+    /// ([`Cause::UpstreamTimeout`]).
+    pub upstream_timeout: u64,
+    /// Number of the served requests whose answer says that a called service failed or refused the call
+    /// ([`Cause::UpstreamFailed`]).
+    pub upstream_failed: u64,
     /// Requests rejected with no time left.
     pub expired: u64,
     /// Requests rejected with too little time left.
@@ -413,6 +419,19 @@ impl State {
 }
 
 impl LimitCounts {
+    /// Number of requests that ended with `cause`.
+    #[must_use]
+    pub fn ended_with(&self, cause: Cause) -> u64 {
+        match cause {
+            Cause::Expired => self.expired,
+            Cause::Infeasible => self.infeasible,
+            Cause::QueueFull => self.full,
+            Cause::Aborted => self.aborted,
+            Cause::UpstreamTimeout => self.upstream_timeout,
+            Cause::UpstreamFailed => self.upstream_failed,
+        }
+    }
+
     fn count_rejection(&mut self, reason: Reason) {
         match reason {
             Reason::Expired => self.expired += 1,
@@ -503,6 +522,8 @@ pub(super) enum RequestEnd {
     Served {
         /// True if it was before the deadline.
         in_time: bool,
+        /// Cause that its answer has from a called service.
+        upstream: Option<Cause>,
     },
     /// The handler was dropped at the deadline.
     Aborted,
@@ -532,8 +553,10 @@ impl Drop for Permit {
         match self.end {
             RequestEnd::Cancelled => counts.cancelled += 1,
             RequestEnd::Aborted => counts.aborted += 1,
-            RequestEnd::Served { in_time } => {
+            RequestEnd::Served { in_time, upstream } => {
                 counts.served += 1;
+                counts.upstream_timeout += u64::from(upstream == Some(Cause::UpstreamTimeout));
+                counts.upstream_failed += u64::from(upstream == Some(Cause::UpstreamFailed));
                 counts.served_late += u64::from(!in_time);
                 counts.would_drop_in_time += u64::from(self.would_drop && in_time);
             }

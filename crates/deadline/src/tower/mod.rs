@@ -5,7 +5,8 @@
 //! [`PropagateLayer`] writes the remaining budget into each request that the handler sends.
 //! Handlers query [`remaining`], [`parts`] and [`priority`], and [release their permit](give_way)
 //! before they wait for other services. With [levels](Settings::levels), the more urgent level goes first,
-//! and the level travels in the same way, in the field `Priority` (RFC 9218). This module has the tasks, timers and [`Clock`];
+//! and the level travels in the same way, in the field `Priority` (RFC 9218). The [`Cause`](crate::Cause) of a rejected request
+//! or a failed call is in a response field, a counter and a `tracing` event at debug level. This module has the tasks, timers and [`Clock`];
 //! decisions are made by the rest of the crate.
 //! Source: D2P §3 (extract, copy to local storage, schedule, send on).
 //!
@@ -37,7 +38,7 @@ mod task_local;
 pub use client::{OutOfTime, Propagate, PropagateLayer, WithoutBudget};
 pub use clock::Clock;
 pub use concurrency_limit::{LimitCounts, Settings};
-pub use reject_response::{Grpc, RejectResponse, Rejection, Text};
+pub use reject_response::{Grpc, RejectResponse, Rejection, Text, error_cause, response_cause};
 pub use route::route_template;
 pub use server::{Deadline, DeadlineLayer};
 pub use task_local::{
@@ -55,10 +56,14 @@ use crate::codec::{envoy, field, grpc};
 /// Boxed future, since the wrapped service's type varies.
 type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
+/// Target of the layers' `tracing` events.
+const LOG_TARGET: &str = "greenwave::deadline";
+
 // Static, so that requests do not construct them.
 static BUDGET: HeaderName = HeaderName::from_static(field::HEADER);
 static GRPC: HeaderName = HeaderName::from_static(grpc::HEADER);
 static ENVOY: HeaderName = HeaderName::from_static(envoy::HEADER);
+static CAUSE: HeaderName = HeaderName::from_static(crate::Cause::HEADER);
 static PRIORITY: HeaderName = HeaderName::from_static(priority_field::NAME);
 
 /// Level in the field `Priority` of `headers`, if there is one.

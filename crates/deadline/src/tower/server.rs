@@ -18,14 +18,15 @@ use tower_layer::Layer;
 use tower_service::Service;
 
 use super::concurrency_limit::{Admission, ConcurrencyLimit, LimitCounts, RequestEnd, Settings};
+use super::reject_response::{read_cause, write_cause};
 use super::task_local::{RequestContext, run_with_context};
 use super::{
-    BUDGET, BoxFuture, Clock, ENVOY, GRPC, PRIORITY, RejectResponse, Rejection, Text, asked, is_grpc,
-    route_template, write_level,
+    BUDGET, BoxFuture, Clock, ENVOY, GRPC, LOG_TARGET, PRIORITY, RejectResponse, Rejection, Text, asked,
+    is_grpc, route_template, write_level,
 };
 
 use crate::codec::field;
-use crate::{BudgetHeader, Reason, ReceivedBudget, StageTimer};
+use crate::{BudgetHeader, Cause, ReceivedBudget, StageTimer};
 
 /// Layer that puts a deadline queue in front of a server's services.
 ///
@@ -155,7 +156,7 @@ where
                 Ok(permit) => permit,
                 Err(reason) => {
                     let rejection = Rejection::new(reason, request.headers());
-                    return Ok(reject(&reject_response, rejection, &timer, limiter.clock().now()));
+                    return Ok(reject(&reject_response, rejection, &timer, limiter.clock().now(), &method));
                 }
             };
             let grpc = is_grpc(request.headers());
@@ -181,9 +182,14 @@ where
             let now = limiter.clock().now();
             let Ok(served) = served else {
                 permit.complete(RequestEnd::Aborted);
-                let rejection = Rejection { reason: Reason::Expired, grpc };
-                return Ok(reject(&reject_response, rejection, &timer, now));
+                let rejection = Rejection { cause: Cause::Aborted, grpc };
+                return Ok(reject(&reject_response, rejection, &timer, now, &method));
             };
+            let upstream = served.as_ref().ok().and_then(|response| read_cause(response.headers()));
+            let upstream = upstream.map(Cause::seen_from_downstream);
+            if let Some(cause) = upstream {
+                log(cause, &method, &timer, now);
+            }
             let served = served.map(|mut response| {
                 if is_sample(&response) {
                     let disproved = is_probe && !timer.remaining(now).is_missed();
@@ -199,22 +205,31 @@ where
                 }
                 response
             });
-            permit.complete(RequestEnd::Served { in_time: !timer.remaining(now).is_missed() });
+            permit.complete(RequestEnd::Served { in_time: !timer.remaining(now).is_missed(), upstream });
             served
         })
     }
 }
 
-/// Response to a request that is rejected at `now`.
+/// Response to a request for `method` that is rejected at `now`.
 fn reject<B>(
     reject_response: &impl RejectResponse<B>,
     rejection: Rejection,
     timer: &StageTimer,
     now: Time,
+    method: &str,
 ) -> Response<B> {
+    log(rejection.cause, method, timer, now);
     let mut response = reject_response.respond(rejection);
+    write_cause(response.headers_mut(), rejection.cause);
     write_budget(response.headers_mut(), timer, now);
     response
+}
+
+/// Logs a request for `method` that ends with `cause` at `now`.
+fn log(cause: Cause, method: &str, timer: &StageTimer, now: Time) {
+    let left_us = timer.remaining(now).left().as_nanos() / 1_000;
+    tracing::debug!(target: LOG_TARGET, cause = cause.name(), method, left_us, "request ended without its answer");
 }
 
 fn received(headers: &HeaderMap) -> ReceivedBudget {

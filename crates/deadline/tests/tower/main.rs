@@ -4,6 +4,7 @@
 //! speed.
 
 mod cancel;
+mod causes;
 mod chain;
 mod client;
 mod faults;

@@ -158,7 +158,7 @@ async fn a_late_handler_goes_on_or_is_dropped() {
         let (elapsed, counts) = (Span::from_nanos(start.elapsed().as_nanos() as u64), layer.counts());
         if abort_late && !dry_run {
             assert_eq!((answer.status(), elapsed), (StatusCode::GATEWAY_TIMEOUT, ms(100)));
-            assert_eq!(text(answer).await, "its deadline has passed\n");
+            assert_eq!(text(answer).await, "its handler was stopped at the deadline\n");
             assert_eq!(counts, LimitCounts { aborted: 1, ..LimitCounts::default() });
         } else {
             assert_eq!((answer.status(), elapsed), (StatusCode::OK, ms(500)));
@@ -390,9 +390,8 @@ async fn a_request_that_cannot_be_in_time_is_refused_when_that_is_certain() {
 async fn a_full_queue_refuses_and_the_user_says_how() {
     let full = settings(1);
     let full = Settings { queue: deadline::QueueSettings { capacity: 1, ..full.queue }, ..full };
-    let own = |rejection: Rejection| {
-        Response::new(axum::body::Body::from(format!("sorry: {:?}", rejection.reason)))
-    };
+    let own =
+        |rejection: Rejection| Response::new(axum::body::Body::from(format!("sorry: {:?}", rejection.cause)));
     let layer = DeadlineLayer::new(full);
     let handler = || pass(ms(10));
     let app = Router::new().route("/", route(handler)).layer(layer.clone());
@@ -407,7 +406,9 @@ async fn a_full_queue_refuses_and_the_user_says_how() {
     let mut call = get("/");
     call.headers_mut().insert("content-type", "application/grpc".parse().unwrap());
     assert_eq!(app.oneshot(call).await.unwrap().headers()["grpc-status"], "8");
-    assert_eq!(text(with_own_response.oneshot(get("/")).await.unwrap()).await, "sorry: Full");
+    let own = with_own_response.oneshot(get("/")).await.unwrap();
+    assert_eq!(own.headers()[deadline::Cause::HEADER], "queue-full");
+    assert_eq!(text(own).await, "sorry: QueueFull");
     served.await.unwrap().unwrap();
     waits.await.unwrap().unwrap();
     let counts = layer.counts();

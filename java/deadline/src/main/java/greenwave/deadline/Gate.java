@@ -3,7 +3,6 @@ package greenwave.deadline;
 import java.util.Optional;
 import java.util.OptionalLong;
 import java.util.concurrent.atomic.AtomicLong;
-import java.util.concurrent.atomic.AtomicLongArray;
 
 /**
  * Admission of one server: budgets granted, expected service times and counters. It holds no requests; its queue
@@ -19,7 +18,7 @@ import java.util.concurrent.atomic.AtomicLongArray;
 public final class Gate {
     private final BudgetValidator validator;
     private final DeadlineQueue.Settings queue;
-    private final AtomicLongArray shed = new AtomicLongArray(Shedding.Reason.values().length);
+    private final CauseCounter causes = new CauseCounter();
     private final AtomicLong answered = new AtomicLong();
     /** Rule of which a dry run counts the drops; {@link Shedding#NONE} without one. */
     private final Shedding dryRun;
@@ -120,9 +119,22 @@ public final class Gate {
         }
     }
 
-    /** Counts a request that was answered with {@code reason} instead of being served. */
-    public void shed(Shedding.Reason reason) {
-        shed.incrementAndGet(reason.ordinal());
+    /** Counts and logs that {@code arrival} was answered with {@code reason} instead of being served. */
+    public void shed(Arrival arrival, Shedding.Reason reason) {
+        causes.record(reason.cause(), arrival.method(), "request ended without its answer");
+    }
+
+    /**
+     * Counts and logs that the handler answered {@code arrival} with {@code cause}, which a called service gave it:
+     * a timeout or a failure.
+     */
+    public void upstream(Arrival arrival, Cause cause) {
+        causes.record(cause.seenFromDownstream(), arrival.method(), "request ended without its answer");
+    }
+
+    /** Number of requests that ended with {@code cause}. */
+    public long endedWith(Cause cause) {
+        return causes.count(cause);
     }
 
     /** Number of requests whose service time was recorded. */
@@ -142,7 +154,7 @@ public final class Gate {
 
     /** Number of requests answered with {@code reason} instead of being served. */
     public long sheds(Shedding.Reason reason) {
-        return shed.get(reason.ordinal());
+        return causes.count(reason.cause());
     }
 
     /** Number of requests answered without being served, for any reason. */

@@ -27,21 +27,26 @@ public enum Shedding {
     /** Reason for answering a request without serving it. */
     public enum Reason {
         /** The budget is used up. */
-        EXPIRED("its deadline has passed"),
+        EXPIRED(Cause.EXPIRED),
         /** The remaining budget is less than the expected service time. */
-        INFEASIBLE("its remaining budget is less than its expected service time"),
+        INFEASIBLE(Cause.INFEASIBLE),
         /** The queue is full of requests that can still meet their deadlines. */
-        FULL("the request queue is full");
+        FULL(Cause.QUEUE_FULL);
 
-        private final String text;
+        private final Cause cause;
 
-        Reason(String text) {
-            this.text = text;
+        Reason(Cause cause) {
+            this.cause = cause;
+        }
+
+        /** The cause that the request's sender is told. */
+        public Cause cause() {
+            return cause;
         }
 
         @Override
         public String toString() {
-            return text;
+            return cause.toString();
         }
     }
 

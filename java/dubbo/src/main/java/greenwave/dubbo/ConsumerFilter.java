@@ -1,6 +1,8 @@
 package greenwave.dubbo;
 
 import greenwave.deadline.Budget;
+import greenwave.deadline.Cause;
+import greenwave.deadline.CauseCounter;
 import greenwave.deadline.Peers;
 import greenwave.deadline.Shedding;
 import greenwave.deadline.StageTimer;
@@ -32,6 +34,8 @@ import org.apache.dubbo.rpc.support.RpcUtils;
 public final class ConsumerFilter implements Filter, Filter.Listener {
     private static final String KEY = "greenwave.sent";
 
+    private static final CauseCounter CAUSES = new CauseCounter();
+
     private final Peers peers = new Peers();
 
     @Override
@@ -45,8 +49,12 @@ public final class ConsumerFilter implements Filter, Filter.Listener {
         Budget budget = peers.delayed(now, beforeNetwork, invoker.getUrl().getAddress());
         boolean sheds = Servers.shedding(invoker.getUrl()) != Shedding.NONE;
         if (sheds && limited && budget.remaining().isMissed()) {
-            String text = Servers.method(invocation) + " was not called: the caller's deadline has passed";
-            throw new RpcException(RpcException.TIMEOUT_TERMINATE, text);
+            boolean some = !beforeNetwork.remaining().isMissed();
+            Cause cause = some ? Cause.INFEASIBLE : Cause.EXPIRED;
+            String why = some ? "the network takes longer than the caller has left" : "the caller's deadline has passed";
+            CAUSES.record(cause, invoker.getUrl().getAddress(), "call not sent");
+            String text = Servers.method(invocation) + " was not called: " + why;
+            throw new RpcException(RpcException.TIMEOUT_TERMINATE, Causes.text(text, cause));
         }
         long leftMs = sheds ? (beforeNetwork.remaining().leftNanos() + NANOS_IN_MS - 1) / NANOS_IN_MS : timeoutMs;
         invocation.setAttachment(BudgetField.HEADER, BudgetField.write(budget));
@@ -59,6 +67,21 @@ public final class ConsumerFilter implements Filter, Filter.Listener {
         return result;
     }
 
+    /**
+     * Number of calls of this process that ended with {@code cause}: refused here or by the called service, or failed.
+     * {@link Causes#of} has the cause of one.
+     */
+    public static long failures(Cause cause) {
+        return CAUSES.count(cause);
+    }
+
+    private static void record(Throwable failure, Invoker<?> invoker) {
+        Cause cause = Causes.of(failure);
+        if (cause != null) {
+            CAUSES.record(cause, invoker.getUrl().getAddress(), "call failed");
+        }
+    }
+
     private record Sent(long nowNanos, Budget budget) {}
 
     /**
@@ -67,6 +90,9 @@ public final class ConsumerFilter implements Filter, Filter.Listener {
      */
     @Override
     public void onResponse(Result response, Invoker<?> invoker, Invocation invocation) {
+        if (response.hasException()) {
+            record(response.getException(), invoker);
+        }
         if (invocation.get(KEY) instanceof Sent sent
                 && response.getObjectAttachment(BudgetField.HEADER) instanceof String text) {
             try {
@@ -79,9 +105,13 @@ public final class ConsumerFilter implements Filter, Filter.Listener {
         }
     }
 
-    /** An error carries no budget, so it changes no estimate. */
+    /** An error carries no budget, so it changes no estimate. One of a call that was not sent is recorded already. */
     @Override
-    public void onError(Throwable failure, Invoker<?> invoker, Invocation invocation) {}
+    public void onError(Throwable failure, Invoker<?> invoker, Invocation invocation) {
+        if (invocation.get(KEY) != null) {
+            record(failure, invoker);
+        }
+    }
 
     private static long timeoutMs(Invoker<?> invoker, Invocation invocation) {
         String method = RpcUtils.getMethodName(invocation);

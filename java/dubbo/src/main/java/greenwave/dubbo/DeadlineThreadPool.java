@@ -51,7 +51,7 @@ public final class DeadlineThreadPool implements ThreadPool {
         public void execute(Runnable event) {
             if (event instanceof SerializingExecutor && unordered.compareAndSet(false, true)) {
                 String why = "requests of Triple are served in order of arrival, before all others: set"
-                        + " dubbo.application.executor-management-mode=isolation";
+                        + " dubbo.application.executor-management-mode=isolation (no help for HTTP without gRPC)";
                 LOGGER.warn("0-0", "", "", why);
             }
             super.execute(DubboCall.of(event, gate));

@@ -79,7 +79,7 @@ final class DubboCall extends Call {
 
     /**
      * Answers with the statuses that Dubbo itself uses: pool exhausted if the queue is full, else timeout.
-     * The message gives the reason.
+     * The message gives the {@linkplain Causes cause}.
      */
     @Override
     protected void answer(Shedding.Reason reason) {
@@ -89,7 +89,7 @@ final class DubboCall extends Call {
         Response response = new Response(request.getId(), request.getVersion());
         boolean full = reason == Shedding.Reason.FULL;
         response.setStatus(full ? Response.SERVER_THREADPOOL_EXHAUSTED_ERROR : Response.SERVER_TIMEOUT);
-        response.setErrorMessage(arrival().method() + " was not served: " + reason);
+        response.setErrorMessage(Causes.text(arrival().method() + " was not served: " + reason, reason.cause()));
         try {
             channel.send(response);
         } catch (RemotingException | RuntimeException gone) {

@@ -1,5 +1,6 @@
 package greenwave.dubbo;
 
+import greenwave.deadline.Cause;
 import greenwave.deadline.Gate;
 import greenwave.deadline.codec.BudgetField;
 import greenwave.deadline.thread.Deadlines;
@@ -38,7 +39,7 @@ public final class ProviderFilter implements Filter, Filter.Listener {
     /**
      * Called when there is an answer, on any thread. All time outside the queue counts as service. The answer
      * carries the times of all stages, from which the caller computes the network delay. The time of a
-     * failure is not recorded.
+     * failure is not recorded; one of a call that the handler made is counted by its cause.
      */
     @Override
     public void onResponse(Result response, Invoker<?> invoker, Invocation invocation) {
@@ -47,8 +48,13 @@ public final class ProviderFilter implements Filter, Filter.Listener {
             if (arrival.timer().budget().isLimited()) {
                 response.setAttachment(BudgetField.HEADER, BudgetField.write(arrival.timer().leave(now)));
             }
-            if (!response.hasException()) {
-                Servers.at(invoker.getUrl()).answered(now, arrival);
+            Gate gate = Servers.at(invoker.getUrl());
+            Cause cause = response.hasException() ? Causes.of(response.getException()) : null;
+            if (cause != null) {
+                response.setAttachment(Cause.HEADER, cause.word());
+                gate.upstream(arrival, cause);
+            } else if (!response.hasException()) {
+                gate.answered(now, arrival);
             }
         }
     }

@@ -54,8 +54,6 @@ final class TripleRequest extends CallEvents<RpcException> {
     /** With the codes that Dubbo answers with itself: a timeout, or, when too many wait, a limit. */
     @Override
     protected RpcException refuse(Shedding.Reason reason, String text) {
-        boolean full = reason == Shedding.Reason.FULL;
-        return new RpcException(
-                full ? RpcException.LIMIT_EXCEEDED_EXCEPTION : RpcException.TIMEOUT_EXCEPTION, text);
+        return Causes.exception(reason.cause(), text);
     }
 }

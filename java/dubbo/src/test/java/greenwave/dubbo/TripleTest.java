@@ -46,7 +46,7 @@ class TripleTest extends DubboTest {
     }
 
     /** Triple's port speaks HTTP/1.1 with JSON as well. */
-    //~ java: Dubbo: Triple's requests are ordered by their headers, also those of an HTTP client
+    //~ java: Dubbo: a request of an HTTP client over Triple has the budget of its header
     @Test
     void anHttpRequestHasTheBudgetOfItsHeader() throws Exception {
         Node server = node();

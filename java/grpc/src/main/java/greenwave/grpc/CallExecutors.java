@@ -14,7 +14,6 @@ import io.grpc.Contexts;
 import io.grpc.Metadata;
 import io.grpc.ServerCall;
 import io.grpc.ServerCallExecutorSupplier;
-import io.grpc.Status;
 import java.util.List;
 import java.util.concurrent.Executor;
 import java.util.concurrent.atomic.AtomicLong;
@@ -66,7 +65,7 @@ final class CallExecutors implements ServerCallExecutorSupplier {
     }
 
     /** The events of one call. */
-    static final class Events extends CallEvents<Status> {
+    static final class Events extends CallEvents<Causes.Ending> {
         private final AtomicLong cancelled;
         private final Context context;
         private volatile boolean startsHere;
@@ -95,18 +94,17 @@ final class CallExecutors implements ServerCallExecutorSupplier {
 
         /** If the client has disconnected, the handler is refused. */
         @Override
-        protected Status refuseInTurn() {
+        protected Causes.Ending refuseInTurn() {
             if (!context.isCancelled()) {
                 return null;
             }
             cancelled.incrementAndGet();
-            return Contexts.statusFromCancelled(context);
+            return new Causes.Ending(Contexts.statusFromCancelled(context), new Metadata());
         }
 
         @Override
-        protected Status refuse(Shedding.Reason reason, String text) {
-            boolean full = reason == Shedding.Reason.FULL;
-            return (full ? Status.RESOURCE_EXHAUSTED : Status.DEADLINE_EXCEEDED).withDescription(text);
+        protected Causes.Ending refuse(Shedding.Reason reason, String text) {
+            return Causes.ending(reason.cause(), text);
         }
     }
 
@@ -114,7 +112,7 @@ final class CallExecutors implements ServerCallExecutorSupplier {
     private static final Metadata.Key<String> GRPC = key(GrpcTimeout.HEADER);
     private static final Metadata.Key<String> ENVOY = key(EnvoyTimeout.HEADER);
 
-    private static Metadata.Key<String> key(String name) {
+    static Metadata.Key<String> key(String name) {
         return Metadata.Key.of(name, Metadata.ASCII_STRING_MARSHALLER);
     }
 }

@@ -1,6 +1,8 @@
 package greenwave.grpc;
 
 import greenwave.deadline.Budget;
+import greenwave.deadline.Cause;
+import greenwave.deadline.CauseCounter;
 import greenwave.deadline.Peers;
 import greenwave.deadline.StageTimer;
 import greenwave.deadline.codec.BadBudget;
@@ -40,6 +42,15 @@ public final class DeadlineClient implements ClientInterceptor {
             CallOptions.Key.createWithDefault("greenwave-without-budget", false);
 
     private final Peers peers = new Peers();
+    private final CauseCounter causes = new CauseCounter();
+
+    /**
+     * Number of calls with a budget that ended with {@code cause}: refused here or by the called service, or failed.
+     * {@link Causes#of(Throwable)} has the cause of one.
+     */
+    public long failures(Cause cause) {
+        return causes.count(cause);
+    }
 
     /** Estimated network delay C to {@code authority}, in nanoseconds. */
     public long oneWayNanos(String authority) {
@@ -68,8 +79,11 @@ public final class DeadlineClient implements ClientInterceptor {
         Budget beforeNetwork = !limited ? Budget.of(timeout) : timer.leave(now).capped(timeout);
         Budget budget = peers.delayed(now, beforeNetwork, next.authority());
         if (limited && budget.remaining().isMissed()) {
-            String text = method.getFullMethodName() + " was not called: the caller's deadline has passed";
-            return new NotSent<>(Status.DEADLINE_EXCEEDED.withDescription(text));
+            boolean some = !beforeNetwork.remaining().isMissed();
+            Cause cause = some ? Cause.INFEASIBLE : Cause.EXPIRED;
+            String why = some ? "the network takes longer than the caller has left" : "the caller's deadline has passed";
+            causes.record(cause, next.authority(), "call not sent");
+            return new NotSent<>(Causes.ending(cause, method.getFullMethodName() + " was not called: " + why));
         }
         long left = budget.remaining().leftNanos();
         Attempts attempts = new Attempts(now, budget);
@@ -126,6 +140,10 @@ public final class DeadlineClient implements ClientInterceptor {
             super.start(new Told<>(listener, this), headers);
         }
 
+        void fail(Cause cause) {
+            causes.record(cause, authority, "call failed");
+        }
+
         /** The time of several attempts says nothing about the network. */
         private void learn(Metadata trailers) {
             String answered = trailers.get(CallExecutors.BUDGET);
@@ -168,6 +186,11 @@ public final class DeadlineClient implements ClientInterceptor {
         @Override
         public void onClose(Status status, Metadata trailers) {
             sent.learn(trailers);
+            Cause cause = Causes.of(status, trailers);
+            if (cause != null) {
+                Causes.write(trailers, cause);
+                sent.fail(cause);
+            }
             deliver(() -> super.onClose(status, trailers));
         }
 
@@ -180,15 +203,15 @@ public final class DeadlineClient implements ClientInterceptor {
 
     /** A call that fails when it is started. */
     private static final class NotSent<Q, R> extends ClientCall<Q, R> {
-        private final Status status;
+        private final Causes.Ending ending;
 
-        NotSent(Status status) {
-            this.status = status;
+        NotSent(Causes.Ending ending) {
+            this.ending = ending;
         }
 
         @Override
         public void start(Listener<R> listener, Metadata headers) {
-            listener.onClose(status, new Metadata());
+            listener.onClose(ending.status(), ending.trailers());
         }
 
         @Override

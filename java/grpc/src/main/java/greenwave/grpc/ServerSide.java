@@ -45,7 +45,7 @@ final class ServerSide implements ServerInterceptor {
             return new Once<>(() -> start(arrival, counted, headers, next), counted, events);
         }
         if (events != null && events.refusal() != null) {
-            counted.close(events.refusal(), new Metadata());
+            counted.refuse(events.refusal());
             return new ServerCall.Listener<>() {};
         }
         begin(events, arrival);
@@ -71,18 +71,30 @@ final class ServerSide implements ServerInterceptor {
     /** A call whose service time is recorded when it is answered. */
     private final class Counted<Q, R> extends SimpleForwardingServerCall<Q, R> {
         private final Gate.Arrival arrival;
+        private boolean refused;
 
         Counted(ServerCall<Q, R> call, Gate.Arrival arrival) {
             super(call);
             this.arrival = arrival;
         }
 
-        /** Adds the times of all stages to the trailers, from which the client computes the network delay. */
+        /** Ends the call without its handler. */
+        void refuse(Causes.Ending ending) {
+            refused = true;
+            close(ending.status(), ending.trailers());
+        }
+
+        /**
+         * Adds the times of all stages to the trailers, from which the client computes the network delay. A cause that
+         * the handler passes on comes from a service that it called.
+         */
         @Override
         public void close(Status status, Metadata trailers) {
             long now = Deadlines.now();
             if (status.isOk()) {
                 gate.answered(now, arrival);
+            } else if (!refused && Causes.read(trailers) != null) {
+                gate.upstream(arrival, Causes.read(trailers));
             }
             trailers.discardAll(CallExecutors.BUDGET);
             if (arrival.timer().budget().isLimited()) {
@@ -126,7 +138,7 @@ final class ServerSide implements ServerInterceptor {
         @Override
         public void onHalfClose() {
             if (events != null && events.refusal() != null) {
-                call.close(events.refusal(), new Metadata());
+                call.refuse(events.refusal());
                 return;
             }
             begin(events, call.arrival);

@@ -129,7 +129,7 @@ final class BoltThread extends TaskThread {
     }
 
     private void shed(Waiting waiting, Shedding.Reason reason) {
-        gate.shed(reason);
+        gate.shed(waiting.arrival, reason);
         collector.begin(waiting.tuple, waiting.arrival.timer());
         onShed.shed(waiting.tuple, reason, shedder);
     }

@@ -1,9 +1,11 @@
 package greenwave.storm;
 
 import greenwave.deadline.Budget;
+import greenwave.deadline.Cause;
 import greenwave.deadline.DeadlineQueue;
 import greenwave.deadline.Gate;
 import greenwave.deadline.Limits;
+import java.util.List;
 import java.util.Map;
 import java.util.function.UnaryOperator;
 import org.apache.storm.ICredentialsListener;
@@ -105,6 +107,9 @@ public final class DeadlineBolt implements IRichBolt, ICredentialsListener {
         Gate gate = new Gate(limits, settings);
         serving = new BoltThread(name, bolt, gate, new Arrivals(gate, restNanos, context), budgeted, onShed);
         Arrivals.gauge(context, "shed", gate::sheds);
+        for (Cause cause : List.of(Cause.EXPIRED, Cause.INFEASIBLE)) {
+            Arrivals.gauge(context, cause.word(), () -> gate.endedWith(cause));
+        }
         Arrivals.gauge(context, "waiting", serving::waiting);
         serving.start();
     }

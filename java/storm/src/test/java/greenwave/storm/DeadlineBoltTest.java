@@ -143,6 +143,7 @@ class DeadlineBoltTest extends StormCluster {
     private static String shed(String bolt) {
         AtomicBoolean served = new AtomicBoolean();
         long before = StormEvents.metric(bolt, "shed");
+        long expired = StormEvents.metric(bolt, "expired");
         Block block = block(bolt, (tuple, collector, context) -> served.set(true));
         String id = send(bolt, 100);
         awaitWaiting(bolt, 1);
@@ -150,6 +151,7 @@ class DeadlineBoltTest extends StormCluster {
         block.release();
         assertEquals("ack", acks(block.id));
         await(() -> StormEvents.metric(bolt, "shed") == before + 1);
+        assertEquals(expired + 1, StormEvents.metric(bolt, "expired"), "by its cause");
         acks(bolt, id, 1);
         assertFalse(served.get());
         return id;
@@ -170,6 +172,7 @@ class DeadlineBoltTest extends StormCluster {
         assertEquals("ack", acks(send("learns", 460)));
         assertEquals(SAMPLES + 1, served.size());
         assertEquals(1, StormEvents.metric("learns", "shed"));
+        assertEquals(1, StormEvents.metric("learns", "infeasible"), "by its cause");
     }
 
     @Test

@@ -32,7 +32,7 @@ public abstract class Call implements Runnable, DeadlineQueue.Entry {
     protected abstract void answer(Shedding.Reason reason);
 
     final void shed(Shedding.Reason reason) {
-        gate.shed(reason);
+        gate.shed(arrival, reason);
         answer(reason);
     }
 
