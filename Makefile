@@ -18,7 +18,7 @@ demo: build
 	@$(GREENWAVE) demo
 
 # What meets tower, tokio and hyper: off by default, and nothing but Rust is needed for it.
-TOWER := --features deadline/tower,guard/tower,runtime/tokio,runtime/hyper
+TOWER := --features deadline/opentelemetry,guard/tower,runtime/tokio,runtime/hyper
 
 # Every test, the guard's in the kernel where its programs can be built. One that
 # cannot run here prints a line "skipped: NAME: why".

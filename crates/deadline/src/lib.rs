@@ -30,6 +30,7 @@ mod ewma;
 mod forecast;
 pub mod model;
 mod network;
+mod outcome;
 mod quantile_estimator;
 mod queue;
 mod slack;
@@ -43,6 +44,7 @@ pub use cause::Cause;
 pub use ewma::ServiceTimeEwma;
 pub use forecast::Forecast;
 pub use network::NetworkDelay;
+pub use outcome::{MethodOutcomes, MethodRow, Outcome, OutcomeTable};
 pub use quantile_estimator::{Estimate, History};
 pub use queue::{
     BudgetMedian, DeadlineQueue, DequeueResult, EnqueueResult, ORDERS, Order, QueueHandle, QueueSettings,

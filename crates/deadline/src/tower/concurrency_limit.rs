@@ -16,12 +16,14 @@ use queueing::priority_field::{Trust, accept};
 use queueing::{Entry, Label, Priority, Span, Time};
 use tokio::sync::oneshot;
 
+use super::LimitCounts;
 use super::level_queue::{LevelHandle, LevelQueue};
 use super::probe::ProbeInterval;
 use crate::slack::is_late;
 use crate::{
     Budget, BudgetMedian, BudgetValidator, Cause, DequeueResult, EnqueueResult, Forecast, History,
-    InvalidBudget, Limits, Order, QueueSettings, Reason, ReceivedBudget, Shedding, StageTimer, Work,
+    InvalidBudget, Limits, MethodOutcomes, MethodRow, Order, Outcome, OutcomeTable, QueueSettings, Reason,
+    ReceivedBudget, Shedding, StageTimer, Work,
 };
 
 /// Limits of a server, and settings of its queue.
@@ -37,7 +39,8 @@ pub struct Settings {
     /// Limits on received budgets.
     pub validation: Limits,
     /// Methods ([route templates](super::route_template) of paths) with a service-time
-    /// estimate of their own, about 6 kB each. The least recently used makes room.
+    /// estimate of their own, about 6 kB each. The least recently used makes room. Also the number of methods with
+    /// [counters](super::DeadlineLayer::outcomes) of their own, where none makes room.
     pub methods_max: usize,
     /// True: serve in order of arrival, drop only requests that find a full queue, and count those
     /// that the shedding of `queue` would have dropped ([`LimitCounts::would_drop`]). Calls that
@@ -72,46 +75,6 @@ impl Default for Settings {
     }
 }
 
-/// Counters and state of a server.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LimitCounts {
-    /// Requests in the queue now.
-    pub waiting: usize,
-    /// Requests in the handler now that hold a permit.
-    pub serving: usize,
-    /// Requests in the handler now that released their permit.
-    pub released: usize,
-    /// Requests answered by the handler.
-    pub served: u64,
-    /// Number of the served requests that were answered after their deadline.
-    pub served_late: u64,
-    /// Requests whose handler was [dropped](Settings::abort_late) at their deadline.
-    pub aborted: u64,
-    /// Number of the served requests whose answer says that a called service did not answer in time
-    /// ([`Cause::UpstreamTimeout`]).
-    pub upstream_timeout: u64,
-    /// Number of the served requests whose answer says that a called service failed or refused the call
-    /// ([`Cause::UpstreamFailed`]).
-    pub upstream_failed: u64,
-    /// Requests rejected with no time left.
-    pub expired: u64,
-    /// Requests rejected with too little time left.
-    pub infeasible: u64,
-    /// Requests rejected because the queue was full.
-    pub full: u64,
-    /// Requests that only a [dry run](Settings::dry_run) served: the rule would have dropped them when
-    /// they were next.
-    pub would_drop: u64,
-    /// Number of those requests that were nevertheless answered before their deadline.
-    pub would_drop_in_time: u64,
-    /// Requests cancelled by the client, in the queue or in the handler.
-    pub cancelled: u64,
-    /// Requests with a fault in their budget, in the order of [`InvalidBudget::ALL`].
-    pub faults: [u64; InvalidBudget::ALL.len()],
-    /// Requests that got less than requested.
-    pub shortened: u64,
-}
-
 /// Concurrency limit and queue.
 pub(super) struct ConcurrencyLimit {
     limit: usize,
@@ -138,6 +101,7 @@ struct State {
     /// their own share `None`.
     infeasible: BTreeMap<Option<String>, ProbeInterval>,
     counts: LimitCounts,
+    outcomes: OutcomeTable,
     /// Requests in the handler that had low slack at dequeue and hold their permit.
     late_serving: usize,
     /// Smoothed share of a request's service for which it holds its permit, of [`HELD_ALL`].
@@ -154,6 +118,8 @@ struct Waiter {
     forecast: Forecast,
     occupancy: Span,
     slowest: Span,
+    /// Row of its method's counters.
+    row: MethodRow,
     result_tx: oneshot::Sender<Result<Permit, Reason>>,
 }
 
@@ -197,6 +163,7 @@ impl ConcurrencyLimit {
             service_times: History::new(settings.methods_max),
             infeasible: BTreeMap::new(),
             counts: LimitCounts::default(),
+            outcomes: OutcomeTable::new(settings.methods_max),
             late_serving: 0,
             held_share: HELD_ALL,
         };
@@ -305,7 +272,9 @@ impl ConcurrencyLimit {
         state.budget_median.record(limited_left.map(|left| left.saturating_sub(service)));
         let slowest = estimate.map_or(service, |estimate| estimate.slowest);
         let due = now + left;
-        let waiter = Waiter { left: limited_left, due, service, forecast, occupancy, slowest, result_tx };
+        let row = state.outcomes.row(method);
+        let waiter =
+            Waiter { left: limited_left, due, service, forecast, occupancy, slowest, row, result_tx };
         let (result, handle) = state.queue.enqueue(now, level.unwrap_or_default(), waiter);
         let removed = match result {
             EnqueueResult::Queued => None,
@@ -314,7 +283,7 @@ impl ConcurrencyLimit {
             }
         };
         if let Some((removed, reason)) = removed {
-            state.counts.count_rejection(reason);
+            state.record_rejection(removed.row, reason);
             let _ = removed.result_tx.send(Err(reason));
         }
         drop(state);
@@ -325,16 +294,24 @@ impl ConcurrencyLimit {
             Shedding::Infeasible => Some(left - service),
         }
         .filter(|_| limited_left.is_some());
-        let queue_slot = QueueSlot { limiter: Arc::clone(self), handle, result_rx, settled: false };
+        let queue_slot = QueueSlot { limiter: Arc::clone(self), handle, row, result_rx, settled: false };
         Admission { timer, queue_slot, timeout, is_probe, expected }
     }
 
     /// Records that a request for `method` took `service` from dequeue to response.
     /// `disproved` discards older samples: the request met its deadline although it was
     /// infeasible by them.
-    /// `held` is the part of it for which it held its permit.
-    pub(super) fn learn(&self, now: Time, method: String, service: Span, held: Span, disproved: bool) {
+    /// `held` is the part of it for which it held its permit. Returns the row of the method's counters.
+    pub(super) fn learn(
+        &self,
+        now: Time,
+        method: String,
+        service: Span,
+        held: Span,
+        disproved: bool,
+    ) -> MethodRow {
         let mut state = self.state();
+        let row = state.outcomes.open_row(&method);
         let share = held.as_nanos().saturating_mul(HELD_ALL).checked_div(service.as_nanos());
         state.held_share = state.held_share - state.held_share / HELD_GAIN
             + share.map_or(HELD_ALL, |share| share.min(HELD_ALL)) / HELD_GAIN;
@@ -344,6 +321,12 @@ impl ConcurrencyLimit {
         state.service_times.record(now, method.clone(), service);
         let tracked = state.tracked_method(&method);
         state.infeasible.remove(&tracked);
+        row
+    }
+
+    /// Outcomes of requests by method, and of those without a row of their own.
+    pub(super) fn outcomes(&self) -> Vec<(String, MethodOutcomes)> {
+        self.state().outcomes.methods()
     }
 
     /// Reason for rejecting a request after its queueing timeout.
@@ -377,11 +360,12 @@ impl ConcurrencyLimit {
                         was_late,
                         released_at: OnceLock::new(),
                     });
-                    let permit = Permit { slot, would_drop, end: RequestEnd::Cancelled };
+                    let end = Outcome::Cancelled;
+                    let permit = Permit { slot, would_drop, row: waiter.row, end, in_time: None };
                     let _ = waiter.result_tx.send(Ok(permit));
                 }
                 DequeueResult::Shed(waiter, reason) => {
-                    state.counts.count_rejection(reason);
+                    state.record_rejection(waiter.row, reason);
                     drop(state);
                     let _ = waiter.result_tx.send(Err(reason));
                 }
@@ -395,6 +379,17 @@ impl ConcurrencyLimit {
 }
 
 impl State {
+    /// Counts a request for the method of `row` that is rejected for `reason`.
+    fn record_rejection(&mut self, row: MethodRow, reason: Reason) {
+        self.record_end(row, Outcome::Failed(reason.into()));
+    }
+
+    /// Counts the end of a request for the method of `row`.
+    fn record_end(&mut self, row: MethodRow, end: Outcome) {
+        self.outcomes.record(row, end);
+        self.counts.record_end(end);
+    }
+
     /// True for an infeasible request at `now` that is served as a probe.
     fn is_probe(&mut self, now: Time, method: &String) -> bool {
         let tracked = self.tracked_method(method);
@@ -418,29 +413,6 @@ impl State {
     }
 }
 
-impl LimitCounts {
-    /// Number of requests that ended with `cause`.
-    #[must_use]
-    pub fn ended_with(&self, cause: Cause) -> u64 {
-        match cause {
-            Cause::Expired => self.expired,
-            Cause::Infeasible => self.infeasible,
-            Cause::QueueFull => self.full,
-            Cause::Aborted => self.aborted,
-            Cause::UpstreamTimeout => self.upstream_timeout,
-            Cause::UpstreamFailed => self.upstream_failed,
-        }
-    }
-
-    fn count_rejection(&mut self, reason: Reason) {
-        match reason {
-            Reason::Expired => self.expired += 1,
-            Reason::Infeasible => self.infeasible += 1,
-            Reason::Full => self.full += 1,
-        }
-    }
-}
-
 /// Result of [`ConcurrencyLimit::admit`].
 pub(super) struct Admission {
     pub(super) timer: StageTimer,
@@ -457,6 +429,8 @@ pub(super) struct Admission {
 pub(super) struct QueueSlot {
     limiter: Arc<ConcurrencyLimit>,
     handle: Option<LevelHandle>,
+    /// Row of the method's counters.
+    row: MethodRow,
     result_rx: oneshot::Receiver<Result<Permit, Reason>>,
     settled: bool,
 }
@@ -487,7 +461,7 @@ impl QueueSlot {
         let mut state = self.limiter.state();
         self.settled = self.handle.and_then(|handle| state.queue.remove(now, handle)).is_some();
         if self.settled {
-            state.counts.count_rejection(self.limiter.timeout_reason());
+            state.record_rejection(self.row, self.limiter.timeout_reason());
         }
         self.settled
     }
@@ -499,7 +473,7 @@ impl Drop for QueueSlot {
             let now = self.limiter.clock.now();
             let mut state = self.limiter.state();
             if state.queue.remove(now, handle).is_some() {
-                state.counts.cancelled += 1;
+                state.record_end(self.row, Outcome::Cancelled);
             }
         }
     }
@@ -510,23 +484,11 @@ pub(super) struct Permit {
     slot: Arc<PermitSlot>,
     /// True if the request is served by a dry run only.
     would_drop: bool,
-    end: RequestEnd,
-}
-
-/// End of a request that was served.
-#[derive(Clone, Copy)]
-pub(super) enum RequestEnd {
-    /// The client has gone.
-    Cancelled,
-    /// The handler answered, or failed.
-    Served {
-        /// True if it was before the deadline.
-        in_time: bool,
-        /// Cause that its answer has from a called service.
-        upstream: Option<Cause>,
-    },
-    /// The handler was dropped at the deadline.
-    Aborted,
+    /// Row of the method's counters.
+    row: MethodRow,
+    end: Outcome,
+    /// True if the handler answered before the deadline; `None` without an answer.
+    in_time: Option<bool>,
 }
 
 impl Permit {
@@ -535,9 +497,18 @@ impl Permit {
         Arc::clone(&self.slot)
     }
 
-    /// Ends the request.
-    pub(super) fn complete(mut self, end: RequestEnd) {
-        self.end = end;
+    /// Ends the request, whose handler was dropped at the deadline.
+    pub(super) fn abort(mut self) {
+        self.end = Outcome::Failed(Cause::Aborted);
+    }
+
+    /// Ends the request, whose handler answered, before the deadline if `in_time`, with the cause `upstream`
+    /// of a called service, if any. Its method may have a `row` by now.
+    pub(super) fn complete(mut self, row: Option<MethodRow>, in_time: bool, upstream: Option<Cause>) {
+        let answered = if in_time { Outcome::InTime } else { Outcome::Late };
+        self.row = row.unwrap_or(self.row);
+        self.end = upstream.map_or(answered, Outcome::Failed);
+        self.in_time = Some(in_time);
     }
 }
 
@@ -549,17 +520,10 @@ impl Drop for Permit {
             HELD => state.release(self.slot.was_late),
             _ => state.counts.released -= 1,
         }
-        let counts = &mut state.counts;
-        match self.end {
-            RequestEnd::Cancelled => counts.cancelled += 1,
-            RequestEnd::Aborted => counts.aborted += 1,
-            RequestEnd::Served { in_time, upstream } => {
-                counts.served += 1;
-                counts.upstream_timeout += u64::from(upstream == Some(Cause::UpstreamTimeout));
-                counts.upstream_failed += u64::from(upstream == Some(Cause::UpstreamFailed));
-                counts.served_late += u64::from(!in_time);
-                counts.would_drop_in_time += u64::from(self.would_drop && in_time);
-            }
+        state.record_end(self.row, self.end);
+        if let Some(in_time) = self.in_time {
+            state.counts.record_answer(in_time);
+            state.counts.would_drop_in_time += u64::from(self.would_drop && in_time);
         }
         drop(state);
         limiter.serve_next(limiter.clock.now());

@@ -28,6 +28,9 @@ mod client;
 mod clock;
 mod concurrency_limit;
 mod level_queue;
+mod limit_counts;
+#[cfg(feature = "opentelemetry")]
+mod metrics;
 mod network_delay;
 mod probe;
 mod reject_response;
@@ -37,7 +40,8 @@ mod task_local;
 
 pub use client::{OutOfTime, Propagate, PropagateLayer, WithoutBudget};
 pub use clock::Clock;
-pub use concurrency_limit::{LimitCounts, Settings};
+pub use concurrency_limit::Settings;
+pub use limit_counts::LimitCounts;
 pub use reject_response::{Grpc, RejectResponse, Rejection, Text, error_cause, response_cause};
 pub use route::route_template;
 pub use server::{Deadline, DeadlineLayer};

@@ -17,16 +17,16 @@ use queueing::{Span, Time};
 use tower_layer::Layer;
 use tower_service::Service;
 
-use super::concurrency_limit::{Admission, ConcurrencyLimit, LimitCounts, RequestEnd, Settings};
+use super::concurrency_limit::{Admission, ConcurrencyLimit, Settings};
 use super::reject_response::{read_cause, write_cause};
 use super::task_local::{RequestContext, run_with_context};
 use super::{
-    BUDGET, BoxFuture, Clock, ENVOY, GRPC, LOG_TARGET, PRIORITY, RejectResponse, Rejection, Text, asked,
-    is_grpc, route_template, write_level,
+    BUDGET, BoxFuture, Clock, ENVOY, GRPC, LOG_TARGET, LimitCounts, PRIORITY, RejectResponse, Rejection,
+    Text, asked, is_grpc, route_template, write_level,
 };
 
 use crate::codec::field;
-use crate::{BudgetHeader, Cause, ReceivedBudget, StageTimer};
+use crate::{BudgetHeader, Cause, MethodOutcomes, ReceivedBudget, StageTimer};
 
 /// Layer that puts a deadline queue in front of a server's services.
 ///
@@ -66,10 +66,23 @@ impl<A> DeadlineLayer<A> {
         DeadlineLayer { limiter: self.limiter, reject_response }
     }
 
+    /// Concurrency limit and counters, shared by all services of this layer.
+    #[cfg(feature = "opentelemetry")]
+    pub(super) fn limiter(&self) -> Arc<ConcurrencyLimit> {
+        Arc::clone(&self.limiter)
+    }
+
     /// Counters, summed over all services of this layer.
     #[must_use]
     pub fn counts(&self) -> LimitCounts {
         self.limiter.counts()
+    }
+
+    /// Outcomes of requests by method ([route template](super::route_template)), from a method's first answer on, and
+    /// of all others as [`OTHER`](crate::OutcomeTable::OTHER). At most [`Settings::methods_max`] methods and that one.
+    #[must_use]
+    pub fn outcomes(&self) -> Vec<(String, MethodOutcomes)> {
+        self.limiter.outcomes()
     }
 
     /// Age of the oldest request in the queue; zero if the queue is empty.
@@ -181,7 +194,7 @@ where
             };
             let now = limiter.clock().now();
             let Ok(served) = served else {
-                permit.complete(RequestEnd::Aborted);
+                permit.abort();
                 let rejection = Rejection { cause: Cause::Aborted, grpc };
                 return Ok(reject(&reject_response, rejection, &timer, now, &method));
             };
@@ -190,11 +203,12 @@ where
             if let Some(cause) = upstream {
                 log(cause, &method, &timer, now);
             }
+            let mut row = None;
             let served = served.map(|mut response| {
                 if is_sample(&response) {
                     let disproved = is_probe && !timer.remaining(now).is_missed();
                     let held = slot.held(started, now);
-                    limiter.learn(now, method, now.since(started), held, disproved);
+                    row = Some(limiter.learn(now, method, now.since(started), held, disproved));
                 }
                 write_budget(response.headers_mut(), &timer, now);
                 // Without the field the peer takes the level that it has asked for.
@@ -205,7 +219,7 @@ where
                 }
                 response
             });
-            permit.complete(RequestEnd::Served { in_time: !timer.remaining(now).is_missed(), upstream });
+            permit.complete(row, !timer.remaining(now).is_missed(), upstream);
             served
         })
     }

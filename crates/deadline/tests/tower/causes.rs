@@ -11,7 +11,7 @@ use deadline::tower::{
     DeadlineLayer, OutOfTime, PropagateLayer, RejectResponse, Rejection, Settings, Text, error_cause,
     response_cause, scope,
 };
-use deadline::{Budget, Cause, Shedding};
+use deadline::{Budget, Cause, Outcome, Shedding};
 use tower::{Layer, ServiceExt, service_fn};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
@@ -142,6 +142,9 @@ async fn a_server_tells_every_cause() {
                     u64::from(other == cause),
                     "{cause:?} {other:?}"
                 );
+                let rows = layer.outcomes();
+                let per_method: u64 = rows.iter().map(|(_, row)| row.count(Outcome::Failed(other))).sum();
+                assert_eq!(per_method, u64::from(other == cause), "{cause:?} {other:?}");
                 let expected =
                     match (other == cause, matches!(cause, Cause::UpstreamTimeout | Cause::UpstreamFailed)) {
                         (false, _) => 0,

@@ -11,6 +11,7 @@ mod faults;
 mod grpc;
 mod hostile;
 mod levels;
+mod outcomes;
 mod overload;
 mod scope;
 mod serve;

@@ -1,5 +1,6 @@
 package greenwave.deadline;
 
+import java.util.Map;
 import java.util.Optional;
 import java.util.OptionalLong;
 import java.util.concurrent.atomic.AtomicLong;
@@ -19,6 +20,7 @@ public final class Gate {
     private final BudgetValidator validator;
     private final DeadlineQueue.Settings queue;
     private final CauseCounter causes = new CauseCounter();
+    private final OutcomeTable outcomes = new OutcomeTable(METHODS_MAX);
     private final AtomicLong answered = new AtomicLong();
     /** Rule of which a dry run counts the drops; {@link Shedding#NONE} without one. */
     private final Shedding dryRun;
@@ -101,8 +103,23 @@ public final class Gate {
             long restNanos,
             boolean tried) {}
 
-    /** Records that {@code arrival} was answered successfully at {@code nowNanos}. Failures are not recorded. */
+    /** Counts that the handler answered {@code arrival} at {@code nowNanos} with an error of its own. No sample. */
+    public void failed(long nowNanos, Arrival arrival) {
+        outcomes.record(arrival.method(), answer(nowNanos, arrival), true);
+    }
+
+    private static Outcome answer(long nowNanos, Arrival arrival) {
+        return arrival.timer().remaining(nowNanos).isMissed() ? Outcome.LATE : Outcome.IN_TIME;
+    }
+
+    /** Counts that the client of {@code arrival} has gone before its handler began. */
+    public void cancelled(Arrival arrival) {
+        outcomes.record(arrival.method(), Outcome.CANCELLED, false);
+    }
+
+    /** Records that {@code arrival} was answered successfully at {@code nowNanos}: its service time is a sample. */
     public void answered(long nowNanos, Arrival arrival) {
+        outcomes.record(arrival.method(), answer(nowNanos, arrival), true);
         StageTimer timer = arrival.timer();
         long service = timer.stage(nowNanos).serviceNanos();
         answered.incrementAndGet();
@@ -121,6 +138,7 @@ public final class Gate {
 
     /** Counts and logs that {@code arrival} was answered with {@code reason} instead of being served. */
     public void shed(Arrival arrival, Shedding.Reason reason) {
+        outcomes.record(arrival.method(), Outcome.of(reason.cause()), false);
         causes.record(reason.cause(), arrival.method(), "request ended without its answer");
     }
 
@@ -129,7 +147,17 @@ public final class Gate {
      * a timeout or a failure.
      */
     public void upstream(Arrival arrival, Cause cause) {
-        causes.record(cause.seenFromDownstream(), arrival.method(), "request ended without its answer");
+        Cause here = cause.seenFromDownstream();
+        outcomes.record(arrival.method(), Outcome.of(here), true);
+        causes.record(here, arrival.method(), "request ended without its answer");
+    }
+
+    /**
+     * Outcomes of requests by method, from a method's first answer on, and of all others as {@code _OTHER}; counts in
+     * the order of {@link Outcome}. At most 1,024 methods and that one.
+     */
+    public Map<String, long[]> outcomes() {
+        return outcomes.methods();
     }
 
     /** Number of requests that ended with {@code cause}. */

@@ -53,7 +53,9 @@ public final class ProviderFilter implements Filter, Filter.Listener {
             if (cause != null) {
                 response.setAttachment(Cause.HEADER, cause.word());
                 gate.upstream(arrival, cause);
-            } else if (!response.hasException()) {
+            } else if (response.hasException()) {
+                gate.failed(now, arrival);
+            } else {
                 gate.answered(now, arrival);
             }
         }

@@ -66,12 +66,14 @@ final class CallExecutors implements ServerCallExecutorSupplier {
 
     /** The events of one call. */
     static final class Events extends CallEvents<Causes.Ending> {
+        private final Gate gate;
         private final AtomicLong cancelled;
         private final Context context;
         private volatile boolean startsHere;
 
         Events(CallExecutors server, Gate.Arrival arrival, Context context, boolean startsHere) {
             super(server.pool, server.gate, arrival);
+            this.gate = server.gate;
             this.cancelled = server.cancelled;
             this.context = context;
             this.startsHere = startsHere;
@@ -99,6 +101,7 @@ final class CallExecutors implements ServerCallExecutorSupplier {
                 return null;
             }
             cancelled.incrementAndGet();
+            gate.cancelled(arrival());
             return new Causes.Ending(Contexts.statusFromCancelled(context), new Metadata());
         }
 

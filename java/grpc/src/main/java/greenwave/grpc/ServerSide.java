@@ -95,6 +95,8 @@ final class ServerSide implements ServerInterceptor {
                 gate.answered(now, arrival);
             } else if (!refused && Causes.read(trailers) != null) {
                 gate.upstream(arrival, Causes.read(trailers));
+            } else if (!refused) {
+                gate.failed(now, arrival);
             }
             trailers.discardAll(CallExecutors.BUDGET);
             if (arrival.timer().budget().isLimited()) {

@@ -125,6 +125,8 @@ final class BoltThread extends TaskThread {
         }
         if (!held.isFailed()) {
             gate.answered(TupleBudget.now(), waiting.arrival);
+        } else {
+            gate.failed(TupleBudget.now(), waiting.arrival);
         }
     }
 
