@@ -238,6 +238,15 @@ impl Budget {
         self
     }
 
+    /// Budget of a request that was created when this one had the time left that it has: nothing elapsed, no stages.
+    #[must_use]
+    pub fn without_past(self) -> Self {
+        let left = self.granted() - self.elapsed;
+        let expected = if self.is_limited() { self.reserve + left } else { self.expected };
+        let (reserve, split, estimate) = (self.reserve, self.split, self.estimate);
+        Self { reserve, split, estimate, ..Self::new(expected) }
+    }
+
     /// Budget with at most `left` remaining: the caller has a shorter timeout, or the peer
     /// is not trusted.
     #[must_use]

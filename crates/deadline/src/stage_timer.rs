@@ -34,6 +34,13 @@ impl StageTimer {
         Some(Self { budget: slowest.budget.for_aggregation(), ..slowest })
     }
 
+    /// The same timer, of a request whose past is not believed: what it sends on has the time left, and this stage
+    /// as its first. The response to the peer needs the timer with the past, from which the peer computes C.
+    #[must_use]
+    pub fn without_past(self) -> Self {
+        Self { budget: self.budget.without_past(), ..self }
+    }
+
     /// Marks the start of service: time until `now` was queueing.
     pub fn start(&mut self, now: Time) {
         self.started.get_or_insert(now);

@@ -16,8 +16,8 @@ pub struct Limits {
     /// Maximum remaining time that a peer can request; longer ones are cut to it.
     pub longest: Span,
     /// True if peers are believed the service times of a request's parts, which order them, and how
-    /// much of its budget a request has spent before, which raises its priority and parallelism; with
-    /// levels, also true if their field `Priority` may raise a request.
+    /// much of its budget a request has spent before, which raises its priority and parallelism and is sent on
+    /// to the services that it calls; with levels, also true if their field `Priority` may raise a request.
     pub trusted: bool,
 }
 

@@ -3,9 +3,9 @@
 //~ deadlines: budget headers read and write as the shared vectors have them
 
 use deadline::codec::{ParseError, envoy, field, grpc};
-use deadline::{Budget, StageTime, SubrequestEstimate};
+use deadline::{Budget, StageTime, StageTimer, SubrequestEstimate};
 use proptest::prelude::{any, prop, proptest};
-use queueing::Span;
+use queueing::{Span, Time};
 use serde_json::Value;
 
 fn us(value: &Value) -> Span {
@@ -65,6 +65,24 @@ fn grpc_timeout_follows_the_vectors() {
 fn envoys_header_follows_the_vectors() {
     let format = "x-envoy-expected-rq-timeout-ms";
     check(format, |vector| us(&vector["us"]), envoy::parse, |&left| envoy::write(left));
+}
+
+//~ deadlines: an untrusted peer's past is not passed on, in Rust and Java by one file of vectors
+#[test]
+fn a_past_is_passed_on_from_trusted_peers_only() {
+    let text = include_str!("../../../spec/deadline/vectors.json");
+    let vectors: Value = serde_json::from_str(text).expect("the vectors are JSON");
+    for case in vectors["passed on"]["cases"].as_array().expect("vectors") {
+        let received = field::parse(case["received"].as_str().expect("a text")).expect("a budget");
+        let mut timer = StageTimer::arrive(Time::ZERO, received, Span::ZERO);
+        let started = Time::ZERO + us(&case["queue"]);
+        timer.start(started);
+        let now = started + us(&case["service"]);
+        assert_eq!(field::write(&timer.outgoing_budget(now)), case["trusted"], "{case}");
+        let believed = timer.without_past();
+        assert_eq!(field::write(&believed.outgoing_budget(now)), case["untrusted"], "{case}");
+        assert_eq!(believed.due(), timer.due(), "{case}");
+    }
 }
 
 //~ deadlines: no header text breaks a parser, a megabyte is not read, and no hop adds time

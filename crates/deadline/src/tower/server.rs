@@ -182,9 +182,9 @@ where
             let expected_end = Some(started + expected).filter(|_| expected > Span::ZERO);
             let (clock, slot) = (limiter.clock().clone(), permit.slot());
             let permit_slot = Some(Arc::clone(&slot));
-            let spent_before = timer.budget().elapsed();
-            let spent_before = if limiter.trusts_peers() { Span::ZERO } else { spent_before };
-            let context = RequestContext { timer, clock, level, permit_slot, expected_end, spent_before };
+            // An untrusted peer's past neither raises the handler's priority nor travels on.
+            let believed = if limiter.trusts_peers() { timer } else { timer.without_past() };
+            let context = RequestContext { timer: believed, clock, level, permit_slot, expected_end };
             let left = timer.remaining(started).left();
             let aborts_at = Some(left).filter(|_| limiter.aborts_late() && timer.budget().is_limited());
             let served = run_with_context(context, served);

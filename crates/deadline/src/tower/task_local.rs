@@ -22,6 +22,7 @@ tokio::task_local! {
 /// Context of a request in a handler.
 #[derive(Clone, Debug)]
 pub(super) struct RequestContext {
+    /// Without the past that an untrusted peer claims.
     pub(super) timer: StageTimer,
     pub(super) clock: Clock,
     /// Level of the request, if requests have levels.
@@ -30,8 +31,6 @@ pub(super) struct RequestContext {
     pub(super) permit_slot: Option<Arc<PermitSlot>>,
     /// Expected time of the response, if known.
     pub(super) expected_end: Option<Time>,
-    /// Part of the budget that an untrusted peer says was spent before the request arrived.
-    pub(super) spent_before: Span,
 }
 
 impl RequestContext {
@@ -53,14 +52,7 @@ pub async fn scope_at<F: Future>(clock: Clock, budget: Budget, future: F) -> F::
     let now = clock.now();
     let mut timer = StageTimer::arrive(now, budget, Span::ZERO);
     timer.start(now);
-    let context = RequestContext {
-        timer,
-        clock,
-        level: level(),
-        permit_slot: None,
-        expected_end: None,
-        spent_before: Span::ZERO,
-    };
+    let context = RequestContext { timer, clock, level: level(), permit_slot: None, expected_end: None };
     run_with_context(context, future).await
 }
 
@@ -180,12 +172,11 @@ where
     (0..n).map(|i| spawn(part(i, n))).collect()
 }
 
-/// Time spent and total time of the budget; without what an untrusted peer says was spent before, since
-/// these figures raise priority and parallelism.
+/// Time spent and total time of the budget.
 fn spent() -> Option<(Span, Span)> {
     let spent = |context: &RequestContext| {
-        let granted = context.timer.budget().granted() - context.spent_before;
-        let elapsed = context.timer.elapsed(context.clock.now()) - context.spent_before;
+        let granted = context.timer.budget().granted();
+        let elapsed = context.timer.elapsed(context.clock.now());
         context.timer.budget().is_limited().then(|| (elapsed.min(granted), granted))
     };
     CONTEXT.try_with(spent).ok().flatten()

@@ -12,7 +12,7 @@ use deadline::{InvalidBudget, Limits};
 use queueing::Span;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tower::ServiceExt;
+use tower::{Layer, ServiceExt};
 
 use crate::grpc::{Client, handler_of, listen as listen_grpc};
 use crate::support::{get, listen, ms, secs, soon, text};
@@ -72,6 +72,38 @@ async fn the_past_of_a_request_counts_only_from_trusted_peers() {
         let past = axum::http::HeaderValue::from_static("expected=3600000000, remaining=500");
         request.headers_mut().insert(field::HEADER, past);
         assert_eq!(text(app.oneshot(request).await.unwrap()).await, expected, "trusted: {trusted}");
+    }
+}
+
+//~ deadlines: tower: a call made for an untrusted peer carries the time left and no past; the peer gets its own back
+#[tokio::test(start_paused = true)]
+async fn an_untrusted_past_travels_back_and_not_on() {
+    for (trusted, expected) in [(false, 100_000), (true, 3_600_000_000)] {
+        let handler = || async {
+            let client = PropagateLayer::new().layer(tower::service_fn(
+                |call: axum::http::Request<Body>| async move {
+                    let field = call.headers()[field::HEADER].to_str().expect("a text").to_owned();
+                    Ok::<_, std::io::Error>(axum::http::Response::new(field))
+                },
+            ));
+            client.oneshot(get("/")).await.expect("an answer").into_body()
+        };
+        let validation = Limits { trusted, ..Limits::default() };
+        let layer = DeadlineLayer::new(Settings { validation, ..Settings::default() });
+        let app = Router::new().route("/", route(handler)).layer(layer);
+        let mut request = get("/");
+        let past = "expected=3600000000, remaining=100000, spent=(1 2 3)";
+        request.headers_mut().insert(field::HEADER, axum::http::HeaderValue::from_static(past));
+        let response = app.oneshot(request).await.unwrap();
+        let back = crate::support::returned_budget(&response);
+        assert_eq!((back.stages().len(), back.expected()), (2, Span::from_secs(3_600)), "with its past");
+        let on = field::parse(&text(response).await).expect("a budget");
+        assert_eq!(
+            (on.expected(), on.remaining().left()),
+            (Span::from_micros(expected), ms(100)),
+            "{trusted}"
+        );
+        assert_eq!(on.stages().len(), if trusted { 2 } else { 1 });
     }
 }
 

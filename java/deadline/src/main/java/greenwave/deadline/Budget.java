@@ -106,6 +106,13 @@ public record Budget(
         return new Budget(expectedNanos, elapsedNanos, 0, isSplit, Optional.empty(), stages);
     }
 
+    /** Budget of a request that was created when this one had the time left that it has: nothing elapsed, no stages. */
+    public Budget withoutPast() {
+        long left = Math.max(0, Spans.minus(grantedNanos(), elapsedNanos));
+        long expected = isLimited() ? Spans.plus(reserveNanos, left) : expectedNanos;
+        return new Budget(expected, 0, reserveNanos, isSplit, part, List.of());
+    }
+
     /**
      * This budget with at most {@code leftNanos} remaining, for a shorter timeout of the caller or of an untrusted
      * peer.

@@ -43,6 +43,11 @@ public final class BudgetValidator {
         }
     }
 
+    /** True if peers are believed what they say of a request's past and parts. */
+    boolean trustsPeers() {
+        return limits.trusted();
+    }
+
     /** Number of requests with {@code fault}, the first one of a request. Without a readable line it got the default. */
     public long faults(InvalidBudget fault) {
         return faults.get(fault.ordinal());

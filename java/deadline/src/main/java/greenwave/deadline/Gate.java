@@ -71,7 +71,9 @@ public final class Gate {
     public Arrival arrive(
             long nowNanos, BudgetValidator.Received received, String method, long networkNanos, long restNanos) {
         Budget budget = validator.accept(received);
-        StageTimer timer = StageTimer.arrive(nowNanos, budget.arrived(), networkNanos);
+        StageTimer timer = validator.trustsPeers()
+                ? StageTimer.arrive(nowNanos, budget.arrived(), networkNanos)
+                : StageTimer.arriveUntrusted(nowNanos, budget.arrived(), networkNanos);
         Optional<SubrequestEstimate> part = budget.part();
         long own = part.map(SubrequestEstimate::serviceNanos).orElseGet(() -> expectedNanos(method));
         long expected = Spans.plus(own, restNanos);

@@ -16,12 +16,15 @@ public final class StageTimer {
     private final Budget budget;
     private final long networkNanos;
     private final long arrivedNanos;
+    private final boolean isPastBelieved;
     private volatile long startedNanos;
 
-    private StageTimer(Budget budget, long networkNanos, long arrivedNanos, long startedNanos) {
+    private StageTimer(
+            Budget budget, long networkNanos, long arrivedNanos, boolean isPastBelieved, long startedNanos) {
         this.budget = budget;
         this.networkNanos = networkNanos;
         this.arrivedNanos = arrivedNanos;
+        this.isPastBelieved = isPastBelieved;
         this.startedNanos = startedNanos;
     }
 
@@ -30,7 +33,12 @@ public final class StageTimer {
      * networkNanos} (C, see {@link NetworkDelay}); zero if the sender has subtracted it already.
      */
     public static StageTimer arrive(long nowNanos, Budget budget, long networkNanos) {
-        return new StageTimer(budget, networkNanos, nowNanos, WAITING);
+        return new StageTimer(budget, networkNanos, nowNanos, true, WAITING);
+    }
+
+    /** The same of a request from a peer that is not believed how much of its budget was spent before. */
+    public static StageTimer arriveUntrusted(long nowNanos, Budget budget, long networkNanos) {
+        return new StageTimer(budget, networkNanos, nowNanos, false, WAITING);
     }
 
     /**
@@ -41,7 +49,11 @@ public final class StageTimer {
         return parts.stream()
                 .max(Comparator.comparingLong(part -> part.elapsedNanos(nowNanos)))
                 .map(slowest -> new StageTimer(
-                        slowest.budget.joined(), slowest.networkNanos, slowest.arrivedNanos, slowest.startedNanos));
+                        slowest.budget.joined(),
+                        slowest.networkNanos,
+                        slowest.arrivedNanos,
+                        slowest.isPastBelieved,
+                        slowest.startedNanos));
     }
 
     /** Ends the wait in the queue and starts the service. Only the first call counts. */
@@ -89,9 +101,14 @@ public final class StageTimer {
         return new Stage(networkNanos, Spans.minus(started, arrivedNanos), Spans.minus(nowNanos, started));
     }
 
-    /** The budget to send on, to the next service or back. */
+    /** The budget to send back: the peer computes the network delay from it. */
     public Budget leave(long nowNanos) {
         return budget.after(stage(nowNanos));
+    }
+
+    /** The budget to send to the next service, without a past that is not believed. */
+    public Budget outgoing(long nowNanos) {
+        return isPastBelieved ? leave(nowNanos) : budget.withoutPast().after(stage(nowNanos));
     }
 
     private static final long WAITING = -1;

@@ -76,6 +76,30 @@ class VectorsTest {
         return lines;
     }
 
+    //~ java: an untrusted peer's past is not passed on, in Rust and Java by one file of vectors
+    @Test
+    void aPastIsPassedOnFromTrustedPeersOnly() throws IOException, BadBudget {
+        JsonNode cases = new ObjectMapper()
+                .readTree(Path.of("../../spec/deadline/vectors.json").toFile())
+                .get("passed on")
+                .get("cases");
+        for (JsonNode example : cases) {
+            for (boolean trusted : new boolean[] {true, false}) {
+                Gate gate = new Gate(new Limits(0, Long.MAX_VALUE, trusted), DeadlineQueue.Settings.DEFAULT);
+                BudgetValidator.Received received =
+                        BudgetValidator.Received.of(example.get("received").asText(), null, null);
+                StageTimer timer = gate.arrive(0, received, "method").timer();
+                long started = nanos(example.get("queue"));
+                timer.start(started);
+                long now = started + nanos(example.get("service"));
+                String expected = example.get(trusted ? "trusted" : "untrusted").asText();
+                assertEquals(expected, BudgetField.write(timer.outgoing(now)), example.toString());
+                assertEquals(example.get("trusted").asText(), BudgetField.write(timer.leave(now)), "to the peer");
+            }
+        }
+        assertEquals(5, cases.size());
+    }
+
     /** The Rust side's fuzz corpus with its parse results. */
     @Test
     void everyTextOfTheCorpusParsesAsInRust() throws IOException {

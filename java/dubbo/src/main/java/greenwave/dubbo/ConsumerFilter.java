@@ -44,7 +44,7 @@ public final class ConsumerFilter implements Filter, Filter.Listener {
         long timeoutMs = timeoutMs(invoker, invocation);
         StageTimer timer = Deadlines.current().orElse(null);
         boolean limited = timer != null && timer.budget().isLimited();
-        Budget caller = limited ? timer.leave(now) : Budget.of(timeoutMs * NANOS_IN_MS);
+        Budget caller = limited ? timer.outgoing(now) : Budget.of(timeoutMs * NANOS_IN_MS);
         Budget beforeNetwork = caller.capped(timeoutMs * NANOS_IN_MS);
         Budget budget = peers.delayed(now, beforeNetwork, invoker.getUrl().getAddress());
         boolean sheds = Servers.shedding(invoker.getUrl()) != Shedding.NONE;

@@ -76,7 +76,7 @@ public final class DeadlineClient implements ClientInterceptor {
             return next.newCall(method, options);
         }
         long now = Deadlines.now();
-        Budget beforeNetwork = !limited ? Budget.of(timeout) : timer.leave(now).capped(timeout);
+        Budget beforeNetwork = !limited ? Budget.of(timeout) : timer.outgoing(now).capped(timeout);
         Budget budget = peers.delayed(now, beforeNetwork, next.authority());
         if (limited && budget.remaining().isMissed()) {
             boolean some = !beforeNetwork.remaining().isMissed();

@@ -49,7 +49,7 @@ public final class Deadlines {
     public static Scope within(long expectedNanos) {
         long now = now();
         StageTimer outer = CURRENT.get();
-        Budget budget = outer == null ? Budget.of(expectedNanos) : outer.leave(now).capped(expectedNanos);
+        Budget budget = outer == null ? Budget.of(expectedNanos) : outer.outgoing(now).capped(expectedNanos);
         StageTimer timer = StageTimer.arrive(now, budget, 0);
         timer.start(now);
         return enter(timer);
