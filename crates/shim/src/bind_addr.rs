@@ -13,6 +13,12 @@ pub(super) struct BindAddr {
 }
 
 impl BindAddr {
+    /// `IPV6_V6ONLY` as the kernel reports it: also set by binding to an IPv6 address (Linux,
+    /// `inet6_bind`).
+    pub fn is_v6_only(&self) -> bool {
+        self.v6_only || self.addr.is_ipv6() && !self.addr.ip().is_unspecified()
+    }
+
     /// True if some packet would match both.
     pub fn overlaps(&self, other: &Self) -> bool {
         let (a, b) = (self.addr.ip(), other.addr.ip());
@@ -35,6 +41,15 @@ impl BindAddr {
             IpAddr::V6(Ipv6Addr::UNSPECIFIED) => local.is_ipv6() || !self.v6_only,
             addr if addr.is_unspecified() => local.is_ipv4(),
             addr => addr == local,
+        }
+    }
+
+    /// True if the socket may send to `to`: one with an address of its own sends over that address's
+    /// family only, and so does one for IPv6 only (Linux, `inet6_bind`, `udpv6_sendmsg`).
+    pub fn reaches(&self, to: IpAddr) -> bool {
+        match (self.addr.ip(), to) {
+            (IpAddr::V6(own), IpAddr::V4(_)) => own.is_unspecified() && !self.v6_only,
+            (own, to) => own.is_ipv4() == to.is_ipv4(),
         }
     }
 

@@ -87,7 +87,7 @@ impl Listener {
         self.bound().overlaps(&other.bound()) && !(self.reuse_port && other.reuse_port)
     }
 
-    fn bound(&self) -> BindAddr {
+    pub(super) fn bound(&self) -> BindAddr {
         BindAddr { addr: self.addr, v6_only: self.v6_only }
     }
 

@@ -158,6 +158,19 @@ fn a_broadcast_datagram_is_received() {
     }
 }
 
+//~ datagrams: a datagram whose local address is of the other family leaves from one of the peer's
+#[test]
+fn a_local_address_of_the_other_family_is_not_used() {
+    for ((local, _), (stack, peer)) in PAIRS.into_iter().zip(PAIRS.into_iter().rev()) {
+        let mut host = Host::introduced(config(1));
+        let id = host.stack.bind_udp(53, UdpOptions::default()).unwrap();
+        let path = UdpPath { id, local, remote: (peer, 7).into() };
+        host.stack.answer(&path, &SendOptions::default(), b"x").unwrap();
+        let sent: Vec<_> = host.receive().iter().map(|sent| (sent.source, sent.target)).collect();
+        assert_eq!(sent, [(stack, peer)]);
+    }
+}
+
 //~ programs: packets carry the hop limit of their socket; segments below IP_MINTTL are dropped (RFC 5082)
 #[test]
 fn a_datagram_and_each_fragment_have_the_requested_hop_limit() {

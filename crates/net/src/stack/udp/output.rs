@@ -52,8 +52,8 @@ impl From<Label> for SendOptions {
 pub struct UdpPath {
     /// Local socket.
     pub id: UdpId,
-    /// Local address. Unless it is a unicast address that this host still has, the source address
-    /// of sent datagrams is chosen by the peer.
+    /// Local address. Unless it is a unicast address of the peer's family that this host still has,
+    /// the source address of sent datagrams is chosen by the peer.
     pub local: IpAddr,
     /// Address of the peer.
     pub remote: SocketAddr,
@@ -138,7 +138,8 @@ impl Stack {
             return Err(SendError::NotOpen);
         }
         let source = self.ip.source(&self.config, remote.ip());
-        let source = source.map(|source| if self.has(local) { local } else { source });
+        let is_usable = local.is_ipv4() == remote.is_ipv4() && self.has(local);
+        let source = source.map(|source| if is_usable { local } else { source });
         self.emit_datagram(id, source, remote, options, payload)
     }
 
