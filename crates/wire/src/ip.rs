@@ -131,6 +131,8 @@ pub struct Quote<'a> {
     pub target: IpAddr,
     /// Upper-layer protocol.
     pub protocol: Protocol,
+    /// Hop limit left when the error was sent.
+    pub hops: u8,
     /// Start of the payload.
     pub payload: &'a [u8],
 }

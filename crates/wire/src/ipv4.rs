@@ -159,6 +159,7 @@ pub(super) fn quote(packet: &[u8]) -> Result<Quote<'_>, Malformed> {
         source: addr(packet, 12).into(),
         target: addr(packet, 16).into(),
         protocol: Protocol::new(packet[9]),
+        hops: packet[8],
         payload: &packet[header_len..],
     })
 }

@@ -170,7 +170,7 @@ pub(super) fn quote(packet: &[u8]) -> Result<Quote<'_>, Malformed> {
         return Err(Malformed::Unsupported);
     }
     let (source, target) = (addr6(packet, 8).into(), addr6(packet, 24).into());
-    Ok(Quote { source, target, protocol: Protocol::new(next), payload: bytes })
+    Ok(Quote { source, target, protocol: Protocol::new(next), hops: packet[7], payload: bytes })
 }
 
 /// Header fields of a packet to send.

@@ -229,7 +229,7 @@ pub struct HopLimits {
     /// Hop limit of sent packets (IP_TTL, IPV6_UNICAST_HOPS).
     pub sent: u8,
     /// Segments whose packet has fewer hops left are dropped (IP_MINTTL, IPV6_MINHOPCOUNT; RFC
-    /// 5082): with 255, those that passed a router.
+    /// 5082): with 255, those that passed a router. So are ICMP errors that quote such a packet.
     pub received_min: u8,
 }
 

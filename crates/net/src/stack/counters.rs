@@ -69,8 +69,8 @@ pub struct Counters {
     pub resets: u64,
     /// Connections reset or refused by their peers.
     pub resets_received: u64,
-    /// Segments of connections and SYNs for listeners dropped because their packet had too few hops
-    /// left.
+    /// Segments of connections, SYNs for listeners and ICMP errors about connections, dropped because
+    /// their packet, or the quoted one, had too few hops left.
     pub hops_min_drops: u64,
     /// Resets sent for segments of no connection or of a handshake that they do not fit.
     pub refusals: u64,

@@ -51,6 +51,8 @@ pub struct UdpDatagram {
     pub local: IpAddr,
     /// DSCP and ECN as received.
     pub marks: TrafficClass,
+    /// Hop limit as received.
+    pub hops: u8,
     /// Data.
     pub payload: Vec<u8>,
     /// Priority and budget.
@@ -169,7 +171,7 @@ impl Stack {
         meta: &PacketMeta,
     ) -> bool {
         let Some(socket) = self.udp.sockets.get_mut(&datagram.target_port) else { return false };
-        let Packet { source, target, marks, .. } = *packet;
+        let Packet { source, target, marks, hops, .. } = *packet;
         let tuple = FourTuple {
             local: target,
             local_port: datagram.target_port,
@@ -185,7 +187,8 @@ impl Stack {
         let mut payload = self.pool.take(datagram.payload.len());
         payload.extend_from_slice(datagram.payload);
         let remote = SocketAddr::new(source, datagram.source_port);
-        let entry = UdpDatagram { remote, local: target, marks, payload, label, received: meta.received };
+        let received = meta.received;
+        let entry = UdpDatagram { remote, local: target, marks, hops, payload, label, received };
         self.counters.udp_received += 1;
         match socket.queue.push(now, entry) {
             PushResult::Queued => {}

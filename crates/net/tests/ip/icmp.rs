@@ -5,7 +5,7 @@
 use std::net::IpAddr;
 
 use net::EventKind;
-use net::stack::{CloseReason, Config, Unreachable};
+use net::stack::{CloseReason, Config, HopLimits, Unreachable};
 use queueing::Span;
 use wire::icmp::{Cause, EchoMessage, IcmpError, Message};
 use wire::ip::Protocol;
@@ -121,6 +121,25 @@ fn forged_errors_are_ignored() {
             assert_eq!(host.stack.poll_event(), None);
         }
         assert_eq!(host.stack.counters().icmp_errors, 5);
+    }
+}
+
+//~ programs: ICMP errors that quote a packet with fewer hops left than IP_MINTTL are ignored, as in Linux
+#[test]
+fn an_error_of_a_router_too_far_away_is_ignored() {
+    for pair in PAIRS {
+        let mut host = Host::introduced(config(1));
+        let near = HopLimits { sent: 255, received_min: 254 };
+        host.stack.connect_with_hops(host.now, (pair.1, 80).into(), None, near).unwrap();
+        let mut quoted = host.receive().remove(0).packet;
+        let at = if pair.1.is_ipv6() { 7 } else { 8 };
+        assert_eq!(quoted[at], 255, "the hop limit");
+        for (left, ends) in [(1, false), (253, false), (254, true)] {
+            quoted[at] = left;
+            complain(&mut host, pair, Cause::Port, &quoted);
+            assert_eq!(host.stack.poll_event().is_some(), ends, "{left} hops left");
+        }
+        assert_eq!(host.stack.counters().hops_min_drops, 2);
     }
 }
 

@@ -172,11 +172,11 @@ proptest! {
     }
 
     #[test]
-    fn headers_of_either_version_round_trip((source, target) in addr(), dscp in 0u8..64, ecn in 0u8..4) {
-        let header = ip::Header { source, target, protocol: Protocol::Tcp, dscp, ecn, hops: 64, payload_len: 0 };
+    fn headers_of_either_version_round_trip((source, target) in addr(), dscp in 0u8..64, ecn in 0u8..4, hops in any::<u8>()) {
+        let header = ip::Header { source, target, protocol: Protocol::Tcp, dscp, ecn, hops, payload_len: 0 };
         let mut bytes = vec![0xaa; header.len()];
         header.emit(&mut bytes);
-        let quote = Quote { source, target, protocol: Protocol::Tcp, payload: &[][..] };
+        let quote = Quote { source, target, protocol: Protocol::Tcp, hops, payload: &[][..] };
         prop_assert_eq!(Quote::parse(&bytes), Ok(quote));
     }
 

@@ -129,7 +129,7 @@ impl Stack {
                     remote: quote.target,
                     remote_port: be16(quote.payload, 2),
                 };
-                self.on_segment_error(now, tuple, Seq(be32(quote.payload, 4)), error.cause);
+                self.on_segment_error(now, tuple, Seq(be32(quote.payload, 4)), quote.hops, error.cause);
             }
             Protocol::Udp if quote.payload.len() >= 4 => {
                 let remote = SocketAddr::new(quote.target, be16(quote.payload, 2));
@@ -156,12 +156,18 @@ impl Stack {
         }
     }
 
-    fn on_segment_error(&mut self, now: Time, tuple: FourTuple, seq: Seq, cause: Cause) {
+    /// Handles an error about segment `seq` of `tuple`, whose packet had `hops` left.
+    fn on_segment_error(&mut self, now: Time, tuple: FourTuple, seq: Seq, hops: u8, cause: Cause) {
         let Some(index) = self.flows.find(self.hash(&tuple), &tuple) else {
             self.counters.icmp_ignored += 1;
             return;
         };
         let Some((_, connection)) = self.flows.at(index) else { return };
+        // As in Linux: the quoted packet has passed no more routers than the peer's may.
+        if hops < connection.hops.received_min {
+            self.counters.hops_min_drops += 1;
+            return;
+        }
         let in_flight = seq.at_or_after(connection.snd_una) && seq.before(connection.snd_nxt);
         if !in_flight {
             self.counters.icmp_ignored += 1;
