@@ -2,9 +2,9 @@
 //!
 //! A process without the library (`env -i`, a static or setuid program), or one that makes direct
 //! system calls (Go, io_uring), silently uses the kernel's TCP. [`Watcher`] looks for such sockets
-//! about once a second; [`Detector`] selects them from a snapshot of processes and sockets. Sockets
-//! that the library leaves to the kernel (loopback, destinations that the stack does not route) are
-//! not reported.
+//! up to ten times a second, for 1 % of the time at most; [`Detector`] selects them from a snapshot
+//! of processes and sockets. Sockets that the library leaves to the kernel (loopback, destinations
+//! that the stack does not route) are not reported.
 //!
 //! Not detected: sockets closed before the next snapshot, and sockets in other network namespaces.
 //! Source: sock_diag(7), proc_pid_fd(5), proc_pid_maps(5).

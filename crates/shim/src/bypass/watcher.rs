@@ -13,6 +13,7 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, getppid, kill_process, set_parent_process_death_signal};
@@ -36,11 +37,12 @@ pub struct Watcher {
 
 /// Process name.
 const NAME: &std::ffi::CStr = c"greenwave-watch";
-/// Number of snapshots at the start, when programs open their sockets, and intervals between
-/// snapshots.
+/// Number of snapshots at the start, when programs open their sockets.
 const SNAPSHOTS_FIRST: u32 = 10;
-const STEP_FIRST: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
-const STEP: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
+/// Shortest and longest interval between snapshots.
+const STEPS: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(1)];
+/// Interval over the duration of a snapshot: the search takes 1 % of the time at most.
+const STEP_SHARE: u32 = 100;
 /// Maximum number of processes reported for anything but sockets.
 const REPORTED_MAX: usize = 1024;
 
@@ -137,6 +139,7 @@ fn watch(mut tells: UnixStream, parent: u32, library: &Path, is_confined: bool) 
     let mut processes = Processes::new(parent, std::process::id(), library);
     let mut reported = BTreeSet::new();
     for snapshots in 0_u32.. {
+        let start = Instant::now();
         let events = match snapshot(&mut detector, &mut processes, &mut diag) {
             Ok(events) => events,
             Err(e) => return blind(&mut tells, &e),
@@ -151,13 +154,20 @@ fn watch(mut tells: UnixStream, parent: u32, library: &Path, is_confined: bool) 
         if tells.write_all(text.as_bytes()).is_err() {
             return;
         }
-        let step = if snapshots < SNAPSHOTS_FIRST { STEP_FIRST } else { STEP };
+        let step = step(snapshots, start.elapsed());
+        let step = Timespec { tv_sec: step.as_secs() as i64, tv_nsec: step.subsec_nanos().into() };
         let mut ready = [PollFd::new(&tells, PollFlags::IN)];
         // No further input is expected: readable means that the stack's process has ended.
         if !matches!(poll(&mut ready, Some(&step)), Ok(0) | Err(rustix::io::Errno::INTR)) {
             return;
         }
     }
+}
+
+/// Interval after snapshot number `snapshots`, which took `cost`.
+fn step(snapshots: u32, cost: Duration) -> Duration {
+    let [least, most] = STEPS;
+    if snapshots < SNAPSHOTS_FIRST { least } else { (cost * STEP_SHARE).clamp(least, most) }
 }
 
 /// Detaches this process from the stack's descriptors, signals and output.
@@ -215,4 +225,21 @@ fn snapshot(
         why: why.to_owned(),
     }));
     Ok(events)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    //~ run: the search for kernel sockets runs up to ten times in a second and takes 1 % of the time at most
+    #[test]
+    fn cheap_snapshots_are_taken_ten_times_in_a_second_and_dear_ones_once() {
+        let ms = Duration::from_millis;
+        for (cost_us, expected) in
+            [(0, 100), (1_000, 100), (2_000, 200), (5_000, 500), (10_000, 1000), (90_000, 1000)]
+        {
+            assert_eq!(step(0, Duration::from_micros(cost_us)), ms(100), "at the start");
+            assert_eq!(step(SNAPSHOTS_FIRST, Duration::from_micros(cost_us)), ms(expected), "{cost_us} µs");
+        }
+    }
 }
