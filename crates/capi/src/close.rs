@@ -26,6 +26,10 @@ pub unsafe extern "C" fn shutdown(fd: c_int, how: c_int) -> c_int {
         if is_unconnected(&shim_client, fd, &socket) {
             return fail(Errno::NOTCONN);
         }
+        // A pending handshake is abandoned (Linux, `inet_shutdown`).
+        if socket.kind == SocketKind::Opened && connect::is_pending(&shim_client, &socket) {
+            return connect::disconnect(&shim_client, fd, &socket).map_or_else(fail, |()| 0);
+        }
         if how == libc::SHUT_RD && matches!(socket.kind, SocketKind::Connection | SocketKind::Opened) {
             late_data::mark(fd);
         }

@@ -1,22 +1,27 @@
-//! Ancillary data of datagrams: local address, traffic class, hop limit and segment size.
+//! Control data of messages: local address, traffic class, hop limit and segment size of datagrams;
+//! none of connections.
 //!
 //! * `IP_PKTINFO` on IPv4 sockets; `IPV6_PKTINFO` on IPv6 sockets, with IPv4 addresses mapped;
 //! * `IP_TOS` on IPv4 datagrams, `IPV6_TCLASS` on IPv6 datagrams;
-//! * `IP_TTL` and `IPV6_HOPLIMIT` when sending;
+//! * `IP_TTL` on IPv4 datagrams, `IPV6_HOPLIMIT` on IPv6 datagrams;
 //! * `UDP_SEGMENT` when sending, `UDP_GRO` when receiving.
 //!
-//! Any other control message sent is refused, because it would have no effect. Source: cmsg(3),
-//! ip(7), udp(7), RFC 3542 §6.
+//! A control message that the kernel implements and the stack does not is refused; one of which the
+//! kernel takes no notice has no effect. Source: cmsg(3), ip(7), udp(7), RFC 3542 §6.
 
 use std::ffi::c_int;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 
 use libc::{IPPROTO_IP, IPPROTO_IPV6, cmsghdr, in_pktinfo, in6_pktinfo, msghdr};
 use rustix::io::Errno;
 use shim::datagram_header::mapped;
-use shim::{Cmsg, PktInfo, class_of_v6};
+use shim::{Cmsg, PktInfo};
 
 use crate::memory;
+
+mod sent;
+
+pub(crate) use sent::{Sender, read};
 
 /// Control message: its level and type, and the address and length of its data.
 pub(crate) struct Control {
@@ -67,87 +72,6 @@ pub(crate) unsafe fn all(start: *const u8, len: usize) -> impl Iterator<Item = R
     })
 }
 
-/// Ancillary data of `message`.
-///
-/// # Errors
-/// `EINVAL`: truncated, or an invalid value; `EOPNOTSUPP`: another control message; `ENOBUFS`:
-/// longer than the kernel accepts; `EFAULT`.
-///
-/// # Safety
-/// `message` is the program's argument to sendmsg(2).
-pub(crate) unsafe fn read(message: &msghdr) -> Result<Cmsg, Errno> {
-    /// Order of magnitude of the kernel's limit (`net.core.optmem_max`).
-    const MOST: usize = 1 << 17;
-    let (start, len) = (message.msg_control.cast_const(), message.msg_controllen);
-    if len > MOST {
-        return Err(Errno::NOBUFS);
-    }
-    if !memory::is_readable(start, len) {
-        return Err(Errno::FAULT);
-    }
-    let mut cmsg = Cmsg::default();
-    // SAFETY: `len` bytes can be read.
-    for control in unsafe { all(start.cast(), len) } {
-        // SAFETY: as above.
-        unsafe { one(&control?, &mut cmsg) }?;
-    }
-    Ok(cmsg)
-}
-
-/// # Safety
-/// `control` is in a buffer that can be read.
-unsafe fn one(control: &Control, cmsg: &mut Cmsg) -> Result<(), Errno> {
-    match control.of {
-        (IPPROTO_IP, libc::IP_PKTINFO) => {
-            // SAFETY: the caller's.
-            let info: in_pktinfo = unsafe { control.value() }?;
-            let addr = Ipv4Addr::from(u32::from_be(info.ipi_spec_dst.s_addr));
-            cmsg.local = Some(PktInfo { addr: addr.into(), interface: info.ipi_ifindex.cast_unsigned() });
-        }
-        (IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
-            // SAFETY: the caller's.
-            let info: in6_pktinfo = unsafe { control.value() }?;
-            let addr = Ipv6Addr::from(info.ipi6_addr.s6_addr).to_canonical();
-            cmsg.local = Some(PktInfo { addr, interface: info.ipi6_ifindex });
-        }
-        // An int or a byte, as in the kernel.
-        (IPPROTO_IP, libc::IP_TOS) => {
-            let class: c_int = if control.len == 1 {
-                // SAFETY: the caller's.
-                unsafe { control.value::<u8>() }?.into()
-            } else {
-                // SAFETY: the caller's.
-                unsafe { control.value() }?
-            };
-            cmsg.class = Some(u8::try_from(class).map_err(|_| Errno::INVAL)?);
-        }
-        (IPPROTO_IPV6, libc::IPV6_TCLASS) => {
-            // SAFETY: the caller's.
-            cmsg.class = class_of_v6(unsafe { control.value() }?).ok_or(Errno::INVAL)?;
-        }
-        // An int of exactly this range, as in the kernel (`ip_cmsg_send`, `ip6_datagram_send_ctl`).
-        (IPPROTO_IP, libc::IP_TTL) if control.len == size_of::<c_int>() => {
-            // SAFETY: the caller's.
-            let hops: c_int = unsafe { control.value() }?;
-            cmsg.hops = Some(u8::try_from(hops).ok().filter(|hops| *hops > 0).ok_or(Errno::INVAL)?);
-        }
-        (IPPROTO_IP, libc::IP_TTL) => return Err(Errno::INVAL),
-        (IPPROTO_IPV6, libc::IPV6_HOPLIMIT) if control.len == size_of::<c_int>() => {
-            // SAFETY: the caller's.
-            let hops: c_int = unsafe { control.value() }?;
-            // -1 is the socket's.
-            cmsg.hops = if hops == -1 { None } else { Some(u8::try_from(hops).map_err(|_| Errno::INVAL)?) };
-        }
-        (IPPROTO_IPV6, libc::IPV6_HOPLIMIT) => return Err(Errno::INVAL),
-        (libc::SOL_UDP, libc::UDP_SEGMENT) => {
-            // SAFETY: the caller's.
-            cmsg.segment = unsafe { control.value() }?;
-        }
-        _ => return Err(Errno::OPNOTSUPP),
-    }
-    Ok(())
-}
-
 /// Writes ancillary data `cmsg` of a datagram from `from` into the control buffer of `message`;
 /// `six`: the socket is IPv6. Sets MSG_CTRUNC if the buffer is too small.
 ///
@@ -164,8 +88,7 @@ pub(crate) unsafe fn write(
 ) -> Result<(), Errno> {
     let left = std::mem::take(&mut message.msg_controllen);
     let mut room = Room { message, left };
-    // The stack says no hop limit of what it received.
-    let Cmsg { local, class, hops: _, segment } = cmsg;
+    let Cmsg { local, class, hops, segment } = cmsg;
     match local {
         Some(PktInfo { addr, interface }) if six => {
             let ipi6_addr = libc::in6_addr { s6_addr: mapped(addr).octets() };
@@ -182,6 +105,15 @@ pub(crate) unsafe fn write(
         }
         // An IPv4 socket has no IPv6 address.
         Some(_) | None => {}
+    }
+    match (hops.map(c_int::from), from) {
+        // SAFETY: the caller's.
+        (Some(hops), Some(SocketAddr::V4(_))) => unsafe { room.put((IPPROTO_IP, libc::IP_TTL), hops) }?,
+        (Some(hops), Some(SocketAddr::V6(_))) => {
+            // SAFETY: the caller's.
+            unsafe { room.put((IPPROTO_IPV6, libc::IPV6_HOPLIMIT), hops) }?;
+        }
+        _ => {}
     }
     match (class, from) {
         // SAFETY: the caller's.
@@ -233,6 +165,8 @@ impl Room<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv4Addr;
+
     use super::*;
 
     /// A message with a control buffer of `room` bytes, of 256.
@@ -254,13 +188,15 @@ mod tests {
             [(false, "10.0.0.1", PEER4), (true, "fd00::1", PEER6), (true, "10.0.0.1", PEER4)]
         {
             let local = Some(PktInfo { addr: addr.parse().unwrap(), interface: 3 });
-            for (local, class) in [(local, None), (None, Some(0)), (local, Some(255))] {
-                let cmsg = Cmsg { local, class, hops: None, segment: 0 };
+            for (local, class, hops) in
+                [(local, None, Some(1)), (None, Some(0), None), (local, Some(255), Some(255))]
+            {
+                let cmsg = Cmsg { local, class, hops, segment: 0 };
                 let read = with(256, |message| {
                     // SAFETY: the buffer is large enough.
                     unsafe { write(message, six, Some(from.parse().unwrap()), cmsg) }.unwrap();
                     // SAFETY: it was just filled.
-                    unsafe { read(message) }
+                    unsafe { read(message, if six { Sender::Connected } else { Sender::Four(false) }) }
                 });
                 assert_eq!(read, Ok(cmsg));
             }
@@ -308,29 +244,58 @@ mod tests {
         }
     }
 
+    /// `read` of one control message whose data has `len` bytes, all zeros after a first byte of 1.
+    fn read_one(of: (c_int, c_int), len: usize, sender: Sender) -> Result<Cmsg, Errno> {
+        with(16 + len, |message| {
+            let header = cmsghdr { cmsg_len: 16 + len, cmsg_level: of.0, cmsg_type: of.1 };
+            // SAFETY: the buffer is large enough.
+            unsafe { message.msg_control.cast::<cmsghdr>().write(header) };
+            // SAFETY: as above.
+            unsafe { message.msg_control.cast::<u8>().add(16).write(1) };
+            // SAFETY: it was just filled.
+            unsafe { read(message, sender) }
+        })
+    }
+
+    const FOUR: Sender = Sender::Four(false);
+
+    //~ datagrams: control messages that have no effect give the kernel's errors
     #[test]
-    fn what_would_not_be_done_is_refused() {
-        let read = |level, kind, len| {
-            with(24, |message| {
-                let header = cmsghdr { cmsg_len: len, cmsg_level: level, cmsg_type: kind };
-                // SAFETY: the buffer is large enough.
-                unsafe { message.msg_control.cast::<cmsghdr>().write(header) };
-                // SAFETY: it was just filled.
-                unsafe { read(message) }
-            })
-        };
-        assert_eq!(read(libc::SOL_UDP, libc::UDP_GRO, 20), Err(Errno::OPNOTSUPP));
-        assert_eq!(read(libc::SOL_UDP, libc::UDP_SEGMENT, 17), Err(Errno::INVAL));
-        assert_eq!(read(libc::SOL_UDP, libc::UDP_SEGMENT, 18), Ok(Cmsg::default()));
-        for (len, expected) in
-            [(16, Err(Errno::INVAL)), (17, Ok(Some(0))), (18, Err(Errno::INVAL)), (20, Ok(Some(0)))]
-        {
-            assert_eq!(read(IPPROTO_IP, libc::IP_TOS, len).map(|cmsg| cmsg.class), expected, "{len} bytes");
+    fn a_control_message_that_has_no_effect_is_refused_or_ignored_as_by_the_kernel() {
+        let (none, wrong, unknown) = (Ok(Cmsg::default()), Err(Errno::INVAL), Err(Errno::OPNOTSUPP));
+        for (of, len, sender, expected) in [
+            ((libc::SOL_UDP, libc::UDP_GRO), 4, FOUR, wrong),
+            ((libc::SOL_UDP, libc::UDP_SEGMENT), 1, FOUR, wrong),
+            ((libc::SOL_UDP, libc::UDP_SEGMENT), 2, FOUR, Ok(Cmsg { segment: 1, ..Cmsg::default() })),
+            ((libc::SOL_UDP, libc::UDP_SEGMENT), 2, Sender::Stream, none),
+            ((IPPROTO_IP, libc::IP_TOS), 2, FOUR, wrong),
+            ((IPPROTO_IP, libc::IP_TOS), 1, FOUR, Ok(Cmsg { class: Some(1), ..Cmsg::default() })),
+            (
+                (IPPROTO_IP, libc::IP_TOS),
+                1,
+                Sender::Connected,
+                Ok(Cmsg { class: Some(1), ..Cmsg::default() }),
+            ),
+            ((IPPROTO_IP, libc::IP_TOS), 1, Sender::Six, none),
+            ((IPPROTO_IP, 52), 4, FOUR, none),
+            ((IPPROTO_IP, libc::IP_RETOPTS), 4, FOUR, unknown),
+            ((IPPROTO_IP, 80), 4, FOUR, wrong),
+            ((IPPROTO_IP, 80), 4, Sender::Connected, none),
+            ((IPPROTO_IPV6, libc::IPV6_TCLASS), 1, Sender::Six, wrong),
+            ((IPPROTO_IPV6, libc::IPV6_TCLASS), 1, FOUR, none),
+            ((IPPROTO_IPV6, libc::IPV6_DSTOPTS), 8, Sender::Six, unknown),
+            ((IPPROTO_IP, libc::IP_PKTINFO), 4, FOUR, wrong),
+            ((libc::SOL_SOCKET, libc::SCM_RIGHTS), 4, Sender::Stream, none),
+            ((libc::SOL_SOCKET, libc::SCM_CREDENTIALS), 12, FOUR, none),
+            ((libc::SOL_SOCKET, libc::SO_MARK), 4, Sender::Stream, unknown),
+            ((libc::SOL_SOCKET, libc::SO_MARK), 8, FOUR, wrong),
+            ((libc::SOL_SOCKET, 200), 4, FOUR, wrong),
+            ((200, 1), 4, FOUR, none),
+        ] {
+            assert_eq!(read_one(of, len, sender), expected, "{of:?} of {len} bytes on {sender:?}");
         }
-        assert_eq!(read(IPPROTO_IPV6, libc::IPV6_TCLASS, 17), Err(Errno::INVAL));
-        assert_eq!(read(IPPROTO_IP, libc::IP_PKTINFO, 20), Err(Errno::INVAL));
         // SAFETY: a zeroed header is an empty message.
-        assert_eq!(unsafe { super::read(&std::mem::zeroed()) }, Ok(Cmsg::default()));
+        assert_eq!(unsafe { super::read(&std::mem::zeroed(), FOUR) }, none);
     }
 
     //~ programs: wrong pointers and lengths give the kernel's errors and end no program
@@ -356,10 +321,10 @@ mod tests {
                     message.msg_control = bytes[shift..].as_mut_ptr().cast();
                     message.msg_controllen = room;
                     // SAFETY: the buffer has `room` bytes.
-                    let read = unsafe { super::read(&message) };
+                    let read = unsafe { super::read(&message, FOUR) };
                     let expected = match room {
                         0..16 => Ok(Cmsg::default()),
-                        _ if cmsg_len < 28 || cmsg_len > room => Err(Errno::INVAL),
+                        _ if cmsg_len != 28 || cmsg_len > room => Err(Errno::INVAL),
                         _ => Ok(Cmsg {
                             local: Some(PktInfo { addr: Ipv4Addr::UNSPECIFIED.into(), interface: 0 }),
                             ..Cmsg::default()

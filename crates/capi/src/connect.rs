@@ -14,7 +14,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{OFlags, fcntl_getfl};
 use rustix::io::Errno;
 use rustix::net::getsockname;
-use rustix::net::sockopt::{Timeout, socket_error, socket_timeout};
+use rustix::net::sockopt::{self, Timeout, socket_error, socket_timeout};
 use shim::socket_name::SocketKind;
 use shim::{Answer, Name, Request, ShimClient};
 
@@ -52,8 +52,17 @@ pub unsafe extern "C-unwind" fn connect(fd: c_int, addr: *const sockaddr, len: s
             Some(errno) => Err(errno),
             None => open(&shim_client, fd, to, six, from),
         },
+        (None, Some(name))
+            if name.kind == SocketKind::Datagrams && !name.six && family == Some(libc::AF_INET6) =>
+        {
+            Err(Errno::AFNOSUPPORT)
+        }
         (None, Some(name)) if name.kind == SocketKind::Datagrams => {
-            udp_socket::connect(&shim_client, &name, Some(to)).map(|()| true)
+            udp_socket::connect(&shim_client, &name, Some(to)).map(|()| true).map_err(|errno| match family {
+                // The kernel tells an IPv4 address from a mapped one.
+                Some(libc::AF_INET6) if errno == Errno::AFNOSUPPORT && to.is_ipv4() => Errno::NETUNREACH,
+                _ => errno,
+            })
         }
         (None, Some(name)) => match (already(&shim_client, fd, &name), other_family(name.six, family, len)) {
             (Some(outcome), _) => outcome.map(|()| true),
@@ -64,7 +73,7 @@ pub unsafe extern "C-unwind" fn connect(fd: c_int, addr: *const sockaddr, len: s
                 false => Err(Errno::NETUNREACH),
             }),
         },
-        (None, None) => udp_socket::adopt(fd, to, true),
+        (None, None) => udp_socket::adopt(fd, to, family, true),
     };
     match opened {
         Ok(true) => 0,
@@ -87,7 +96,7 @@ fn other_family(six: bool, family: Option<c_int>, len: socklen_t) -> Option<Errn
 
 /// Disconnects socket `name` (connect(2) with `AF_UNSPEC`). A connection is reset, and its
 /// descriptor becomes a kernel socket again.
-fn disconnect(shim_client: &ShimClient, fd: c_int, name: &Name) -> Result<(), Errno> {
+pub(crate) fn disconnect(shim_client: &ShimClient, fd: c_int, name: &Name) -> Result<(), Errno> {
     match name.kind {
         SocketKind::Datagrams => udp_socket::connect(shim_client, name, None),
         // A bound socket keeps its address; a listener keeps listening.
@@ -134,6 +143,9 @@ fn free(fd: c_int, to: SocketAddr) -> Option<bool> {
     }
     let socket = borrow(fd)?;
     let six = socket_kind::tcp(socket)?;
+    if six && to.is_ipv4() && sockopt::ipv6_v6only(socket) != Ok(false) {
+        return None;
+    }
     if shim_client().is_some_and(|shim_client| fd_replace::is_elsewhere(&shim_client, socket)) {
         return None;
     }
@@ -233,6 +245,11 @@ pub(crate) fn handshake_state(shim_client: &ShimClient, name: &Name) -> Answer {
         }
         SocketKind::Listener | SocketKind::Datagrams => Answer::Done,
     }
+}
+
+/// True if the handshake of connection `name` is pending.
+pub(crate) fn is_pending(shim_client: &ShimClient, name: &Name) -> bool {
+    handshake_state(shim_client, name) == Answer::No(Errno::ALREADY.raw_os_error())
 }
 
 /// True if the bound socket `fd` listens.

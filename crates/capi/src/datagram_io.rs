@@ -5,7 +5,7 @@
 //! undeliverable. The next send or receive returns that error, as with the kernel's UDP.
 
 use std::ffi::{c_int, c_void};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use libc::{iovec, msghdr, ssize_t};
 use rustix::fs::{OFlags, fcntl_getfl};
@@ -124,14 +124,16 @@ pub(crate) unsafe fn send(
 ) -> ssize_t {
     type Real = unsafe extern "C-unwind" fn(c_int, *const msghdr, c_int) -> ssize_t;
     let failed = |errno| fail(errno) as ssize_t;
-    if flags & (libc::MSG_MORE | libc::MSG_OOB) != 0 {
-        return failed(Errno::OPNOTSUPP);
-    }
     let len = pieces.iter().fold(0_usize, |len, piece| len.saturating_add(piece.iov_len));
     let far6 = to.map_or(name.six, |to| to.is_ipv6());
+    // IPv6 ignores MSG_OOB.
+    if flags & libc::MSG_MORE != 0 || flags & libc::MSG_OOB != 0 && !far6 {
+        return failed(Errno::OPNOTSUPP);
+    }
     match to {
         Some(to) if to.port() == 0 => return failed(Errno::INVAL),
         Some(_) if far6 && !name.six => return failed(Errno::AFNOSUPPORT),
+        Some(_) if let Some(errno) = other_family(name, far6) => return failed(errno),
         _ if len > PAYLOAD_MAX[usize::from(far6)] => return failed(Errno::MSGSIZE),
         _ if cmsg.segment > 0 && len.div_ceil(cmsg.segment.into()) > SEGMENTS_MAX => {
             return failed(Errno::INVAL);
@@ -156,6 +158,16 @@ pub(crate) unsafe fn send(
     match sent {
         sent @ 0.. => (sent - LEN as ssize_t).max(0),
         failed => failed,
+    }
+}
+
+/// Error of sending over IPv6 (`far6`) or IPv4 from socket `name`, whose own address is of the other
+/// family (Linux, `udpv6_sendmsg`).
+fn other_family(name: &Name, far6: bool) -> Option<Errno> {
+    match name.local.ip() {
+        IpAddr::V6(bound) if !far6 && !bound.is_unspecified() => Some(Errno::NETUNREACH),
+        IpAddr::V4(_) if far6 => Some(Errno::AFNOSUPPORT),
+        _ => None,
     }
 }
 
@@ -199,7 +211,7 @@ mod tests {
     }
 
     fn name(six: bool) -> Name {
-        let end = "10.0.0.1:53".parse().unwrap();
+        let end = if six { "[::]:53" } else { "10.0.0.1:53" }.parse().unwrap();
         Name { run: 1, kind: SocketKind::Datagrams, six, id: 2, local: end, remote: end }
     }
 
@@ -285,6 +297,24 @@ mod tests {
         refused(false, "[fd00::9]:7", 1, libc::EAFNOSUPPORT);
         refused(true, "10.0.0.9:7", 65_508, libc::EMSGSIZE);
         refused(true, "[fd00::9]:7", 65_528, libc::EMSGSIZE);
+    }
+
+    //~ datagrams: a socket with an address of one IP version sends none over the other
+    #[test]
+    fn a_socket_with_an_address_sends_over_its_family_only() {
+        for (local, to, expected) in [
+            ("[::]:53", "10.0.0.9:7", None),
+            ("[::]:53", "[fd00::9]:7", None),
+            ("[fd00::1]:53", "[fd00::9]:7", None),
+            ("[fd00::1]:53", "10.0.0.9:7", Some(Errno::NETUNREACH)),
+            ("10.0.0.1:53", "10.0.0.9:7", None),
+            ("10.0.0.1:53", "[fd00::9]:7", Some(Errno::AFNOSUPPORT)),
+            ("0.0.0.0:53", "[fd00::9]:7", Some(Errno::AFNOSUPPORT)),
+        ] {
+            let to: SocketAddr = to.parse().unwrap();
+            let of = Name { local: local.parse().unwrap(), ..name(true) };
+            assert_eq!(other_family(&of, to.is_ipv6()), expected, "{local} to {to}");
+        }
     }
 
     //~ datagrams: a connected socket reports a missing listener once, by the next call

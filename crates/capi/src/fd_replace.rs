@@ -8,7 +8,7 @@ use std::mem::ManuallyDrop;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-use libc::{IPPROTO_IP, IPPROTO_TCP, SOL_SOCKET, socklen_t};
+use libc::{IPPROTO_IP, IPPROTO_IPV6, IPPROTO_TCP, SOL_SOCKET, socklen_t};
 use rustix::fs::{OFlags, fcntl_getfl};
 use rustix::io::{DupFlags, Errno, FdFlags, dup3, fcntl_getfd, ioctl_fionbio};
 use shim::socket_name::SocketKind;
@@ -42,16 +42,16 @@ const STACK_OPTIONS: [(c_int, c_int, c_int); 13] = [
     (IPPROTO_TCP, libc::TCP_FASTOPEN, 0),
     (IPPROTO_TCP, libc::TCP_CORK, 0),
     (IPPROTO_IP, libc::IP_TOS, 0),
-    (libc::IPPROTO_IPV6, libc::IPV6_TCLASS, 0),
+    (IPPROTO_IPV6, libc::IPV6_TCLASS, 0),
     (IPPROTO_IP, libc::IP_TTL, 64),
     (IPPROTO_IP, libc::IP_MINTTL, 0),
-    (libc::IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS, 64),
-    (libc::IPPROTO_IPV6, libc::IPV6_MINHOPCOUNT, 0),
+    (IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS, 64),
+    (IPPROTO_IPV6, libc::IPV6_MINHOPCOUNT, 0),
 ];
 
 /// Options with an effect that the stack lacks on some kinds of sockets: level, name, true if zero
 /// is the default.
-const EFFECTS: [(c_int, c_int, bool); 45] = [
+const EFFECTS: [(c_int, c_int, bool); 70] = [
     (SOL_SOCKET, libc::SO_DONTROUTE, true),
     (SOL_SOCKET, libc::SO_TIMESTAMP, true),
     (SOL_SOCKET, libc::SO_TIMESTAMPNS, true),
@@ -97,6 +97,31 @@ const EFFECTS: [(c_int, c_int, bool); 45] = [
     (IPPROTO_IP, IP_MULTICAST_ALL, false),
     (IPPROTO_IP, IP_UNICAST_IF, true),
     (IPPROTO_IP, IP_LOCAL_PORT_RANGE, true),
+    (IPPROTO_IPV6, libc::IPV6_2292PKTINFO, true),
+    (IPPROTO_IPV6, libc::IPV6_2292HOPOPTS, true),
+    (IPPROTO_IPV6, libc::IPV6_2292DSTOPTS, true),
+    (IPPROTO_IPV6, libc::IPV6_2292RTHDR, true),
+    (IPPROTO_IPV6, libc::IPV6_2292HOPLIMIT, true),
+    (IPPROTO_IPV6, libc::IPV6_FLOWINFO, true),
+    (IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, false),
+    (IPPROTO_IPV6, libc::IPV6_RECVERR, true),
+    (IPPROTO_IPV6, IPV6_ROUTER_ALERT_ISOLATE, true),
+    (IPPROTO_IPV6, IPV6_RECVERR_RFC4884, true),
+    (IPPROTO_IPV6, libc::IPV6_FLOWINFO_SEND, true),
+    (IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, true),
+    (IPPROTO_IPV6, libc::IPV6_RECVHOPLIMIT, true),
+    (IPPROTO_IPV6, libc::IPV6_RECVHOPOPTS, true),
+    (IPPROTO_IPV6, libc::IPV6_RECVRTHDR, true),
+    (IPPROTO_IPV6, libc::IPV6_RECVDSTOPTS, true),
+    (IPPROTO_IPV6, libc::IPV6_RECVPATHMTU, true),
+    (IPPROTO_IPV6, libc::IPV6_DONTFRAG, true),
+    (IPPROTO_IPV6, libc::IPV6_RECVTCLASS, true),
+    (IPPROTO_IPV6, libc::IPV6_AUTOFLOWLABEL, false),
+    (IPPROTO_IPV6, libc::IPV6_ADDR_PREFERENCES, false),
+    (IPPROTO_IPV6, libc::IPV6_RECVORIGDSTADDR, true),
+    (IPPROTO_IPV6, libc::IPV6_TRANSPARENT, true),
+    (IPPROTO_IPV6, libc::IPV6_RECVFRAGSIZE, true),
+    (IPPROTO_IPV6, libc::IPV6_FREEBIND, true),
 ];
 /// From include/uapi/linux/in.h and asm-generic/socket.h.
 const IP_CHECKSUM: c_int = 23;
@@ -105,6 +130,9 @@ const IP_RECVERR_RFC4884: c_int = 26;
 const IP_MULTICAST_ALL: c_int = 49;
 const IP_UNICAST_IF: c_int = 50;
 const IP_LOCAL_PORT_RANGE: c_int = 51;
+/// From include/uapi/linux/in6.h.
+const IPV6_ROUTER_ALERT_ISOLATE: c_int = 30;
+const IPV6_RECVERR_RFC4884: c_int = 31;
 const SO_TIMESTAMP_NEW: c_int = 63;
 const SO_TIMESTAMPNS_NEW: c_int = 64;
 const SO_TIMESTAMPING_NEW: c_int = 65;
@@ -229,7 +257,7 @@ pub(crate) fn send_buffer(fd: c_int) -> u32 {
 pub(crate) fn hop_limits(fd: c_int, to: SocketAddr) -> HopLimits {
     let (level, sent, received_min) = match to {
         SocketAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_TTL, libc::IP_MINTTL),
-        SocketAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS, libc::IPV6_MINHOPCOUNT),
+        SocketAddr::V6(_) => (IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS, libc::IPV6_MINHOPCOUNT),
     };
     let read = |name| int(fd, level, name).and_then(|value| u8::try_from(value).ok());
     let usual = HopLimits::default();

@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
 
 use libc::{msghdr, sockaddr, socklen_t, ssize_t};
 use rustix::io::{Errno, fcntl_dupfd_cloexec, ioctl_fionbio};
-use rustix::net::{RecvFlags, SendFlags, getsockname, send, sockopt};
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, getsockname, send, sockopt};
 use rustix::thread::CapabilitySet;
 use shim::scm_rights::{self, ReceivedMessage};
 use shim::socket_name::{LEN, SocketKind};
@@ -27,8 +27,17 @@ use crate::{borrow, fail, fd_replace, ours, shim_client, shm_send, socket_addres
 /// The same as for bind(2).
 unsafe fn wanted(fd: c_int, addr: *const sockaddr, len: socklen_t) -> Option<Request> {
     // SAFETY: the program's arguments.
+    let family = unsafe { socket_address::family(addr, len) }.map(c_int::from)?;
+    // SAFETY: as above.
     let addr = unsafe { socket_address::read(addr, len) }?;
     let socket = borrow(fd)?;
+    // The kernel returns its error for an address of the other family.
+    let is_for_six = sockopt::socket_domain(socket) == Ok(AddressFamily::INET6);
+    if is_for_six != (family == libc::AF_INET6)
+        || is_for_six && addr.is_ipv4() && sockopt::ipv6_v6only(socket) != Ok(false)
+    {
+        return None;
+    }
     let Some(six) = socket_kind::tcp(socket) else { return udp_socket::wanted(socket, addr) };
     if shim_client().is_some_and(|shim_client| fd_replace::is_elsewhere(&shim_client, socket)) {
         return None;

@@ -18,23 +18,37 @@ use crate::{
     cmsg, connect, fail, is_loaded, memory, ours, shm_send, socket_address, stream, udp_fds, udp_socket,
 };
 
-/// Destination of a datagram, from the address given to `sendto` or `sendmsg`.
+/// Destination of a datagram of an IPv6 (`six`) or IPv4 socket, from the address given to `sendto` or
+/// `sendmsg` (Linux, `udp_sendmsg`, `udpv6_sendmsg`).
 ///
 /// # Safety
 /// `addr` points to `len` bytes, or is null.
-unsafe fn target(addr: *const sockaddr, len: socklen_t) -> Result<Option<SocketAddr>, Errno> {
+unsafe fn target(addr: *const sockaddr, len: socklen_t, six: bool) -> Result<Option<SocketAddr>, Errno> {
     if addr.is_null() {
         return Ok(None);
     }
     // SAFETY: the caller's address.
-    match unsafe { socket_address::read(addr, len) } {
-        Some(to) => Ok(Some(to)),
+    match unsafe { (family(addr, len), socket_address::read(addr, len)) } {
+        (Some(libc::AF_INET6), Some(_)) if !six => Err(Errno::AFNOSUPPORT),
+        (_, Some(to)) => Ok(Some(to)),
+        (Some(libc::AF_UNSPEC), None) if six => Ok(None),
         // SAFETY: as above.
-        None => Err(match unsafe { socket_address::family(addr, len) }.map(c_int::from) {
-            Some(libc::AF_INET | libc::AF_INET6 | libc::AF_UNSPEC) | None => Errno::INVAL,
-            Some(_) => Errno::AFNOSUPPORT,
-        }),
+        (Some(libc::AF_UNSPEC), None) => match unsafe { socket_address::read_as(libc::AF_INET, addr, len) } {
+            Some(to) => Ok(Some(to)),
+            None => Err(Errno::INVAL),
+        },
+        (Some(libc::AF_INET | libc::AF_INET6) | None, None) => Err(Errno::INVAL),
+        (Some(_), None) => Err(if six { Errno::INVAL } else { Errno::AFNOSUPPORT }),
     }
+}
+
+/// Address family of the program's address.
+///
+/// # Safety
+/// The same as for [`target`].
+unsafe fn family(addr: *const sockaddr, len: socklen_t) -> Option<c_int> {
+    // SAFETY: the caller's address.
+    unsafe { socket_address::family(addr, len) }.map(c_int::from)
 }
 
 /// Name of `fd`, if it is a UDP socket on the stack, or becomes one because it sends to `addr`.
@@ -47,7 +61,8 @@ unsafe fn sender(fd: c_int, addr: *const sockaddr, len: socklen_t) -> Result<Opt
     }
     // SAFETY: the caller's address.
     match unsafe { socket_address::read(addr, len) } {
-        Some(to) if udp_socket::adopt(fd, to, false)? => Ok(udp_fds::of(fd)),
+        // SAFETY: as above.
+        Some(to) if udp_socket::adopt(fd, to, unsafe { family(addr, len) }, false)? => Ok(udp_fds::of(fd)),
         _ => Ok(None),
     }
 }
@@ -64,7 +79,7 @@ unsafe fn send_one(
     (addr, len): (*const sockaddr, socklen_t),
 ) -> ssize_t {
     // SAFETY: the program's address.
-    match unsafe { target(addr, len) } {
+    match unsafe { target(addr, len, name.six) } {
         // SAFETY: the program's iovecs.
         Ok(to) => unsafe { send_pieces(fd, name, to, cmsg, pieces, flags) },
         Err(errno) => fail(errno) as ssize_t,
@@ -190,6 +205,16 @@ pub unsafe extern "C-unwind" fn sendmsg(fd: c_int, message: *const msghdr, flags
 /// The same as for sendmsg(2).
 unsafe fn send_bare(fd: c_int, message: &msghdr, flags: c_int) -> ssize_t {
     type Real = unsafe extern "C-unwind" fn(c_int, *const msghdr, c_int) -> ssize_t;
+    // The pair would pass descriptors, and check credentials.
+    if message.msg_controllen > 0 && ours(fd).is_some() {
+        let plain = msghdr { msg_control: std::ptr::null_mut(), msg_controllen: 0, ..*message };
+        // SAFETY: the program's message.
+        return match unsafe { cmsg::read(message, cmsg::Sender::Stream) } {
+            // SAFETY: as above.
+            Ok(_) => unsafe { send_bare(fd, &plain, flags) },
+            Err(errno) => fail(errno) as ssize_t,
+        };
+    }
     // SAFETY: the program's message.
     match unsafe { bare(fd, flags, message.msg_name.cast_const().cast(), message.msg_namelen) } {
         Ok(Some(flags)) => {
@@ -215,11 +240,25 @@ unsafe fn send_bare(fd: c_int, message: &msghdr, flags: c_int) -> ssize_t {
     }
 }
 
+/// Rules of the control data of `message` on UDP socket `name`.
+///
+/// # Safety
+/// The same as for sendmsg(2).
+unsafe fn cmsg_sender(name: &Name, message: &msghdr) -> cmsg::Sender {
+    // SAFETY: the program's address; an invalid one is refused later.
+    match unsafe { socket_address::read(message.msg_name.cast_const().cast(), message.msg_namelen) } {
+        Some(SocketAddr::V4(_)) => cmsg::Sender::Four(name.six),
+        Some(SocketAddr::V6(_)) => cmsg::Sender::Six,
+        None if name.six => cmsg::Sender::Connected,
+        None => cmsg::Sender::Four(false),
+    }
+}
+
 /// # Safety
 /// The same as for sendmsg(2).
 unsafe fn send_message(fd: c_int, name: &Name, message: &msghdr, flags: c_int) -> ssize_t {
     // SAFETY: the program's message.
-    let cmsg = match unsafe { cmsg::read(message) } {
+    let cmsg = match unsafe { cmsg::read(message, cmsg_sender(name, message)) } {
         Ok(cmsg) => cmsg,
         Err(errno) => return fail(errno) as ssize_t,
     };

@@ -25,7 +25,15 @@ pub(crate) unsafe fn family(addr: *const sockaddr, len: socklen_t) -> Option<lib
 /// `addr` and `len` are the address and the length that the program passed.
 pub(crate) unsafe fn read(addr: *const sockaddr, len: socklen_t) -> Option<SocketAddr> {
     // SAFETY: the caller's address.
-    match c_int::from(unsafe { family(addr, len) }?) {
+    unsafe { read_as(c_int::from(family(addr, len)?), addr, len) }
+}
+
+/// The program's address, read as one of `family`, as [`read`].
+///
+/// # Safety
+/// The same as for [`read`].
+pub(crate) unsafe fn read_as(family: c_int, addr: *const sockaddr, len: socklen_t) -> Option<SocketAddr> {
+    match family {
         libc::AF_INET if len as usize >= size_of::<sockaddr_in>() => {
             // SAFETY: the caller's `len` covers the whole structure.
             let addr = unsafe { memory::read(addr.cast::<sockaddr_in>()) }.ok()?;

@@ -146,6 +146,11 @@ pub unsafe extern "C" fn setsockopt(
         // SAFETY: the program's arguments.
         return unsafe { label::set_private(shim_client, &socket, value, len) }.map_or_else(fail, |()| 0);
     }
+    // It is set before the socket has an address (Linux, `do_ipv6_setsockopt`).
+    if socket.six && (level, name) == (libc::IPPROTO_IPV6, libc::IPV6_V6ONLY) && len >= 4 && !value.is_null()
+    {
+        return fail(Errno::INVAL);
+    }
     // SAFETY: the program's arguments.
     let effect = || unsafe { kernel_socket::effect(&socket, level, name, value, len) };
     match owner(&socket, level, name) {

@@ -53,8 +53,9 @@ fn options(socket: BorrowedFd<'_>) -> DatagramOptions {
 }
 
 /// Moves `fd` to the stack if it is an unbound UDP socket whose first datagram goes to `to`, and
-/// the stack routes there. True if it did.
-pub(crate) fn adopt(fd: c_int, to: SocketAddr, connects: bool) -> Result<bool, Errno> {
+/// the stack routes there. True if it did. `family` is that of the program's address, `AF_INET6` for
+/// a mapped one.
+pub(crate) fn adopt(fd: c_int, to: SocketAddr, family: Option<c_int>, connects: bool) -> Result<bool, Errno> {
     let ip = to.ip();
     if ip.is_loopback() || ip.is_unspecified() || ip.is_multicast() {
         return Ok(false);
@@ -65,7 +66,12 @@ pub(crate) fn adopt(fd: c_int, to: SocketAddr, connects: bool) -> Result<bool, E
         return Ok(false);
     };
     // A socket that has sent, or has a port, stays with the kernel.
-    let is_free = (connects || bound.port() == 0) && (bound.is_ipv6() || to.is_ipv4());
+    // For an address of the other family the kernel returns its error.
+    let speaks = match bound {
+        SocketAddr::V4(_) => family != Some(libc::AF_INET6),
+        SocketAddr::V6(_) => to.is_ipv6() || sockopt::ipv6_v6only(socket) == Ok(false),
+    };
+    let is_free = (connects || bound.port() == 0) && speaks;
     let request = if is_free { request(socket, bound, Some(to), connects) } else { None };
     let Some(request) = request else { return Ok(false) };
     let asked = shim_client.ask(&request)?;
@@ -77,6 +83,9 @@ pub(crate) fn adopt(fd: c_int, to: SocketAddr, connects: bool) -> Result<bool, E
 }
 
 /// Connects socket `name` to `to`; `None` disconnects it.
+///
+/// # Errors
+/// `EAFNOSUPPORT`: the socket, or its own address, is of the other family.
 pub(crate) fn connect(shim_client: &ShimClient, name: &Name, to: Option<SocketAddr>) -> Result<(), Errno> {
     if to.is_some_and(|to| to.is_ipv6() && !name.six) {
         return Err(Errno::AFNOSUPPORT);

@@ -18,6 +18,8 @@ pub struct DatagramOptions {
     pub info: bool,
     /// Receive the traffic class, for IPv4 and for IPv6 (IP_RECVTOS, IPV6_RECVTCLASS).
     pub told_class: [bool; 2],
+    /// Receive the hop limit, for IPv4 and for IPv6 (IP_RECVTTL, IPV6_RECVHOPLIMIT).
+    pub told_hops: [bool; 2],
     /// Traffic class of datagrams sent, for IPv4 and for IPv6 (IP_TOS, IPV6_TCLASS); a DSCP of 0
     /// lets the stack choose.
     pub class: [u8; 2],
@@ -41,6 +43,7 @@ impl Default for DatagramOptions {
         Self {
             info: false,
             told_class: [false; 2],
+            told_hops: [false; 2],
             class: [0; 2],
             discover: [0; 2],
             dontfrag: false,
@@ -54,7 +57,7 @@ impl Default for DatagramOptions {
 
 impl DatagramOptions {
     /// Level and name of each option.
-    pub const NAMES: [(i32, i32); 15] = [
+    pub const NAMES: [(i32, i32); 17] = [
         (IPPROTO_IP, libc::IP_PKTINFO),
         (IPPROTO_IP, libc::IP_RECVTOS),
         (IPPROTO_IP, libc::IP_TOS),
@@ -70,6 +73,8 @@ impl DatagramOptions {
         (IPPROTO_IP, libc::IP_MINTTL),
         (IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS),
         (IPPROTO_IPV6, libc::IPV6_MINHOPCOUNT),
+        (IPPROTO_IP, libc::IP_RECVTTL),
+        (IPPROTO_IPV6, libc::IPV6_RECVHOPLIMIT),
     ];
     /// Hop limits among [`NAMES`](Self::NAMES).
     const HOPS: [(i32, i32); 4] = [Self::NAMES[11], Self::NAMES[12], Self::NAMES[13], Self::NAMES[14]];
@@ -83,6 +88,8 @@ impl DatagramOptions {
             (IPPROTO_IP, libc::IP_PKTINFO) | (IPPROTO_IPV6, libc::IPV6_RECVPKTINFO) => self.info.into(),
             (IPPROTO_IP, libc::IP_RECVTOS) => self.told_class[0].into(),
             (IPPROTO_IPV6, libc::IPV6_RECVTCLASS) => self.told_class[1].into(),
+            (IPPROTO_IP, libc::IP_RECVTTL) => self.told_hops[0].into(),
+            (IPPROTO_IPV6, libc::IPV6_RECVHOPLIMIT) => self.told_hops[1].into(),
             (IPPROTO_IP, libc::IP_TOS) => self.class[0].into(),
             (IPPROTO_IPV6, libc::IPV6_TCLASS) => self.class[1].into(),
             (IPPROTO_IP, libc::IP_MTU_DISCOVER) => self.discover[0].into(),
@@ -107,6 +114,8 @@ impl DatagramOptions {
             (IPPROTO_IP, libc::IP_PKTINFO) | (IPPROTO_IPV6, libc::IPV6_RECVPKTINFO) => self.info = value != 0,
             (IPPROTO_IP, libc::IP_RECVTOS) => self.told_class[0] = value != 0,
             (IPPROTO_IPV6, libc::IPV6_RECVTCLASS) => self.told_class[1] = value != 0,
+            (IPPROTO_IP, libc::IP_RECVTTL) => self.told_hops[0] = value != 0,
+            (IPPROTO_IPV6, libc::IPV6_RECVHOPLIMIT) => self.told_hops[1] = value != 0,
             (IPPROTO_IP, libc::IP_TOS) => self.class[0] = u8::try_from(value).map_err(|_| Errno::INVAL)?,
             (IPPROTO_IPV6, libc::IPV6_TCLASS) => {
                 self.class[1] = class_of_v6(value).ok_or(Errno::INVAL)?.unwrap_or(0);
@@ -202,16 +211,16 @@ mod tests {
         }
         let (level, name, _) = class;
         assert_eq!((options.set(level, name, -1), options.get(level, name)), (Ok(()), Some(0)));
-        assert_eq!(options.set(IPPROTO_IP, libc::IP_RECVTTL, 1), Err(Errno::NOPROTOOPT));
-        assert_eq!(options.get(IPPROTO_IP, libc::IP_RECVTTL), None);
+        assert_eq!(options.set(IPPROTO_IP, libc::IP_RECVERR, 1), Err(Errno::NOPROTOOPT));
+        assert_eq!(options.get(IPPROTO_IP, libc::IP_RECVERR), None);
     }
 
     proptest! {
         /// Compares with a reference model: each name has its own value, except the two for the
         /// local address.
         #[test]
-        fn options_are_what_they_were_set_to_last(sets in prop::collection::vec((0..15usize, 0..2), 0..30)) {
-            let (mut options, mut model) = (DatagramOptions::default(), [0; 15]);
+        fn options_are_what_they_were_set_to_last(sets in prop::collection::vec((0..17usize, 0..2), 0..30)) {
+            let (mut options, mut model) = (DatagramOptions::default(), [0; 17]);
             (model[11], model[13]) = (64, 64);
             for (at, value) in sets {
                 let (level, name) = DatagramOptions::NAMES[at];

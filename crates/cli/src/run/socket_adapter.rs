@@ -202,9 +202,9 @@ impl AppSockets for SocketAdapter {
     }
 
     fn deliver(&mut self, port: u16, datagram: &UdpDatagram, segment: usize) -> DeliveryResult {
-        let UdpDatagram { remote, local, marks, ref payload, label, .. } = *datagram;
+        let UdpDatagram { remote, local, marks, hops, ref payload, label, .. } = *datagram;
         let local = SocketAddr::new(local, port);
-        let arrived = shim::Arrived { local, remote, class: marks.byte() };
+        let arrived = shim::Arrived { local, remote, class: marks.byte(), hops };
         delivered(self.window.deliver(arrived, label.priority.level(), payload, segment))
     }
 

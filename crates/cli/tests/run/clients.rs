@@ -7,7 +7,7 @@ use super::*;
 
 /// An echo peer, until this process ends.
 pub(super) fn echo(world: &World) {
-    let listener = world.clients.enter(|| TcpListener::bind((PEER, 8080)).unwrap());
+    let listener = world.clients.enter(|| TcpListener::bind("[::]:8080").unwrap());
     std::thread::spawn(move || {
         for stream in listener.incoming() {
             let Ok(mut stream) = stream else { return };

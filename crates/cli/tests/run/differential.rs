@@ -24,17 +24,19 @@ macro_rules! program {
     };
 }
 
-const PROGRAMS: [Program; 14] = [
-    program!("options", false),
-    program!("sequence", false),
+const PROGRAMS: [Program; 16] = [
+    program!("options", true),
+    program!("sequence", true),
     program!("ends", true),
     program!("unreachable", true),
     program!("queue", false),
     program!("late", false),
     program!("segments", false),
-    program!("flags", false),
+    program!("flags", true),
     program!("calls", true),
-    program!("datagrams", false),
+    program!("datagrams", true),
+    program!("control", true),
+    program!("families", false),
     program!("ports", false),
     program!("duplicates", false),
     program!("forked", false),
@@ -155,7 +157,7 @@ fn on(world: &World, device: &Device, script: &str, family: usize) -> BTreeMap<S
     results(&world.client_as(&addr, &options, device.name, &program).0)
 }
 
-//~ programs: 10,600 socket calls give the kernel's results or stand in the guide's list of differences
+//~ programs: 25,700 results of socket calls are the kernel's results or stand in the guide's list of differences
 #[test]
 fn programs_see_what_the_kernel_would_show_them() {
     let test = "programs_see_what_the_kernel_would_show_them";
@@ -280,13 +282,25 @@ fn packets_have_the_hop_limit_of_their_socket() {
 fn options_that_were_set_before_and_have_no_effect_are_counted() {
     let test = "options_that_were_set_before_and_have_no_effect_are_counted";
     let Some(world) = World::new(test, "python3") else { return };
+    world.clients.address("eth0", PACKET.peer[1].parse().unwrap(), 64).unwrap();
     clients::echo(&world);
     let script = world.python("before.py", include_str!("differential/before.py"));
-    let (printed, stderr) = world.client("packet:gw0", &["python3", &script, OURS, PEER]);
+    options_have_no_effect(&world, &script, 0, &[(1, 36), (6, 2), (6, 9), (0, 11)]);
+    options_have_no_effect(&world, &script, 1, &[(1, 36), (6, 2), (41, 11), (41, 25), (41, 51)]);
+}
+
+/// Runs `script` over IPv4 (`family` 0) or IPv6: each option that it names, `some` among them, is
+/// counted.
+fn options_have_no_effect(world: &World, script: &str, family: usize, some: &[(u8, u8)]) {
+    let (addr, options) = PACKET.options();
+    let options: Vec<_> = options.iter().map(String::as_str).collect();
+    let program = ["python3", script, PACKET.ours[family], PACKET.peer[family]];
+    let (printed, stderr) = world.client_as(&addr, &options, PACKET.name, &program);
     let (options, rest): (Vec<_>, Vec<_>) = printed.lines().partition(|line| line.starts_with("level "));
     assert_eq!(rest, ["on lo: 99", "on gw0: b'x'"], "{stderr}");
-    for option in ["level 1 option 36", "level 6 option 2", "level 6 option 9", "level 0 option 11"] {
-        assert!(options.contains(&option), "{option} is not in\n{printed}");
+    for (level, option) in some {
+        let option = format!("level {level} option {option}");
+        assert!(options.contains(&&*option), "{option} is not in\n{printed}");
     }
     // Counts for an option refused on a bound socket, one set before bind, and one set before
     // connect.

@@ -121,7 +121,7 @@ impl Run {
     /// True if `next` can be appended.
     fn takes(&self, next: &UdpDatagram) -> bool {
         let Self { all, segment, count } = self;
-        let same = |of: &UdpDatagram| (of.remote, of.local, of.marks, of.label.priority);
+        let same = |of: &UdpDatagram| (of.remote, of.local, of.marks, of.hops, of.label.priority);
         let len = next.payload.len();
         same(all) == same(next)
             && all.payload.len() == segment * count

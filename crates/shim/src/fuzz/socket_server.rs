@@ -519,7 +519,7 @@ impl World {
             return Some(());
         }
         let remote = if local.is_ipv4() { "10.0.0.9:7" } else { "[fd00::9]:7" };
-        let arrived = Arrived { local, remote: remote.parse().expect("an address"), class };
+        let arrived = Arrived { local, remote: remote.parse().expect("an address"), class, hops: class };
         let payload: Vec<u8> = (0..len as u32).map(pattern).collect();
         let delivered = self.socket_server.deliver(arrived, level, &payload, segment);
         if let Delivered::To(id) = delivered {

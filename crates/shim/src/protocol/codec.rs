@@ -252,6 +252,7 @@ mod tests {
             let options = DatagramOptions {
                 info: six,
                 told_class: [waits, six],
+                told_hops: [six, waits],
                 class,
                 discover: [2, 5],
                 hops: [1, 0],

@@ -117,6 +117,11 @@ impl SocketServer {
     ) {
         let port = match self.listeners.get(from) {
             Some(bound) if bound.backlog > 0 => return no(&asker.reply, Errno::ISCONN),
+            // Linux, `tcp_v6_connect`.
+            Some(bound) if !bound.bound().reaches(to.ip()) => {
+                let is_mapped = bound.addr.is_ipv4();
+                return no(&asker.reply, if is_mapped { Errno::AFNOSUPPORT } else { Errno::NETUNREACH });
+            }
             Some(bound) => {
                 asker.settings.extend_from_slice(bound.settings());
                 Some(bound.addr.port())

@@ -31,6 +31,8 @@ pub struct Arrived {
     pub remote: SocketAddr,
     /// Traffic class.
     pub class: u8,
+    /// Hop limit.
+    pub hops: u8,
 }
 
 /// Result of delivering a datagram to a program.
@@ -93,17 +95,17 @@ impl SocketServer {
     /// Delivers a datagram of priority `level`, 0..=7, to the matching socket. If `segment` is not
     /// 0, `payload` is several datagrams of this length: one message if the socket has UDP_GRO.
     pub fn deliver(&mut self, arrived: Arrived, level: u8, payload: &[u8], segment: usize) -> Delivered {
-        let Arrived { local, remote, class } = arrived;
+        let Arrived { local, remote, class, hops } = arrived;
         let Some(mailbox) = self.mailboxes.taker(local, remote) else { return Delivered::NoSocket };
         // Set before the program can read the datagram.
         self.shared.label_table.tell(of_mailbox(mailbox.id), level, &[0; PRIVATE]);
         let interface = self.routes.interface;
-        let DatagramOptions { info, told_class, gro, .. } = mailbox.options;
+        let DatagramOptions { info, told_class, told_hops, gro, .. } = mailbox.options;
         let segment = if segment == 0 || segment >= payload.len() { payload.len() } else { segment };
         let cmsg = Cmsg {
             local: info.then_some(PktInfo { addr: local.ip(), interface }),
             class: told_class[usize::from(remote.is_ipv6())].then_some(class),
-            hops: None,
+            hops: told_hops[usize::from(remote.is_ipv6())].then_some(hops),
             segment: 0,
         };
         let (mut rest, mut first) = (payload, true);
@@ -177,6 +179,11 @@ impl SocketServer {
             }
         };
         let len = len - datagram_header::LEN;
+        if !mailbox.bound.reaches(to.ip()) {
+            // The kernel returns it at once; here the next call does.
+            let _ = put(&mailbox.end, failed(Errno::NETUNREACH), Cmsg::default(), &[]);
+            return QueuedDatagram::Settled(Delivered::NoSocket);
+        }
         let Cmsg { local, class, hops, segment } = Cmsg::decode(&head);
         let local = local.filter(|local| !local.addr.is_unspecified());
         if local.is_some_and(|PktInfo { addr, .. }| !self.routes.has(addr) || addr.is_ipv4() != to.is_ipv4())
@@ -201,18 +208,18 @@ impl SocketServer {
             return QueuedDatagram::Elsewhere;
         }
         let from = SocketAddr::new(local.map_or(mailbox.local, |info| info.addr), mailbox.bound.addr.port());
+        let hops = hops.unwrap_or(mailbox.options.hops[usize::from(to.is_ipv6())]);
         match self.routes.has(to.ip()) {
             true => {
                 // The peer sees a socket bound to all addresses under the address that it writes
                 // to.
                 let ip = if from.ip().is_unspecified() { to.ip() } else { from.ip() };
                 let remote = SocketAddr::new(ip, from.port());
-                let arrived = Arrived { local: to, remote, class };
+                let arrived = Arrived { local: to, remote, class, hops };
                 QueuedDatagram::Settled(self.between(arrived, level, (&bytes[..len], segment)))
             }
             false => {
                 let dont_fragment = mailbox.options.dont_fragment(to.is_ipv6());
-                let hops = hops.unwrap_or(mailbox.options.hops[usize::from(to.is_ipv6())]);
                 QueuedDatagram::Out { from, to, len, segment, class, dont_fragment, hops }
             }
         }

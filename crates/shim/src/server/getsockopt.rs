@@ -47,7 +47,7 @@ impl SocketServer {
         if id & LISTENER != 0 {
             let listener = self.listeners.get(id);
             let found = listener.and_then(|listener| match (level, name) {
-                (libc::IPPROTO_IPV6, libc::IPV6_V6ONLY) => Some(i32::from(listener.v6_only)),
+                (libc::IPPROTO_IPV6, libc::IPV6_V6ONLY) => Some(listener.bound().is_v6_only().into()),
                 (libc::SOL_SOCKET, libc::SO_ACCEPTCONN) => Some(i32::from(listener.backlog > 0)),
                 (libc::IPPROTO_TCP, libc::TCP_FASTOPEN) => i32::try_from(listener.fast_open).ok(),
                 _ => None,

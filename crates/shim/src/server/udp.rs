@@ -113,6 +113,7 @@ impl SocketServer {
         let Some(mailbox) = self.mailboxes.get_mut(id) else { return refused(Errno::INVAL) };
         let bound = mailbox.bound.addr.ip();
         match to {
+            Some(to) if !mailbox.bound.reaches(to.ip()) => refused(Errno::AFNOSUPPORT),
             Some(to) if !self.routes.leads_to(to.ip()) => {
                 if mailbox.half.is_none() {
                     self.refuse(RefusalKind::Connect);
@@ -149,7 +150,7 @@ impl SocketServer {
     pub(super) fn mailbox_option(&self, id: u64, level: i32, name: i32) -> Option<i32> {
         let UdpSocketEntry { bound, options, .. } = self.mailboxes.get(id)?;
         match (level, name) {
-            (libc::IPPROTO_IPV6, libc::IPV6_V6ONLY) => Some(bound.v6_only.into()),
+            (libc::IPPROTO_IPV6, libc::IPV6_V6ONLY) => Some(bound.is_v6_only().into()),
             _ => options.get(level, name),
         }
     }

@@ -256,7 +256,7 @@ fn datagrams_leave_by_the_stack_that_delivered_last() {
     let id = Name::of(socket.as_fd()).expect("a socket has a name").id;
     let answers = [&DatagramHeader::Peer(end(PEER)).encode()[..], b"answer"].concat();
     let mut bytes = [0; 64];
-    let arrived = Arrived { local: udp_addr, remote: end(PEER), class: 0 };
+    let arrived = Arrived { local: udp_addr, remote: end(PEER), class: 0, hops: 64 };
     for stack in [1, 0, 1] {
         assert_eq!(world.windows[stack].deliver(arrived, 2, b"question", 0), Delivered::To(id));
         send(&socket, &answers, SendFlags::empty()).unwrap();

@@ -1,6 +1,7 @@
 """Every flag of recv, recvmsg, send and sendmsg on a connection: with bytes waiting, with none, after the peer's end; and the bytes that are left."""
 import ctypes, errno, select, signal, socket, sys, time
 OURS, PEER = sys.argv[1:3]
+FAMILY = socket.AF_INET6 if ":" in OURS else socket.AF_INET
 libc = ctypes.CDLL(None, use_errno=True)
 signal.signal(signal.SIGPIPE, signal.SIG_IGN)
 def name(code): return errno.errorcode.get(code, str(code))
@@ -34,7 +35,7 @@ def sendmsg(s, flag):
 def sendto(s, flag):
     return result(libc.sendto(s.fileno(), b"hello", 5, flag | socket.MSG_DONTWAIT, None, 0))
 def connect(port):
-    s = socket.socket(); s.connect((PEER, port)); return s
+    s = socket.socket(FAMILY); s.connect((PEER, port)); return s
 def ready(s):
     p = select.poll(); p.register(s, select.POLLIN); p.poll(5000)
 def waiting():

@@ -3,6 +3,7 @@ each, and getsockopt after it."""
 import errno, socket, sys, ctypes
 
 OURS, PEER = sys.argv[1:3]
+FAMILY = socket.AF_INET6 if ":" in OURS else socket.AF_INET
 LEVELS = {"SOL_SOCKET": 1, "IPPROTO_IP": 0, "IPPROTO_IPV6": 41, "IPPROTO_TCP": 6, "IPPROTO_UDP": 17}
 libc = ctypes.CDLL(None, use_errno=True)
 
@@ -21,8 +22,8 @@ def put(fd, level, option, number):
         return name(ctypes.get_errno())
     return "ok"
 
-def stream(family=socket.AF_INET):
-    return socket.socket(family, socket.SOCK_STREAM)
+def stream():
+    return socket.socket(FAMILY, socket.SOCK_STREAM)
 
 def fresh():
     return stream(), []
@@ -37,10 +38,10 @@ def connected():
     s = stream(); s.connect((PEER, 8080)); return s, []
 
 def udp():
-    s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.bind((OURS, 0)); return s, []
+    s = socket.socket(FAMILY, socket.SOCK_DGRAM); s.bind((OURS, 0)); return s, []
 
 def udp_connected():
-    s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.connect((PEER, 8080)); return s, []
+    s = socket.socket(FAMILY, socket.SOCK_DGRAM); s.connect((PEER, 8080)); return s, []
 
 STATES = [fresh, bound, listening, connected, udp, udp_connected]
 for state in STATES:

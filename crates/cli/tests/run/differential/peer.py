@@ -44,6 +44,11 @@ def behave(c, port):
         elif port == 7033:          # as 7008, and resets it at once
             ip, to, data = c.recv(100).decode().split(",")
             s = socket.create_connection((ip, int(to))); s.sendall(data.encode()); time.sleep(.01); reset(s); c.sendall(b"reset"); c.recv(1); c.close()
+        elif port == 7034:          # as 7008, with a small window, and reads to the end when it is told, saying how much that was
+            ip, to, _ = c.recv(100).decode().split(","); s = socket.socket(); s.setsockopt(1, 8, 4096); s.connect((ip, int(to))); c.sendall(b"connected"); c.recv(1)
+            n = 0
+            while b := s.recv(65536): n += len(b)
+            c.sendall(str(n).encode()); c.close()
         elif port == 7030:          # four bytes, and a million
             c.sendall(b"four"); c.recv(64); c.sendall(bytes(999_996)); keep.append(c)
         elif port in (7031, 7032):  # four bytes, and six; then closes, or resets
@@ -87,7 +92,7 @@ def serve(port):
         c, _ = l.accept()
         threading.Thread(target=behave, args=(c, port), daemon=True).start()
 threading.Thread(target=refuse, daemon=True).start()
-for port in (*range(7010, 7026), 7001, 7002, 7003, 7004, 7005, 7006, 7007, 7008, 7009, 7030, 7031, 7032, 7033, 8080):
+for port in (*range(7010, 7026), 7001, 7002, 7003, 7004, 7005, 7006, 7007, 7008, 7009, 7030, 7031, 7032, 7033, 7034, 8080):
     threading.Thread(target=serve, args=(port,), daemon=True).start()
 def echo(u):
     while True:

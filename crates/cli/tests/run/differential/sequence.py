@@ -1,7 +1,9 @@
 """Options that are set at each point of a socket's life, and what they read at this point and at those that follow."""
 import ctypes, errno, socket, struct, sys
 OURS, PEER = sys.argv[1:3]
-LEVELS = {"SOL_SOCKET": 1, "IPPROTO_IP": 0, "IPPROTO_TCP": 6, "IPPROTO_UDP": 17}
+V6 = ":" in OURS
+FAMILY = socket.AF_INET6 if V6 else socket.AF_INET
+LEVELS = {"SOL_SOCKET": 1, "IPPROTO_IP": 0, "IPPROTO_IPV6": 41, "IPPROTO_TCP": 6, "IPPROTO_UDP": 17}
 libc = ctypes.CDLL(None, use_errno=True)
 def name(code): return errno.errorcode.get(code, str(code))
 def get(s, level, option):
@@ -11,11 +13,11 @@ def get(s, level, option):
 def put(s, level, option, number):
     value = number if isinstance(number, bytes) else struct.pack("i", number)
     return "ok" if libc.setsockopt(s.fileno(), level, option, value, len(value)) == 0 else name(ctypes.get_errno())
-def stream(): return socket.socket()
-def datagrams(): return socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+def stream(): return socket.socket(FAMILY)
+def datagrams(): return socket.socket(FAMILY, socket.SOCK_DGRAM)
 VALUES = {(1, 13): struct.pack("ii", 1, 5), (1, 20): struct.pack("qq", 5, 0), (1, 21): struct.pack("qq", 5, 0), (1, 7): 30000, (1, 8): 30000, (1, 12): 3, (6, 2): 1000, (6, 4): 70, (6, 5): 7, (6, 6): 3, (6, 7): 3, (6, 18): 5000, (6, 23): 4, (0, 1): 0x48}
 # They detach, or bind to an interface, or make another protocol of it, or are other helpers of the kernel's.
-NOT = {(1, 25), (1, 26), (1, 27), (1, 50), (1, 51), (1, 62), (6, 13), (6, 31), (6, 19), (6, 35), (0, 2), (41, 16)}
+NOT = {(1, 25), (1, 26), (1, 27), (1, 50), (1, 51), (1, 62), (6, 13), (6, 31), (6, 19), (6, 35), (0, 2), (41, 1)}
 def taken(make, level, option):
     """True if the kernel takes the option from a new socket, and reads it."""
     s = make(); ok = put(s, level, option, VALUES.get((level, option), 1)) == "ok" and not get(s, level, option).startswith("E"); s.close(); return ok

@@ -7,6 +7,8 @@ const MAIL: &str = "10.0.0.1:53";
 const PEER: &str = "10.0.0.9:7";
 /// Traffic class of datagrams received.
 const CLASS: u8 = 46 << 2 | 1;
+/// Hop limit of datagrams received.
+const HOPS: u8 = 61;
 const ALONE: Reuse = Reuse { addr: false, port: false };
 
 fn no(errno: Errno) -> Answer {
@@ -45,7 +47,7 @@ impl Socket {
 
 /// A datagram to `local`.
 fn arrived(local: &str, remote: &str) -> Arrived {
-    Arrived { local: end(local), remote: end(remote), class: CLASS }
+    Arrived { local: end(local), remote: end(remote), class: CLASS, hops: HOPS }
 }
 
 /// A datagram sent to `to` without ancillary data.
@@ -402,6 +404,40 @@ fn a_socket_receives_and_sets_the_traffic_class() {
     socket.say("10.0.0.1:54", Cmsg { class: Some(3), ..Cmsg::default() }, b"y");
     assert_eq!(world.next_datagram(&socket).0, QueuedDatagram::Settled(Delivered::To(other.1)));
     assert_eq!(other.cmsg().class, Some(3));
+}
+
+//~ datagrams: IP_RECVTTL and IPV6_RECVHOPLIMIT report the hop limit of each datagram
+#[test]
+fn a_socket_receives_the_hop_limit() {
+    let mut world = World::new(50);
+    let socket = world.socket("[::]:53", ALONE);
+    let (v4, v6) = (libc::IPPROTO_IP, libc::IPPROTO_IPV6);
+    let hops = |world: &mut World| {
+        [(MAIL, PEER), ("[fd00::1]:53", "[fd00::9]:7")].map(|(local, remote)| {
+            let delivered = world.socket_server.deliver(arrived(local, remote), 7, b"x", 0);
+            assert_eq!(delivered, Delivered::To(socket.1));
+            socket.cmsg().hops
+        })
+    };
+    let set = |world: &mut World, id, level, name, value| {
+        assert_eq!(world.ask(Request::Option { id, level, name, value: [value, 0] }).0, Answer::Done);
+    };
+    assert_eq!(hops(&mut world), [None, None]);
+    set(&mut world, socket.1, v4, libc::IP_RECVTTL, 1);
+    assert_eq!(hops(&mut world), [Some(HOPS), None]);
+    set(&mut world, socket.1, v6, libc::IPV6_RECVHOPLIMIT, 1);
+    assert_eq!(hops(&mut world), [Some(HOPS), Some(HOPS)]);
+    set(&mut world, socket.1, v4, libc::IP_RECVTTL, 0);
+    assert_eq!(hops(&mut world), [None, Some(HOPS)]);
+    // Between programs it is the sender's.
+    let other = world.socket("10.0.0.1:54", ALONE);
+    set(&mut world, other.1, v4, libc::IP_RECVTTL, 1);
+    set(&mut world, socket.1, v4, libc::IP_TTL, 7);
+    for (of_message, expected) in [(None, 7), (Some(3), 3)] {
+        socket.say("10.0.0.1:54", Cmsg { hops: of_message, ..Cmsg::default() }, b"y");
+        assert_eq!(world.next_datagram(&socket).0, QueuedDatagram::Settled(Delivered::To(other.1)));
+        assert_eq!(other.cmsg().hops, Some(expected));
+    }
 }
 
 //~ datagrams: UDP_GRO delivers several datagrams of one length in one call
