@@ -41,6 +41,14 @@ pub enum Arrivals {
         /// Distance between two requests of a burst; with zero the link paces them.
         spacing: Span,
     },
+    /// Batches of requests at once, at random times (a Poisson process): `batches 20 10000` (requests per
+    /// second).
+    Batches {
+        /// Requests per batch.
+        size: u64,
+        /// Requests per second.
+        rate_per_s: f64,
+    },
 }
 
 impl Arrivals {
@@ -55,7 +63,9 @@ impl Arrivals {
     #[must_use]
     pub fn rate_per_s(&self) -> f64 {
         match *self {
-            Self::Poisson { rate_per_s } | Self::Uniform { rate_per_s } => rate_per_s,
+            Self::Poisson { rate_per_s }
+            | Self::Uniform { rate_per_s }
+            | Self::Batches { rate_per_s, .. } => rate_per_s,
             Self::Burst { size, period, spacing } => size as f64 / period.max(spacing * size).as_secs_f64(),
         }
     }
@@ -68,7 +78,7 @@ pub struct ArrivalTimes {
     start: Time,
     rng: Rng,
     sent: u64,
-    /// Poisson: time of the last arrival after the start, in ns.
+    /// Poisson, batches: time of the last arrival after the start, in ns.
     offset_ns: f64,
     /// Burst: start of the current burst, and its last request.
     burst: Time,
@@ -82,13 +92,11 @@ impl Iterator for ArrivalTimes {
         let sent = self.sent;
         self.sent += 1;
         match self.arrivals {
-            Arrivals::Poisson { rate_per_s } => {
-                if rate_per_s <= 0.0 {
-                    return None;
-                }
-                self.offset_ns += self.rng.exponential() / rate_per_s * 1e9;
-                Some(self.start + Span::from_nanos(self.offset_ns as u64))
-            }
+            Arrivals::Poisson { rate_per_s } => self.after_random_time(rate_per_s),
+            Arrivals::Batches { size, rate_per_s } => match sent.checked_rem(size)? {
+                0 => self.after_random_time(rate_per_s / size as f64),
+                _ => Some(self.start + Span::from_nanos(self.offset_ns as u64)),
+            },
             Arrivals::Uniform { rate_per_s } => {
                 if rate_per_s <= 0.0 {
                     return None;
@@ -107,6 +115,17 @@ impl Iterator for ArrivalTimes {
     }
 }
 
+impl ArrivalTimes {
+    /// An exponential time after the last arrival, with this mean rate.
+    fn after_random_time(&mut self, rate_per_s: f64) -> Option<Time> {
+        if rate_per_s <= 0.0 {
+            return None;
+        }
+        self.offset_ns += self.rng.exponential() / rate_per_s * 1e9;
+        Some(self.start + Span::from_nanos(self.offset_ns as u64))
+    }
+}
+
 /// Error for a text that is not an arrival process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseArrivalsError(String);
@@ -116,7 +135,8 @@ impl fmt::Display for ParseArrivalsError {
         write!(
             f,
             "arrivals {:?} is not one of: poisson RATE | uniform RATE (per second, more than 0) | \
-             burst SIZE PERIOD SPACING (SIZE > 0, PERIOD > 0), such as burst 10000 1s 0ns",
+             burst SIZE PERIOD SPACING (SIZE > 0, PERIOD > 0), such as burst 10000 1s 0ns | \
+             batches SIZE RATE (requests per second)",
             self.0
         )
     }
@@ -124,7 +144,7 @@ impl fmt::Display for ParseArrivalsError {
 
 impl std::error::Error for ParseArrivalsError {}
 
-/// `poisson 10000`, `uniform 10000`, `burst 10000 1s 0ns`.
+/// `poisson 10000`, `uniform 10000`, `burst 10000 1s 0ns`, `batches 20 10000`.
 impl FromStr for Arrivals {
     type Err = ParseArrivalsError;
     fn from_str(text: &str) -> Result<Self, ParseArrivalsError> {
@@ -143,6 +163,10 @@ fn parse(words: &[&str]) -> Option<Arrivals> {
             period: span(period).filter(|&period| period > Span::ZERO)?,
             spacing: span(spacing)?,
         }),
+        ["batches", size, per_s] => Some(Arrivals::Batches {
+            size: size.parse().ok().filter(|&size| size > 0)?,
+            rate_per_s: rate(per_s)?,
+        }),
         _ => None,
     }
 }
@@ -156,6 +180,7 @@ impl fmt::Display for Arrivals {
             Self::Burst { size, period, spacing } => {
                 write!(f, "burst {size} {} {}", exact(period), exact(spacing))
             }
+            Self::Batches { size, rate_per_s } => write!(f, "batches {size} {rate_per_s}"),
         }
     }
 }
@@ -209,11 +234,31 @@ mod tests {
         assert_eq!(arrivals.rate_per_s(), 50_000.0);
     }
 
+    //~ queueing: seeded Poisson, uniform and burst arrivals have the rate and variance of their distribution and replay
+    #[test]
+    fn batches_come_at_once_at_random_times() {
+        let times = times("batches 4 100000", 400_000);
+        assert!(times.chunks(4).all(|batch| batch.iter().all(|at| at == &batch[0])));
+        let gaps = times.chunks(4).map(|batch| batch[0]).collect::<Vec<_>>();
+        let gaps: Vec<f64> = gaps.windows(2).map(|pair| pair[1].since(pair[0]).as_secs_f64()).collect();
+        let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
+        let deviation = (gaps.iter().map(|gap| (gap - mean).powi(2)).sum::<f64>() / gaps.len() as f64).sqrt();
+        assert!((mean / 4e-5 - 1.0).abs() < 0.01, "mean {mean}");
+        assert!((deviation / mean - 1.0).abs() < 0.02, "deviation {deviation}");
+    }
+
     #[test]
     fn processes_without_arrivals_are_refused() {
-        for text in
-            ["", "poisson", "poisson 0", "poisson -1", "uniform inf", "burst 0 1s 0ns", "burst 1 0s 0ns"]
-        {
+        for text in [
+            "",
+            "poisson",
+            "poisson 0",
+            "poisson -1",
+            "uniform inf",
+            "burst 0 1s 0ns",
+            "burst 1 0s 0ns",
+            "batches 0 9",
+        ] {
             assert!(text.parse::<Arrivals>().is_err(), "{text:?}");
         }
         let silent = Arrivals::Uniform { rate_per_s: 0.0 };

@@ -323,6 +323,9 @@ impl PlatformClass {
                 let size = ((size as f64 * users).round() as u64).max(1);
                 Arrivals::Burst { size, period, spacing }
             }
+            Arrivals::Batches { size, rate_per_s } => {
+                Arrivals::Batches { size, rate_per_s: rate_per_s * users }
+            }
         }
     }
 
