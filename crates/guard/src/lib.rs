@@ -29,6 +29,7 @@
 
 mod admission;
 pub mod app_queue;
+mod handshakes;
 mod limit;
 pub mod policy;
 mod response_waits;
@@ -38,6 +39,7 @@ pub mod tower;
 mod trunk_reservation;
 
 pub use admission::{AdmissionController, Class, Counts};
+pub use handshakes::{HandshakeEnds, Handshakes};
 pub use limit::Limit;
 pub use policy::{POLICIES, Params, Policy, by_name};
 pub use queueing::UnknownName;

@@ -4,14 +4,14 @@
 use std::process::ExitCode;
 
 use guard::app_queue::Requests;
-use hostbpf::guard::{LimitInForce, PortStatus, Queue, Reason, Refusal, Status, WaitEnd};
+use hostbpf::guard::{LimitInForce, ObservedSignals, PortStatus, Queue, Reason, Refusal, Status, WaitEnd};
 use hostbpf::xdp::Mode;
 use queueing::Span;
 use serde_json::json;
 
 use crate::Error;
 use crate::table::Table;
-use crate::ui::metrics::{self, OFFERED, PORT_LIMITED, PORT_OFFERED, PORT_SHED, SHED};
+use crate::ui::metrics::{self, OFFERED, PORT_HANDSHAKES, PORT_LIMITED, PORT_OFFERED, PORT_SHED, SHED};
 use crate::ui::{Figure, Labels};
 
 /// Show a guard's counters and queues.
@@ -62,25 +62,43 @@ fn refusal(status: &Status) -> &'static str {
     }
 }
 
-/// The admitted connections as text, under the limit `held`.
-fn admission(status: &Status, held: LimitInForce) -> String {
+/// The admitted connections as text, under the limit `held` and with the signals `seen`.
+fn admission(status: &Status, held: LimitInForce, seen: &ObservedSignals) -> String {
     match held {
         _ if !status.is_alive() => "all connections, because the controller is stalled".to_owned(),
         LimitInForce::Open => "all connections".to_owned(),
         LimitInForce::Closed => "none".to_owned(),
-        LimitInForce::Rate { cost_ns, .. } => format!("{:.0}/s", 1e9 / cost_ns.max(1) as f64),
+        LimitInForce::Rate { cost_ns, .. } => {
+            let syns = per_s(cost_ns);
+            match seen.handshakes_ppm {
+                ppm @ ..FLOOD_PPM => format!(
+                    "{:.0} connections/s, with {syns:.0} SYNs/s of which {:.1} % complete the handshake",
+                    syns * ppm as f64 / 1e6,
+                    ppm as f64 / 1e4
+                ),
+                _ => format!("{syns:.0}/s"),
+            }
+        }
         LimitInForce::Concurrency(present) => {
             format!("a new connection while fewer than {} are in the server", present[0])
         }
     }
 }
 
+/// SYNs per second at `cost_ns` each.
+fn per_s(cost_ns: u64) -> f64 {
+    1e9 / cost_ns.max(1) as f64
+}
+
+/// Completed handshakes per million SYNs below which SYNs are told apart from connections.
+const FLOOD_PPM: u64 = 900_000;
+
 /// Limit and counts of each port, if there are several.
 fn ports(status: &Status) -> Option<Table> {
     let mut table = Table::new(4, &["port", "seen", "shed", "accepted", "admits"]);
     for PortStatus { port, held: limit, seen, counts } in &status.ports {
         let figures = [u64::from(*port), counts.offered(), counts.shed(), seen.served];
-        let row = figures.iter().map(u64::to_string).chain([admission(status, *limit)]);
+        let row = figures.iter().map(u64::to_string).chain([admission(status, *limit, seen)]);
         table.row(row.collect());
     }
     (status.ports.len() > 1).then_some(table)
@@ -114,7 +132,7 @@ fn as_text(device: &str, status: &Status) -> String {
         .collect();
     let (ports, admits) = match ports(status) {
         Some(ports) => (ports.to_string(), "as above, each port by its own limit".to_owned()),
-        None => (String::new(), admission(status, status.held)),
+        None => (String::new(), admission(status, status.held, &status.seen)),
     };
     format!(
         "{device}: {}, target {}, mode {}, refusal {}{dry}\n\
@@ -165,7 +183,7 @@ fn requests(requests: &Requests) -> String {
 fn limit(held: LimitInForce) -> serde_json::Value {
     let (kind, per_s) = match held {
         LimitInForce::Open => ("open", None),
-        LimitInForce::Rate { cost_ns, .. } => ("rate", Some(1e9 / cost_ns.max(1) as f64)),
+        LimitInForce::Rate { cost_ns, .. } => ("rate", Some(per_s(cost_ns))),
         LimitInForce::Concurrency(_) => ("present", None),
         LimitInForce::Closed => ("closed", None),
     };
@@ -186,6 +204,7 @@ fn as_json(device: &str, status: &Status) -> serde_json::Value {
             "passed_silent": counts.silent, "waiting": seen.waiting, "room": seen.room,
             "delay_ns": seen.delay.as_nanos(), "served": seen.served,
             "unanswered": seen.unanswered, "unanswered_delay_ns": seen.unanswered_delay.as_nanos(),
+            "handshakes_ppm": seen.handshakes_ppm,
         })
     };
     let queues = queues(status).map(|queue| {
@@ -232,12 +251,13 @@ pub(super) fn figures(device: &str, status: &Status) -> Vec<Figure> {
             Figure::new(SHED, of_class(class).with("reason", reason.name()), count as f64)
         }));
     }
-    for PortStatus { port, held, counts, .. } in &status.ports {
+    for PortStatus { port, held, seen, counts } in &status.ports {
         let labels = of_device.clone().with("port", port);
         let is_limited = status.is_alive() && *held != LimitInForce::Open;
         figures.push(Figure::new(PORT_OFFERED, labels.clone(), counts.offered() as f64));
         figures.push(Figure::new(PORT_SHED, labels.clone(), counts.shed() as f64));
-        figures.push(Figure::new(PORT_LIMITED, labels, f64::from(u8::from(is_limited))));
+        figures.push(Figure::new(PORT_LIMITED, labels.clone(), f64::from(u8::from(is_limited))));
+        figures.push(Figure::new(PORT_HANDSHAKES, labels, seen.handshakes_ppm as f64 / 1e6));
     }
     let requests = &seen.requests;
     let rest = [

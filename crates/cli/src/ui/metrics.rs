@@ -73,6 +73,7 @@ pub const OFFERED: &str = "greenwave_guard_offered_total";
 /// Connections seen by a guard at a port, those that it shed there, and 1 if the port has a limit.
 pub const PORT_OFFERED: &str = "greenwave_guard_port_offered_total";
 pub const PORT_SHED: &str = "greenwave_guard_port_shed_total";
+pub const PORT_HANDSHAKES: &str = "greenwave_guard_port_handshake_completion_ratio";
 pub const PORT_LIMITED: &str = "greenwave_guard_port_limited";
 /// Resets, by side.
 pub const RESETS: &str = "greenwave_resets_total";
@@ -156,6 +157,12 @@ pub const METRICS: &[Metric] = &[
     ),
     counter(PORT_OFFERED, "device, port", "guard", "New connections to a port that reached the guard."),
     counter(PORT_SHED, "device, port", "guard", "New connections to a port dropped by the guard."),
+    gauge(
+        PORT_HANDSHAKES,
+        "device, port",
+        "guard",
+        "Recent share of admitted SYNs to the port whose handshake was completed; a SYN flood lowers it.",
+    ),
     gauge(PORT_LIMITED, "device, port", "guard", "1 if the guard limits new connections to the port."),
     spans(
         "greenwave_guard_head_age_seconds",

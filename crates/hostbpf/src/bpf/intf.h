@@ -74,7 +74,7 @@ struct limit {
 	/* Time of the look, by CLOCK_MONOTONIC. */
 	__u64 alive_ns;
 	__u64 kind;
-	/* RATE: time per connection, and size of the bucket. */
+	/* RATE: time per SYN, and size of the bucket. */
 	__u64 cost_ns;
 	__u64 burst_ns;
 	/* RATE: time that the bucket must hold for each class. */
@@ -100,6 +100,8 @@ struct limit {
 	 * if they are not tracked. */
 	__u64 unanswered;
 	__u64 unanswered_delay_ns;
+	/* Recent handshakes completed per million admitted SYNs. */
+	__u64 handshakes_ppm;
 	/* Accept queues in descending order of the first connection's wait; port 0: end. */
 	struct {
 		__u64 port, waiting, room, delay_ns;

@@ -1,12 +1,13 @@
 //! Guarded port: signals of its listeners, and the limit in force.
 //!
 //! Each port has signals, a policy and a limit of its own, so an overloaded service costs the others
-//! nothing. Listeners that share a port share its limit.
+//! nothing. Listeners that share a port share its limit. The program counts SYNs, the policy connections
+//! ([`Handshakes`]).
 
 use std::io;
 
 use guard::app_queue::QueueReport;
-use guard::{Limit, ResponseWaits, Signals};
+use guard::{HandshakeEnds, Handshakes, Limit, ResponseWaits, Signals};
 use queueing::{Span, Time};
 
 use super::accept_queue;
@@ -27,6 +28,7 @@ pub(super) struct GuardedPort {
     stuck: StuckQueues,
     reports: QueueReports,
     response_waits: ResponseWaits,
+    handshakes: Handshakes,
     /// Counts at the last control step.
     last: Last,
     entry: LimitEntry,
@@ -38,6 +40,7 @@ struct Last {
     at: Time,
     offered: u64,
     shed: u64,
+    opened: u64,
     closed: u64,
     answered: u64,
     by_time: [u64; ResponseWaits::BINS],
@@ -67,11 +70,23 @@ impl GuardedPort {
         reports: QueueReports,
     ) -> Self {
         let by_time = [0; ResponseWaits::BINS];
-        let last = Last { at: now, offered: 0, shed: 0, closed: 0, answered: 0, by_time, present: 0 };
+        let last =
+            Last { at: now, offered: 0, shed: 0, opened: 0, closed: 0, answered: 0, by_time, present: 0 };
         let entry = LimitEntry { alive: now, ..LimitEntry::default() };
         let stuck = StuckQueues::default();
         let response_waits = ResponseWaits::default();
-        Self { number, slot, waiting_before, present_before, stuck, reports, response_waits, last, entry }
+        Self {
+            number,
+            slot,
+            waiting_before,
+            present_before,
+            stuck,
+            reports,
+            response_waits,
+            handshakes: Handshakes::default(),
+            last,
+            entry,
+        }
     }
 
     /// Time before which connections without a response were made that are long polls at `now`.
@@ -125,6 +140,9 @@ impl GuardedPort {
             memory_share: load.memory_share,
             ..Signals::default()
         };
+        // A SYN at a full accept queue is shed.
+        let ends = HandshakeEnds::completed(opened.saturating_sub(last.opened));
+        let signals = self.handshakes.signals(span, ends, signals);
         let signals =
             unanswered.map_or(signals, |PendingResponses { waiting, long_polls, delay_recent, .. }| {
                 let new = by_time.iter().zip(last.by_time).map(|(now, before)| now.saturating_sub(before));
@@ -135,10 +153,11 @@ impl GuardedPort {
                 self.response_waits.signals(seen, long_polls)
             });
         let signals = self.reports.join(now, observed.reports, signals);
-        self.last = Last { at: now, offered, shed, closed, answered, by_time, present };
+        self.last = Last { at: now, offered, shed, opened, closed, answered, by_time, present };
         (seen.served, seen.requests) = (accepted, self.reports.requests());
         let unanswered = unanswered.unwrap_or_default();
         (seen.unanswered, seen.unanswered_delay) = (unanswered.waiting, unanswered.delay);
+        seen.handshakes_ppm = (1e6 * self.handshakes.share()).round() as u64;
         self.entry.seen = seen;
         Ok(signals)
     }
@@ -174,12 +193,12 @@ impl GuardedPort {
         (seen, progressing)
     }
 
-    /// Sets `limit`, and renews the heartbeat of the controller.
+    /// Sets `limit` on connections as one on SYNs, and renews the heartbeat of the controller.
     ///
     /// # Errors
     /// The kernel's error.
     pub fn hold(&mut self, maps: &Maps, now: Time, limit: Limit, classes: usize) -> io::Result<()> {
-        let held = LimitInForce::new(limit, classes);
+        let held = LimitInForce::new(self.handshakes.limit(limit), classes);
         if let LimitInForce::Rate { cost_ns, .. } = held
             && !matches!(self.entry.held, LimitInForce::Rate { .. })
         {

@@ -175,6 +175,8 @@ pub struct ObservedSignals {
     pub unanswered: u64,
     /// Wait of the first of them.
     pub unanswered_delay: Span,
+    /// Recent handshakes completed per million admitted SYNs; over all ports, the least.
+    pub handshakes_ppm: u64,
 }
 
 impl ObservedSignals {
@@ -196,6 +198,7 @@ impl ObservedSignals {
         self.served += other.served;
         self.unanswered += other.unanswered;
         self.unanswered_delay = self.unanswered_delay.max(other.unanswered_delay);
+        self.handshakes_ppm = self.handshakes_ppm.min(other.handshakes_ppm);
     }
 }
 
@@ -233,7 +236,7 @@ impl LimitEntry {
     const SEEN: usize = 4 + 2 * CLASSES;
     const REQUESTS: usize = Self::SEEN + 6;
     const UNANSWERED: usize = Self::REQUESTS + 5;
-    const QUEUES: usize = Self::UNANSWERED + 2;
+    const QUEUES: usize = Self::UNANSWERED + 3;
     const WORDS: usize = Self::QUEUES + 4 * SHOWN;
     pub(super) const LEN: usize = 8 * Self::WORDS;
 
@@ -265,8 +268,12 @@ impl LimitEntry {
             delay.as_nanos(),
             budget,
         ]);
-        words[Self::UNANSWERED..Self::QUEUES]
-            .copy_from_slice(&[self.seen.unanswered, self.seen.unanswered_delay.as_nanos()]);
+        let ObservedSignals { unanswered, unanswered_delay, handshakes_ppm, .. } = self.seen;
+        words[Self::UNANSWERED..Self::QUEUES].copy_from_slice(&[
+            unanswered,
+            unanswered_delay.as_nanos(),
+            handshakes_ppm,
+        ]);
         words[Self::QUEUES..].copy_from_slice(queues.map(Queue::words).as_flattened());
         words.map(u64::to_ne_bytes).concat()
     }
@@ -292,7 +299,7 @@ impl LimitEntry {
             delay: Span::from_nanos(requests_ns),
             budget: (budget_ns != u64::MAX).then(|| Span::from_nanos(budget_ns)),
         };
-        let [unanswered, unanswered_ns] = each_of(&words[Self::UNANSWERED..]);
+        let [unanswered, unanswered_ns, handshakes_ppm] = each_of(&words[Self::UNANSWERED..]);
         let unanswered_delay = Span::from_nanos(unanswered_ns);
         let seen = ObservedSignals {
             queues,
@@ -305,6 +312,7 @@ impl LimitEntry {
             requests,
             unanswered,
             unanswered_delay,
+            handshakes_ppm,
         };
         Some(Self { alive: Time::from_nanos(words[0]), held, seen })
     }
@@ -415,6 +423,7 @@ mod tests {
             requests,
             unanswered: 11,
             unanswered_delay: delay,
+            handshakes_ppm: 4_000,
             ..ObservedSignals::default()
         };
         seen.queues[0] = Queue { port: 80, waiting: 3, room: 9, delay, is_stuck: true };

@@ -333,7 +333,9 @@ impl Guard {
         };
         let _ = self.reports.join(now, &reports, Signals::default());
         let (overflows, drops, requests) = (load.overflows, load.drops, self.reports.requests());
-        let mut totals = ObservedSignals { overflows, drops, requests, ..ObservedSignals::default() };
+        let handshakes_ppm = u64::MAX;
+        let mut totals =
+            ObservedSignals { overflows, drops, requests, handshakes_ppm, ..ObservedSignals::default() };
         let mut signals = Vec::with_capacity(self.ports.len());
         for ((port, accepted), connections) in self.ports.iter_mut().zip(accepted).zip(connections) {
             signals.push(port.observe(maps, &observed, accepted, &connections)?);

@@ -82,6 +82,9 @@ pub struct Counters {
     pub backlog_drops: u64,
     /// SYNs and last segments of handshakes dropped because the accept queue was full.
     pub accept_drops: u64,
+    /// Connections accepted: those of listeners whose handshake is completed, or whose data was delivered
+    /// at once.
+    pub accepted: u64,
     /// SYNs whose data was delivered at once (Fast Open).
     pub fast_opens: u64,
     /// SYN cookies sent.

@@ -277,6 +277,7 @@ impl Stack {
             && let Some(listener) = connection.listener()
         {
             self.listeners[usize::from(listener)].on_accepted();
+            self.counters.accepted += 1;
         }
         if let Some(iss) = connecting
             && connection.state.is_synchronized()

@@ -179,6 +179,7 @@ impl Stack {
     fn open_fast(&mut self, now: Time, id: ConnId, listener: u16, s: &Segment<'_>, meta: &PacketMeta) {
         let listener = &mut self.listeners[usize::from(listener)];
         listener.on_accepted();
+        self.counters.accepted += 1;
         listener.fast_open += 1;
         let Some((_, connection)) = self.flows.at(id.index) else { return };
         let mut cx = context!(self, now, id, meta, 0);

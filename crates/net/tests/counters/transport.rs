@@ -18,7 +18,7 @@ const SACK: Options = Options { sack_permitted: true, ..PLAIN };
 const RTT: Span = Span::from_millis(20);
 
 pub const CASES: &[Case] = &[
-    (&["frames_received", "frames_sent"], || counted(&Peer::established().0)),
+    (&["frames_received", "frames_sent", "accepted"], || counted(&Peer::established().0)),
     (&["no_listener", "refusals"], || after(|peer| Seg { to: 81, ..peer.seg(Flags::SYN) })),
     (&["no_connection"], || after(|peer| Seg { from: 999, ..peer.seg(Flags::ACK) })),
     (&["resets_received"], || after(|peer| peer.seg(Flags::RST))),
@@ -43,7 +43,7 @@ pub const CASES: &[Case] = &[
     (&["cookies_refused"], cookies_refused),
     (&["accept_drops"], accept_drops),
     (&["connections_max_drops"], connections_max_drops),
-    (&["fast_opens"], fast_opens),
+    (&["fast_opens", "accepted"], fast_opens),
     (&["time_wait_reused", "time_wait_resets"], time_wait),
     (&["fin_wait_timeouts"], fin_wait_timeouts),
     (&["delayed_acks"], delayed_acks),

@@ -5,7 +5,8 @@
 //! parse of its headers and no memory beyond the device's. Only SYNs to listening ports are subject
 //! to admission; an open connection is never cut. A SYN's class is the level from the driver's
 //! classifier (address, port, a policy's rules). Level 7 and SYNs without a verdict are shed first.
-//! Without a classifier all SYNs are of one class.
+//! Without a classifier all SYNs are of one class. The controller counts SYNs, the policy connections
+//! ([`Handshakes`]).
 //!
 //! SYNs are admitted only while the receive buffer is filled to at most three quarters, by class,
 //! because each connection brings more frames. Between two evaluations a flood could otherwise fill
@@ -16,7 +17,10 @@
 
 use classify::{PacketMeta, PacketView};
 use deadline::BudgetMedian;
-use guard::{AdmissionController, Class, Limit, Params, Policy, ResponseWaits, Share, Signals, UnknownName};
+use guard::{
+    AdmissionController, Class, HandshakeEnds, Handshakes, Limit, Params, Policy, ResponseWaits, Share,
+    Signals, UnknownName,
+};
 use net::Stack;
 use queueing::{Priority, Span, Time};
 use wire::tcp::Flags;
@@ -130,6 +134,9 @@ pub(crate) struct DriverAdmission {
     limit: Limit,
     /// Time of the next evaluation.
     due: Time,
+    /// Time of the last one, and what the stack had counted by then.
+    last: Option<(Time, HandshakeEnds)>,
+    handshakes: Handshakes,
     period: PeriodCounts,
     response_waits: ResponseWaits,
     budgets: BudgetMedian,
@@ -150,6 +157,8 @@ impl DriverAdmission {
             controller,
             limit: Limit::Open,
             due,
+            last: None,
+            handshakes: Handshakes::default(),
             period,
             response_waits: ResponseWaits::default(),
             budgets: BudgetMedian::default(),
@@ -182,11 +191,15 @@ impl DriverAdmission {
             sockets: stack.connections() as u64,
             memory_share: stack.buffer_bytes() as f64 / stack.config().memory_max.max(1) as f64,
         };
+        let net::stack::Counters { accepted, accept_drops, .. } = *stack.counters();
+        let total = HandshakeEnds { completed: accepted, dropped: accept_drops };
+        let (before, counted) = self.last.replace((now, total)).unwrap_or((now, total));
+        let signals = self.handshakes.signals(now.since(before), total.since(counted), signals);
         let signals = match load.long_polls {
             None => signals,
             Some(long_polls) => self.response_waits.signals(signals, long_polls),
         };
-        self.limit = self.guard.policy.tick(now, &signals);
+        self.limit = self.handshakes.limit(self.guard.policy.tick(now, &signals));
         self.controller.set(now, self.limit);
         self.due = now + self.guard.period;
     }

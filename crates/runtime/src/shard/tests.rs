@@ -145,6 +145,21 @@ fn world(workers: usize, change: impl FnOnce(&mut Config)) -> World {
 
 impl World {
     /// Steps both sides until nothing moves; jobs stay with the worker.
+    /// Sends this many SYNs of clients that complete no handshake, since this world's client resets it.
+    fn flood(&mut self, syns: u16) {
+        let mut flood = Stack::new(self.client.config().clone());
+        let remote = SocketAddr::new(SERVER.into(), 80);
+        for port in 0..syns {
+            flood.connect(self.clock.now(), remote, Some(2_000 + port)).unwrap();
+        }
+        // A query for the server's address, then the SYNs.
+        flood.egress(self.clock.now(), &mut self.far);
+        while !matches!(self.shard.step(self.clock.now(), &mut self.near), Step::Idle) {}
+        assert!(flood.ingress_from(self.clock.now(), &mut self.far), "the server's address");
+        flood.egress(self.clock.now(), &mut self.far);
+        self.settle();
+    }
+
     fn settle(&mut self) {
         let mut quiet = 0;
         while quiet < 4 {

@@ -1,8 +1,9 @@
 //! Hunt for losses of the guard's default policy against no guard.
 //!
 //! A server with two stages on one core, receiving before serving. Families: service laws, loads of
-//! 0.1 to 10, Poisson arrivals, bursts and on-off arrivals, stalls of 20 ms to 2 s, accept queues of 64
-//! to 4,096, clients that give up after 0.3 to 10 s, costs of receiving and of shedding.
+//! 0.1 to 10, Poisson arrivals, bursts at even and at random intervals, on-off arrivals, stalls of 20 ms to 2 s, accept queues of 64
+//! to 4,096, clients that give up after 0.3 to 10 s, costs of receiving and of shedding, SYN floods whose
+//! receiving takes up to 0.9 of the core.
 
 use queueing::{Rng, named};
 
@@ -40,7 +41,7 @@ fn draw(seed: u64, case: u64, requests: u64) -> String {
     let stall = rng.chance(0.25).then(|| (20.0 * 100_f64.powf(rng.unit()), 0.02 + 0.38 * rng.unit()));
     let serving = 1.0 - stall.map_or(0.0, |(_, share)| share);
     let rate = serving * load * 1e6 / (serve_us + receive_us);
-    let arrivals = match rng.below(8) {
+    let arrivals = match rng.below(10) {
         0 | 1 => {
             let size = 5 + rng.below(60);
             format!("burst {size} {}us 0ns", (size as f64 / rate * 1e6) as u64)
@@ -49,6 +50,7 @@ fn draw(seed: u64, case: u64, requests: u64) -> String {
             let period_s = between(&mut rng, 0.05, 4.0);
             on_off(&mut rng, rate, period_s)
         }
+        4 | 5 => format!("batches {} {rate:.3}", 5 + rng.below(60)),
         _ => format!("poisson {rate:.3}"),
     };
     let timeout_ms = (300.0 * 33_f64.powf(rng.unit())) as u64;
@@ -59,6 +61,10 @@ fn draw(seed: u64, case: u64, requests: u64) -> String {
     let requests = (requests * serve_capacity.div_ceil(400)).max((duration_s * rate) as u64);
     let (receive, serve) = (law(&mut rng, receive_us), law(&mut rng, serve_us));
     let shed_ns = (receive_us * 1e3 * (0.05 + 0.45 * rng.unit())) as u64;
+    // Drawn last, so that the cases of earlier seeds stay what they were.
+    let seed = rng.below(1 << 32);
+    let flood = rng.chance(0.25).then(|| 0.01 * 90_f64.powf(rng.unit()) * 1e6 / receive_us);
+    let flood = flood.map_or_else(String::new, |per_s| format!("flood_per_s = {per_s:.1}\n"));
     let stalls = stall.map_or_else(String::new, |(stall_ms, share)| {
         format!(
             "stall_every = \"{}us\"\nstall = \"{}us\"\n",
@@ -69,8 +75,7 @@ fn draw(seed: u64, case: u64, requests: u64) -> String {
     format!(
         "arrivals = \"{arrivals}\"\nrequests = {requests}\nreceive = \"{receive}\"\nserve = \"{serve}\"\n\
          receive_capacity = {receive_capacity}\nserve_capacity = {serve_capacity}\ntimeout = \"{timeout_ms}ms\"\n\
-         shed = \"{shed_ns}ns\"\n{stalls}seed = {}\n",
-        rng.below(1 << 32)
+         shed = \"{shed_ns}ns\"\n{flood}{stalls}seed = {seed}\n"
     )
 }
 

@@ -2,13 +2,14 @@
 //!
 //! Simulated counterpart of `queueing::theory::livelock`: any arrivals, any service time
 //! distributions, clients that time out while the server works on, and `guard`'s own policies
-//! at the first stage. Shedding costs core time too. Nothing else of a kernel is modelled.
+//! at the first stage. Shedding costs core time too. A SYN flood comes from false addresses: the first
+//! stage receives its SYNs, and they become no requests. Nothing else of a kernel is modelled.
 //! Source: overload paper, §2 (model) and §4 (experiments).
 
 use std::collections::VecDeque;
 use std::str::FromStr;
 
-use guard::{AdmissionController, Class, Limit, Params, Policy, Signals};
+use guard::{AdmissionController, Class, HandshakeEnds, Handshakes, Params, Policy, Signals};
 use queueing::theory::livelock::TwoStages;
 use queueing::{Arrivals, Distribution, Histogram, Rng, Span, Time, UnknownName, named};
 
@@ -47,6 +48,9 @@ pub struct Config {
     /// Cost of shedding one request.
     #[serde(default = "nothing", deserialize_with = "text")]
     pub shed: Span,
+    /// SYNs per second of a flood, as a Poisson process; at most 10 million.
+    #[serde(default)]
+    pub flood_per_s: f64,
     /// Interval between the beginnings of two stalls of the second stage; zero: no stalls.
     #[serde(default = "nothing", deserialize_with = "text")]
     pub stall_every: Span,
@@ -117,6 +121,9 @@ impl Config {
         if let Some((name, _)) = capacities.iter().find(|(_, capacity)| *capacity == 0) {
             return Err(BadConfig(format!("{name} 0 is not at least 1")));
         }
+        if !(0.0..=FLOOD_MAX).contains(&self.flood_per_s) {
+            return Err(BadConfig(format!("flood_per_s {} is outside 0..={FLOOD_MAX}", self.flood_per_s)));
+        }
         if self.requests == 0 {
             return Err(BadConfig("requests 0 is not at least 1".to_owned()));
         }
@@ -186,6 +193,9 @@ pub struct Outcome {
     pub events: u64,
 }
 
+/// Maximum of [`Config::flood_per_s`].
+const FLOOD_MAX: f64 = 1e7;
+
 /// Runs until every request is served, shed or dropped.
 ///
 /// # Panics
@@ -197,6 +207,7 @@ pub fn run(config: &Config) -> Outcome {
     while let Some((now, event)) = server.engine.next() {
         match event {
             Event::Arrive => server.arrive(now),
+            Event::FloodArrives => server.flood_arrives(now),
             Event::Received => server.received(now),
             Event::Served { generation } => server.served(now, generation),
             Event::PolicyTick => server.policy_tick(now),
@@ -211,6 +222,8 @@ pub fn run(config: &Config) -> Outcome {
 #[derive(Clone, Copy, Debug)]
 enum Event {
     Arrive,
+    /// A SYN of the flood arrives.
+    FloodArrives,
     /// The first stage has completed its head.
     Received,
     /// The second stage has completed its head, unless stale.
@@ -225,19 +238,20 @@ enum Event {
     StallEnd,
 }
 
-/// Arrival time of a request, and whether it is measured and shed.
+/// Arrival time of a request, and whether it is measured, shed, or only a SYN of the flood.
 #[derive(Clone, Copy, Debug)]
 struct Request {
     at: Time,
     counts: bool,
     shed: bool,
+    is_flood: bool,
 }
 
 struct Server<'a> {
     config: &'a Config,
     engine: Engine<Event>,
     times: queueing::ArrivalTimes,
-    rngs: [Rng; 3],
+    rngs: [Rng; 4],
     admit_share: f64,
     arrived: u64,
     first: Option<Time>,
@@ -254,6 +268,8 @@ struct Server<'a> {
     policy: Option<Box<dyn Policy>>,
     admission: AdmissionController,
     signals: Signals,
+    handshakes: Handshakes,
+    handshake_ends: HandshakeEnds,
     /// Work of the first stage and total latency of answers, both since the last policy round.
     receive_time: Span,
     latency_sum: Span,
@@ -267,7 +283,7 @@ impl<'a> Server<'a> {
             config,
             engine: Engine::new(),
             times: config.arrivals.times(Time::ZERO, rng.fork(0)),
-            rngs: [1, 2, 3].map(|n| rng.fork(n)),
+            rngs: [1, 2, 3, 4].map(|n| rng.fork(n)),
             admit_share: config.admit_share(),
             arrived: 0,
             first: None,
@@ -281,11 +297,14 @@ impl<'a> Server<'a> {
             policy: config.policy(),
             admission: AdmissionController::new(1),
             signals: Signals::default(),
+            handshakes: Handshakes::default(),
+            handshake_ends: HandshakeEnds::default(),
             receive_time: Span::ZERO,
             latency_sum: Span::ZERO,
             outcome: Outcome::default(),
         };
         server.schedule_arrival();
+        server.schedule_flood(Time::ZERO);
         if config.stall > Span::ZERO {
             server.engine.schedule(Time::ZERO + config.stall_every, Event::Stall);
         }
@@ -322,15 +341,31 @@ impl<'a> Server<'a> {
         self.schedule_arrival();
         // Drawn for every request, so that capacity and shedding do not change later draws.
         let shed = self.rngs[0].unit() >= self.admit_share;
+        self.arrive_at_first_stage(now, Request { at: now, counts, shed, is_flood: false });
+    }
+
+    fn schedule_flood(&mut self, now: Time) {
+        if self.config.flood_per_s > 0.0 && self.has_more_arrivals() {
+            let gap_s = -(1.0 - self.rngs[3].unit()).ln() / self.config.flood_per_s;
+            self.engine.schedule(now + Span::from_secs_f64(gap_s), Event::FloodArrives);
+        }
+    }
+
+    fn flood_arrives(&mut self, now: Time) {
+        self.schedule_flood(now);
+        self.arrive_at_first_stage(now, Request { at: now, counts: false, shed: false, is_flood: true });
+    }
+
+    fn arrive_at_first_stage(&mut self, now: Time, request: Request) {
         if self.receiving.len() as u32 == self.config.receive_capacity {
-            self.outcome.lost_receiving += u64::from(counts);
+            self.outcome.lost_receiving += u64::from(request.counts);
             return;
         }
         let present = (self.receiving.len() + self.serving.len()) as u64;
-        let shed = shed || !self.admission.try_admit(now, Class::FIRST, present);
+        let shed = request.shed || !self.admission.try_admit(now, Class::FIRST, present);
         self.signals.offered += 1;
         self.signals.admitted += u64::from(!shed);
-        self.receiving.push_back(Request { at: now, counts, shed });
+        self.receiving.push_back(Request { shed, ..request });
         if self.receiving.len() == 1 {
             self.interrupt(now);
             self.receive(now);
@@ -350,9 +385,13 @@ impl<'a> Server<'a> {
         let count = u64::from(request.counts);
         if request.shed {
             self.outcome.shed += count;
+        } else if request.is_flood {
+            // Half open: the client does not exist.
         } else if self.serving.len() as u32 == self.config.serve_capacity {
             self.outcome.lost_serving += count;
+            self.handshake_ends.dropped += 1;
         } else {
+            self.handshake_ends.completed += 1;
             self.serving.push_back(request);
             if self.serving.len() == 1 {
                 self.left = self.config.serve.sample(&mut self.rngs[2]);
@@ -436,7 +475,9 @@ impl<'a> Server<'a> {
             sockets: waiting,
             ..Signals::default()
         };
-        let limit: Limit = policy.tick(now, &signals);
+        let ends = std::mem::take(&mut self.handshake_ends);
+        let signals = self.handshakes.signals(self.params.period, ends, signals);
+        let limit = self.handshakes.limit(policy.tick(now, &signals));
         self.admission.set(now, limit);
         if self.has_more_arrivals() {
             self.engine.schedule(now + self.params.period, Event::PolicyTick);

@@ -84,6 +84,28 @@ fn a_reset_reaches_the_shed_client_at_once_and_no_open_connection() {
     assert_eq!(world.closed, [refused]);
 }
 
+//~ guard: SYNs whose handshake is not completed count neither as offered connections nor against the limit
+#[test]
+fn syns_without_a_handshake_do_not_use_up_the_limit() {
+    let (mut world, puppet) = guarded(Refusal::Drop, false, |_| {});
+    world.connect();
+    let seen = |puppet: &Puppet| {
+        let sum = |field: fn(&Signals) -> u64, saw: &[Signals]| saw.iter().map(field).sum::<u64>();
+        let saw = puppet.saw();
+        (sum(|signals| signals.offered, &saw), sum(|signals| signals.admitted, &saw))
+    };
+    assert_eq!(seen(&puppet), (1, 1));
+    world.flood(40);
+    assert_eq!((counts(&world), seen(&puppet)), ((41, 0), (0, 0)));
+    // One of 41 SYNs led to a connection, so a limit of one connection admits many SYNs, but not all.
+    puppet.says(Limit::Rate { per_s: 20.0, burst: 1.0 });
+    world.settle();
+    world.clock.compute(Span::from_millis(50));
+    world.flood(40);
+    let (_, shed) = counts(&world);
+    assert!((15..30).contains(&shed), "{shed}");
+}
+
 #[test]
 fn a_dry_run_admits_every_syn_and_counts() {
     let (mut world, puppet) = guarded(Refusal::Drop, true, |_| {});
