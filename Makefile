@@ -11,7 +11,7 @@ export PROPTEST_RNG_SEED ?= 20261121
 TARGET = $(or $(CARGO_TARGET_DIR),target)
 GREENWAVE = $(TARGET)/release/greenwave
 
-.PHONY: demo test test-built miri test-dpdk clippy clippy-bpf test-search test-vm test-container test-static test-programs test-java reference ci bench fuzz exp-smoke exp-host results testbed workloads site clean build build-static toolchain tools programs dpdk bpf java
+.PHONY: demo test test-built miri test-dpdk clippy clippy-bpf test-search test-vm test-container test-static test-programs test-java reference ci bench fuzz deb exp-smoke exp-host results testbed workloads site clean build build-static toolchain tools programs dpdk bpf java
 
 # The mixed workload under none, lns, darc and adps: a table, and report.html.
 demo: build
@@ -185,6 +185,13 @@ build-static: toolchain
 test-static: toolchain tools bpf
 	tests/static/run
 
+# The Debian package with its debug symbols, and a tarball, in target/dist; lintian has nothing to say.
+deb: build
+	@$(MAKE) --no-print-directory tools TOOLS=lintian
+	@$(CARGO) run --quiet --locked -p xtask -- dist
+	@if command -v lintian >/dev/null; then lintian --fail-on error,warning $(TARGET)/dist/*.deb; \
+	else echo "note: lintian is not there; the packages are not checked"; fi
+
 toolchain:
 	@command -v $(CARGO) >/dev/null || { \
 	  echo "error: cargo is not there" >&2; \
@@ -194,7 +201,7 @@ toolchain:
 # What the tests against the kernel's TCP run; they need root. Servers among
 # them are installed as if in runlevel 1, where the system starts none.
 TOOLS := curl wrk dnsmasq:dnsmasq-base unshare:util-linux ip:iproute2 ping:iputils-ping ethtool iperf3 nc:netcat-openbsd iptables \
-  nginx:nginx-light lighttpd apache2:apache2-bin vsftpd gcc musl-gcc:musl-tools setcap:libcap2-bin
+  nginx:nginx-light lighttpd apache2:apache2-bin vsftpd gcc musl-gcc:musl-tools setcap:libcap2-bin mandoc
 tools:
 	@if [ "$$(id -u)" != 0 ]; then \
 	  echo "note: not root, so the tests against the kernel's TCP will be skipped"; exit 0; \

@@ -1,7 +1,10 @@
-//! The package's control file (deb-control(5)).
+//! The package's control file (deb-control(5)) and changelog.
 
 use std::fs;
 use std::path::Path;
+use std::process::Command;
+
+use super::{output, stage};
 
 /// System libraries that our builds may link to, and Debian's package of each.
 const LIBRARIES: [(&str, &str); 4] = [
@@ -10,6 +13,51 @@ const LIBRARIES: [(&str, &str); 4] = [
     ("libz.so.1", "zlib1g"),
     ("libzstd.so.1", "libzstd1"),
 ];
+
+/// Maintainer; the project has no mail address, and the domain is none (RFC 2606 §2).
+const MAINTAINER: &str = "the authors of greenwave <authors@greenwave.invalid>";
+
+/// Writes the changelog in Debian's form, of the `time` in seconds of the epoch.
+///
+/// # Errors
+/// A file cannot be written, or `date` or `gzip` is missing.
+pub(super) fn debian_files(tree: &Path, version: &str, time: &str) -> Result<(), String> {
+    let doc = tree.join("usr/share/doc/greenwave");
+    let date = output(Command::new("date").args(["-R", "-u", "-d"]).arg(format!("@{time}")))?;
+    let entry = format!(
+        "greenwave ({version}) unstable; urgency=medium\n\n  * See CHANGELOG.md.\n\n -- {MAINTAINER}  {}\n",
+        date.trim()
+    );
+    stage::write(&doc.join("changelog"), entry)?;
+    output(Command::new("gzip").args(["-9", "--no-name"]).arg(doc.join("changelog"))).map(drop)
+}
+
+/// Writes the control file of the package of debug symbols.
+///
+/// # Errors
+/// A file cannot be written.
+pub(super) fn debian_files_of_symbols(tree: &Path, version: &str, arch: &str) -> Result<(), String> {
+    let failed = |e: std::io::Error| format!("usr/share/doc/greenwave-dbgsym: {e}");
+    let doc = tree.join("usr/share/doc");
+    fs::create_dir_all(&doc).map_err(failed)?;
+    // Changelog and copyright are those of the program's package.
+    std::os::unix::fs::symlink("greenwave", doc.join("greenwave-dbgsym")).map_err(failed)?;
+    let size = size(&tree.join("usr")).div_ceil(1024);
+    let control = format!(
+        "Package: greenwave-dbgsym\n\
+         Version: {version}\n\
+         Architecture: {arch}\n\
+         Maintainer: {MAINTAINER}\n\
+         Section: debug\n\
+         Auto-Built-Package: debug-symbols\n\
+         Priority: optional\n\
+         Installed-Size: {size}\n\
+         Depends: greenwave (= {version})\n\
+         Description: debug symbols for greenwave\n \
+         Names of functions and lines, for backtraces and profiles.\n"
+    );
+    stage::write(&tree.join("DEBIAN/control"), control)
+}
 
 /// Debian's name of Rust's architecture `arch`.
 pub(super) fn arch(arch: &str) -> &str {
@@ -37,7 +85,7 @@ pub(super) fn control(tree: &Path, version: &str, arch: &str) -> Result<String, 
         "Package: greenwave\n\
          Version: {version}\n\
          Architecture: {arch}\n\
-         Maintainer: the authors of greenwave <greenwave@localhost>\n\
+         Maintainer: {MAINTAINER}\n\
          Section: net\n\
          Priority: optional\n\
          Installed-Size: {size}\n\

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 mod control;
+mod doc_links;
 mod elf;
 mod stage;
 
@@ -69,22 +70,32 @@ fn make(root: &Path, settings: &Settings) -> Result<Vec<PathBuf>, String> {
     let libc = if settings.is_static { "static" } else { "gnu" };
     let name = format!("greenwave-{version}-{}-linux-{libc}", std::env::consts::ARCH);
     let tree = settings.out.join("tree");
-    stage::stage(root, &from, &tree)?;
+    let time = time.trim();
+    stage::stage(root, &from, &tree, time)?;
     let deb = settings.out.join(format!("greenwave_{version}_{arch}.deb"));
     let tar = settings.out.join(format!("{name}.tar.gz"));
     if settings.is_static {
         elf::must_be_static(&tree.join("usr/lib/greenwave/greenwave"))?;
     }
-    tarball(&tree, &name, time.trim(), &tar)?;
+    tarball(&tree, &name, time, &tar)?;
     if settings.is_static {
         std::fs::remove_dir_all(&tree).map_err(|e| format!("{}: {e}", tree.display()))?;
         return Ok(vec![tar]);
     }
+    control::debian_files(&tree, version, time)?;
     stage::write(&tree.join("DEBIAN/control"), control::control(&tree, version, arch)?)?;
     stage::allow(&tree)?;
-    debian(&tree, time.trim(), &deb)?;
+    debian(&tree, time, &deb)?;
     std::fs::remove_dir_all(&tree).map_err(|e| format!("{}: {e}", tree.display()))?;
-    Ok(vec![deb, tar])
+    let symbols = settings.out.join(format!("greenwave-dbgsym_{version}_{arch}.deb"));
+    let has_symbols = stage::stage_symbols(&from, &tree)?;
+    if has_symbols {
+        control::debian_files_of_symbols(&tree, version, arch)?;
+        stage::allow(&tree)?;
+        debian(&tree, time, &symbols)?;
+        std::fs::remove_dir_all(&tree).map_err(|e| format!("{}: {e}", tree.display()))?;
+    }
+    Ok([deb, tar].into_iter().chain(has_symbols.then_some(symbols)).collect())
 }
 
 /// Output folder of `make build`, or of `make build-static`, after the build.

@@ -50,7 +50,7 @@ fn is_there(program: &str) -> bool {
 fn the_tree_has_the_program_and_all_that_belongs_to_it() {
     let folder = Folder::new("tree");
     let tree = folder.0.join("tree");
-    stage::stage(root(), &folder.0.join("built"), &tree).unwrap();
+    stage::stage(root(), &folder.0.join("built"), &tree, "0").unwrap();
     for (path, mode) in [
         ("usr/bin/greenwave", 0o755),
         ("usr/lib/greenwave/greenwave", 0o755),
@@ -76,10 +76,33 @@ fn the_tree_has_the_program_and_all_that_belongs_to_it() {
         let meta = fs::metadata(tree.join(path)).unwrap_or_else(|e| panic!("{path}: {e}"));
         assert_eq!(meta.permissions().mode() & 0o7777, mode, "{path}");
     }
+    // Every relative link of a packaged page leads to a packaged file.
+    let doc = tree.join("usr/share/doc/greenwave");
+    let mut checked = 0;
+    for page in stage::walk(&doc).into_iter().filter(|page| page.ends_with(".md")) {
+        let text = fs::read_to_string(doc.join(&page[1..])).unwrap();
+        for (line, link) in crate::links::links(&text).filter(|(_, link)| !link.starts_with('#')) {
+            let path = crate::links::resolve(&page[1..], link.split('#').next().unwrap_or(link));
+            assert!(doc.join(&path).exists(), "{page}:{line}: {link}");
+            checked += 1;
+        }
+    }
+    assert!(checked > 50, "{checked} links");
     let zsh = fs::read_to_string(tree.join("usr/share/zsh/vendor-completions/_greenwave")).unwrap();
     assert_eq!(zsh, "complete for zsh\n");
     let crates = fs::read_to_string(tree.join("usr/share/doc/greenwave/crates.txt")).unwrap();
     assert!(crates.lines().any(|line| line.starts_with("serde_json  1.")), "{crates}");
+}
+
+#[test]
+fn every_unit_starts_only_where_it_is_configured_and_can_be_enabled() {
+    let folder = root().join("deploy/systemd");
+    for entry in fs::read_dir(folder).unwrap().flatten() {
+        let text = fs::read_to_string(entry.path()).unwrap();
+        for line in ["ConditionPathExists=/etc/greenwave/", "WantedBy=", "Documentation=man:greenwave-"] {
+            assert!(text.lines().any(|has| has.starts_with(line)), "{line}: {}", entry.path().display());
+        }
+    }
 }
 
 #[test]
@@ -91,11 +114,13 @@ fn both_archives_hold_the_tree_and_are_roots() {
     let (from, out) = (Some(folder.0.join("built")), folder.0.join("out"));
     let settings = Settings { from, out, is_static: false };
     let made = make(root(), &settings).unwrap();
+    // A script has no symbols.
     let [deb, tar] = &made[..] else { panic!("{made:?}") };
     let listed = output(Command::new("dpkg-deb").arg("--contents").arg(deb)).unwrap();
     for path in [
         "./usr/bin/greenwave -> ../lib/greenwave/greenwave",
         "./usr/lib/systemd/system/greenwave-sched.service",
+        "./usr/share/doc/greenwave/changelog.gz",
     ] {
         assert!(listed.contains(path), "{path} is not in {listed}");
     }
@@ -118,7 +143,7 @@ fn both_archives_hold_the_tree_and_are_roots() {
 fn what_is_not_there_is_said() {
     let folder = Folder::new("missing");
     fs::remove_file(folder.0.join("built/libgreenwave.so")).unwrap();
-    let error = stage::stage(root(), &folder.0.join("built"), &folder.0.join("tree")).unwrap_err();
+    let error = stage::stage(root(), &folder.0.join("built"), &folder.0.join("tree"), "0").unwrap_err();
     assert!(error.contains("libgreenwave.so: No such file"), "{error}");
     let parse = |words: &[&str]| {
         Settings::parse(root(), &words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>()).err()
