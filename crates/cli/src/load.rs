@@ -1,7 +1,8 @@
 //! `greenwave load`: an open-loop load generator on the kernel's sockets.
 //!
 //! Requests are due by the clock, independent of the server. Latency counts from a request's due
-//! time, so a stalled server cannot hide its stalls.
+//! time, so a stalled server cannot hide its stalls; that from the send time stands beside it. The
+//! exit status says if the run was good: 1 if a `--fail-if` is true, 3 if the plan's load was not offered.
 
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::process::ExitCode;
@@ -9,15 +10,22 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use ::load::kernel::{AppProtocol, KernelError};
-use ::load::{Plan, Report, RequestClass, Spread, kernel};
+use ::load::protocol::http::HttpRequest;
+use ::load::{FailCondition, Plan, Report, RequestClass, Spread, kernel};
 use clap::ValueEnum;
 use queueing::{Arrivals, Clock as _, Distribution, Span};
 
 use crate::options::Burst;
 use crate::report::{Plot, ResultHeader};
 use crate::{Error, load_row, progress};
+use outcome::Outcome;
+
+mod outcome;
 
 /// Generate open-loop load over kernel sockets.
+///
+/// Exit status 0: done; 1: a --fail-if is true; 3: none is, but less than 99 % of
+/// the load was offered, so the figures are those of another load.
 #[derive(clap::Args)]
 pub struct Args {
     /// Address of the server, such as 10.77.0.2:80.
@@ -26,9 +34,18 @@ pub struct Args {
     /// Application protocol.
     #[arg(long, value_enum, default_value = "http")]
     protocol: Speaks,
-    /// Path of the GET requests (http).
+    /// Path of the requests (http).
     #[arg(long, default_value = "/")]
     path: String,
+    /// Method of the requests [default: GET, or POST with --body] (http).
+    #[arg(long)]
+    method: Option<String>,
+    /// Header of the requests: 'x-tier: gold'; repeatable (http).
+    #[arg(long = "header", value_name = "HEADER")]
+    headers: Vec<String>,
+    /// Content of the requests: text, or @FILE (http).
+    #[arg(long, value_name = "TEXT|@FILE")]
+    body: Option<String>,
     /// Request rate per second; Poisson arrivals.
     #[arg(long, value_name = "PER_SECOND", conflicts_with = "burst", required_unless_present = "burst")]
     rate: Option<f64>,
@@ -56,6 +73,10 @@ pub struct Args {
     /// Request length in bytes, 32 to 65536 (synthetic).
     #[arg(long, default_value_t = 64)]
     length: usize,
+    /// FailCondition that fails the run: p50, p90, p99, p999, max, errors or rate,
+    /// such as 'p99>5ms', 'errors>0.1%' or 'rate<19000'; repeatable.
+    #[arg(long, value_name = "CONDITION", verbatim_doc_comment)]
+    fail_if: Vec<FailCondition>,
     /// Seed of the arrivals; the same seed replays the same requests.
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -79,11 +100,8 @@ enum Speaks {
 pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let target = resolve(&args.target)?;
     let plan = args.plan()?;
+    let protocol = args.app_protocol()?;
     answers(target)?;
-    let protocol = match args.protocol {
-        Speaks::Http => AppProtocol::Http { path: args.path.clone() },
-        Speaks::Synthetic => AppProtocol::Synthetic,
-    };
     let requests = plan.arrivals.rate_per_s() * args.duration.as_secs_f64();
     let bar = progress::bar(requests as u64);
     bar.set_message(format!("load {target}"));
@@ -100,9 +118,10 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
         report => report.map_err(|e| refused(&e))?,
     };
     report.machine = Some(host::Machine::this().to_string());
+    let outcome = Outcome::of(&report, &plan, &args.fail_if);
     if args.json {
-        outln!("{:#}", as_json(&report, args.seed, is_partial)?);
-        return partial(is_partial, took, args);
+        outln!("{:#}", as_json(&report, args.seed, is_partial, &outcome)?);
+        return partial(is_partial, took, args, &outcome);
     }
     out!("{}", load_row::latency_table(&report));
     let answered = report.answered() as f64 / report.requests().max(1) as f64;
@@ -114,13 +133,16 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
         report.reconnects,
         args.seed,
     );
-    partial(is_partial, took, args)
+    if !is_partial {
+        outcome.lines().iter().for_each(|line| outln!("{line}"));
+    }
+    partial(is_partial, took, args, &outcome)
 }
 
-/// Outcome of a run that was interrupted after `took`, or completed.
-fn partial(is_partial: bool, took: Span, args: &Args) -> Result<ExitCode, Error> {
+/// Exit status of a run that completed, or was interrupted after `took`.
+fn partial(is_partial: bool, took: Span, args: &Args, outcome: &Outcome) -> Result<ExitCode, Error> {
     if !is_partial {
-        return Ok(ExitCode::SUCCESS);
+        return Ok(ExitCode::from(outcome.status()));
     }
     let most = took.min(args.duration);
     let what = format!(
@@ -131,11 +153,20 @@ fn partial(is_partial: bool, took: Span, args: &Args) -> Result<ExitCode, Error>
 }
 
 /// The report with a header, and the distributions of its figures.
-fn as_json(report: &Report, seed: u64, is_partial: bool) -> Result<serde_json::Value, Error> {
+fn as_json(
+    report: &Report,
+    seed: u64,
+    is_partial: bool,
+    outcome: &Outcome,
+) -> Result<serde_json::Value, Error> {
     let curves = report.classes.iter().map(|class| (class.name.clone(), load_row::curve(class)));
     let plots = [Plot::cdf("Latency from the scheduled send time", curves)];
     let mut body = serde_json::to_value(report).map_err(|e| Error::new(e.to_string()))?;
     body["plots"] = serde_json::json!(plots);
+    body["errors"] = report.errors().into();
+    body["from_send"] = report.classes.iter().map(outcome::from_send).collect();
+    body["plan"] = outcome.plan_json();
+    body["fail_if"] = outcome.conditions_json();
     if is_partial {
         body["partial"] = true.into();
     }
@@ -149,7 +180,39 @@ impl Args {
     /// The errors of [`run`].
     pub fn check(&self) -> Result<(), Error> {
         resolve(&self.target)?;
+        self.app_protocol()?;
         self.plan().map(drop)
+    }
+
+    /// The protocol, and the request of HTTP.
+    fn app_protocol(&self) -> Result<AppProtocol, Error> {
+        if let Speaks::Synthetic = self.protocol {
+            return match (&self.method, &self.body, self.headers.is_empty()) {
+                (None, None, true) => Ok(AppProtocol::Synthetic),
+                _ => Err(Error::new("--method, --header and --body are parts of HTTP requests")
+                    .advice("--protocol http")),
+            };
+        }
+        let body = match self.body.as_deref() {
+            None => Vec::new(),
+            Some(text) => match text.strip_prefix('@') {
+                Some(path) => std::fs::read(path).map_err(|e| Error::file(path.as_ref(), &e))?,
+                None => text.as_bytes().to_vec(),
+            },
+        };
+        let header = |text: &String| {
+            let bad = || {
+                Error::new(format!("header {text:?} is not NAME: VALUE")).advice("--header 'x-tier: gold'")
+            };
+            let (name, value) = text.split_once(':').ok_or_else(bad)?;
+            Ok((name.trim().to_owned(), value.trim().to_owned()))
+        };
+        let headers = self.headers.iter().map(header).collect::<Result<_, Error>>()?;
+        let method = if self.body.is_some() { "POST" } else { "GET" };
+        let method = self.method.clone().unwrap_or_else(|| method.to_owned());
+        let request = HttpRequest { method, path: self.path.clone(), headers, body };
+        request.validate().map_err(|e| Error::new(e.to_string()))?;
+        Ok(AppProtocol::Http(request))
     }
 
     fn plan(&self) -> Result<Plan, Error> {

@@ -2,19 +2,26 @@
 
 use ::load::{Breakdown, ClassReport, Report};
 
+use queueing::Histogram;
+
 use crate::table::{Table, micros};
 
 /// First the counts that tell if the other figures are valid.
-const COUNTS: [&str; 4] = ["requests", "unsent", "late", "lost"];
+const COUNTS: [&str; 5] = ["requests", "unsent", "late", "lost", "errors"];
 const LATENCY: [&str; 4] = ["p50", "p99", "p99.9", "max"];
 
-/// A table of one run: latencies and counts per class.
+/// A table of one run: counts per class, latencies from the due time (corrected for coordinated
+/// omission), and from the send time.
 #[must_use]
 pub fn latency_table(report: &Report) -> Table {
-    let header: Vec<&str> = ["class"].into_iter().chain(COUNTS).chain(LATENCY).collect();
-    let mut table = Table::new(1, &header).groups(&[("", 5), ("latency, µs", 4)]);
+    let header: Vec<&str> = ["class"].into_iter().chain(COUNTS).chain(LATENCY).chain(LATENCY).collect();
+    let groups = [("", 6), ("from due, µs", 4), ("from send, µs", 4)];
+    let mut table = Table::new(1, &header).groups(&groups);
     for class in &report.classes {
-        table.row([vec![class.name.clone()], counts(class).to_vec(), latency(class).to_vec()].concat());
+        let counts = counts(class).into_iter().chain([class.errors.to_string()]);
+        let words = std::iter::once(class.name.clone()).chain(counts);
+        let both = latency(class).into_iter().chain(quantiles(&class.latency_from_send));
+        table.row(words.chain(both).collect());
     }
     table
 }
@@ -28,10 +35,15 @@ pub fn counts(class: &ClassReport) -> [String; 4] {
 /// p50, p99, p99.9, max in µs; dashes without answers.
 #[must_use]
 pub fn latency(class: &ClassReport) -> [String; 4] {
-    if class.answered() == 0 {
+    quantiles(&class.latency)
+}
+
+/// p50, p99, p99.9, max in µs; dashes if there are none.
+fn quantiles(latency: &Histogram) -> [String; 4] {
+    if latency.count() == 0 {
         return std::array::from_fn(|_| "–".to_owned());
     }
-    [class.p50(), class.p99(), class.p999(), class.max()].map(micros)
+    [latency.quantile(0.5), latency.quantile(0.99), latency.quantile(0.999), latency.max()].map(micros)
 }
 
 /// The distribution of a class's latency, for plots: µs and the share answered

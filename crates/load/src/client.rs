@@ -267,6 +267,7 @@ impl Client {
             reconnects: self.reconnects,
             garbled: self.garbled,
             classes: self.in_flight.report(),
+            pace: self.in_flight.pace(),
         }
     }
 

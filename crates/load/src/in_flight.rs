@@ -10,7 +10,7 @@ use queueing::{Histogram, Span, Time};
 
 use crate::plan::{Plan, PlannedRequest, Sequence};
 use crate::record::{Recorder, ServerStages};
-use crate::report::ClassReport;
+use crate::report::{ClassReport, Pace};
 
 const NONE: u32 = u32::MAX;
 
@@ -31,6 +31,8 @@ struct Slot {
     next: u32,
     generation: u32,
     state: State,
+    /// Time at which its last byte was handed to TCP.
+    sent: Time,
 }
 
 /// Queue of a connection: `head` ..= `last_sent` are sent, `unsent` ..= `tail` are not.
@@ -95,12 +97,12 @@ impl InFlightTable {
         let request = self.next.filter(|r| r.intended <= now)?;
         self.next = self.sequence.next();
         self.due += 1;
-        self.recorder.due(request.class, request.intended);
+        self.recorder.due(request.class, request.intended, now);
         let at = match self.free.pop() {
             Some(at) => at,
             None => {
                 let at = self.slab.len() as u32;
-                self.slab.push(Slot { request, next: NONE, generation: 0, state: State::Free });
+                self.slab.push(Slot { request, next: NONE, generation: 0, state: State::Free, sent: now });
                 at
             }
         };
@@ -141,7 +143,7 @@ impl InFlightTable {
         queue.unsent = slot.next;
         queue.offset = 0;
         if slot.state == State::Waiting {
-            slot.state = State::Sent;
+            (slot.state, slot.sent) = (State::Sent, now);
             self.recorder.sent(slot.request.class, slot.request.intended, now);
         }
     }
@@ -173,11 +175,22 @@ impl InFlightTable {
         }
         if slot.state == State::Sent {
             self.open -= 1;
-            self.recorder.answered(request.class, request.intended, now, stages);
+            self.recorder.answered(request.class, request.intended, slot.sent, now, stages);
             self.recent.record(now.since(request.intended));
         }
         self.release(at);
         Ok(())
+    }
+
+    /// Records that the next response on `conn`, if it has a request, is an error.
+    pub fn response_is_error(&mut self, conn: u32) {
+        let queue = &self.queues[conn as usize];
+        if queue.last_sent != NONE {
+            let slot = &self.slab[queue.head as usize];
+            if slot.state == State::Sent {
+                self.recorder.error(slot.request.class, slot.request.intended);
+            }
+        }
     }
 
     /// p99.9 of latencies since the last call; zero if there are none.
@@ -280,6 +293,11 @@ impl InFlightTable {
 
     pub fn report(&self) -> Vec<ClassReport> {
         self.recorder.report()
+    }
+
+    /// Punctuality of the generator.
+    pub fn pace(&self) -> Pace {
+        self.recorder.pace()
     }
 
     /// Removes the unsent request `at`, which follows `previous`, from its queue. Requests of

@@ -42,11 +42,8 @@ pub enum AppProtocol {
         /// Number of keys, 1 or more.
         keys: u32,
     },
-    /// HTTP GET; classes differ in name and share only.
-    Http {
-        /// Request path, starting with `/`.
-        path: String,
-    },
+    /// HTTP/1.1; classes differ in name and share only.
+    Http(http::HttpRequest),
 }
 
 /// Maximum number of concurrent handshakes.
@@ -78,10 +75,8 @@ pub fn run(
     stop: &AtomicBool,
 ) -> Result<Report, KernelError> {
     plan.validate()?;
-    if let AppProtocol::Http { path } = protocol
-        && !http::path_is_valid(path)
-    {
-        return Err(KernelError::Path(path.clone()));
+    if let AppProtocol::Http(request) = protocol {
+        request.validate()?;
     }
     raise_file_limit(plan.connections)?;
     let mut run = Run::new(plan, target, protocol, clock)?;
@@ -108,6 +103,7 @@ pub fn run(
         reconnects: run.reconnects,
         garbled: run.garbled,
         classes: run.in_flight.report(),
+        pace: run.in_flight.pace(),
     })
 }
 
@@ -164,8 +160,8 @@ impl<'a> Run<'a> {
         clock: &'a dyn Clock,
     ) -> io::Result<Self> {
         let mut text = Vec::new();
-        if let AppProtocol::Http { path } = protocol {
-            http::write_get(path, &target.to_string(), &mut text);
+        if let AppProtocol::Http(request) = protocol {
+            request.write(&target.to_string(), &mut text);
         }
         let mut encoder = RequestEncoder::new(plan);
         if let AppProtocol::Texts { text } = protocol {
@@ -317,7 +313,7 @@ impl<'a> Run<'a> {
             let Socket::Open(stream, _) = &mut self.sockets[conn as usize] else { return };
             let bytes = match self.protocol {
                 AppProtocol::Synthetic | AppProtocol::Texts { .. } => self.encoder.write(request),
-                AppProtocol::Http { .. } => &self.text,
+                AppProtocol::Http(_) => &self.text,
                 AppProtocol::Memcached { keys } => {
                     self.text.clear();
                     memcached::write(self.encoder.kind(request), request.id, *keys, &mut self.text);
@@ -348,8 +344,12 @@ impl<'a> Run<'a> {
                 Err(error) => return self.lost(conn, error.to_string()),
             };
             let at = Time::ZERO + self.clock.now().since(self.start);
-            let read = parser
-                .push(&self.buffer[..n], |id, stages| self.in_flight.answered(conn, id, at, stages).is_ok());
+            let read = parser.push(&self.buffer[..n], |id, stages, is_error| {
+                if is_error {
+                    self.in_flight.response_is_error(conn);
+                }
+                self.in_flight.answered(conn, id, at, stages).is_ok()
+            });
             match read {
                 Read::Answers => {}
                 Read::Last => return self.lost(conn, "the server closed the connection".to_owned()),

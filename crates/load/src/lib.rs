@@ -24,10 +24,12 @@
 pub mod app;
 pub mod client;
 pub mod closed_loop;
+mod condition;
 mod connect_error;
 mod in_flight;
 pub mod kernel;
 pub mod plan;
+mod plan_check;
 pub mod protocol;
 mod record;
 pub mod report;
@@ -36,5 +38,7 @@ pub mod short_connections;
 
 pub use app::Synthetic;
 pub use client::{Client, Progress};
+pub use condition::FailCondition;
 pub use plan::{Plan, PlannedRequest, RequestClass, Spread};
-pub use report::{Breakdown, ClassReport, Report};
+pub use plan_check::PlanCheck;
+pub use report::{Breakdown, ClassReport, Pace, Report};

@@ -7,7 +7,7 @@
 use queueing::{Histogram, Rng, Span, Time};
 
 use crate::plan::Plan;
-use crate::report::{Breakdown, ClassReport};
+use crate::report::{Breakdown, ClassReport, Pace};
 
 /// Maximum number of samples per class, 24 B each.
 const SAMPLES_MAX: usize = 1 << 16;
@@ -38,7 +38,9 @@ struct Account {
     never_sent: u64,
     late: u64,
     unanswered: u64,
+    errors: u64,
     latency: Histogram,
+    latency_from_send: Histogram,
     seen: u64,
     samples: Vec<Sample>,
 }
@@ -50,6 +52,7 @@ pub(crate) struct Recorder {
     rng: Rng,
     names: Vec<String>,
     accounts: Vec<Account>,
+    pace: Pace,
 }
 
 impl Recorder {
@@ -59,7 +62,9 @@ impl Recorder {
             never_sent: 0,
             late: 0,
             unanswered: 0,
+            errors: 0,
             latency: Histogram::new(),
+            latency_from_send: Histogram::coarse(),
             seen: 0,
             samples: Vec::new(),
         };
@@ -69,6 +74,7 @@ impl Recorder {
             rng: Rng::seeded(plan.seed).fork(u64::from(u32::MAX)),
             names: plan.classes.iter().map(|c| c.name.clone()).collect(),
             accounts: plan.classes.iter().map(account).collect(),
+            pace: Pace::default(),
         }
     }
 
@@ -78,14 +84,20 @@ impl Recorder {
         (intended >= Time::ZERO + self.warmup).then(|| &mut self.accounts[usize::from(class)])
     }
 
-    pub fn due(&mut self, class: u16, intended: Time) {
+    /// Records a request due at `intended`, which the generator came to at `now`.
+    pub fn due(&mut self, class: u16, intended: Time, now: Time) {
+        let lag = now.since(intended);
+        let is_late = lag > self.late_after;
         if let Some(account) = self.account(class, intended) {
             account.requests += 1;
+            self.pace.lag.record(lag);
+            self.pace.lagging += u64::from(is_late);
         }
     }
 
     pub fn sent(&mut self, class: u16, intended: Time, sent: Time) {
         let late = sent.since(intended) > self.late_after;
+        self.pace.last_sent = self.pace.last_sent.max(sent.since(Time::ZERO));
         if let Some(account) = self.account(class, intended)
             && late
         {
@@ -105,13 +117,21 @@ impl Recorder {
         }
     }
 
-    pub fn answered(&mut self, class: u16, intended: Time, answered: Time, stages: ServerStages) {
+    /// Records an answered request that responded with an error.
+    pub fn error(&mut self, class: u16, intended: Time) {
+        if let Some(account) = self.account(class, intended) {
+            account.errors += 1;
+        }
+    }
+
+    pub fn answered(&mut self, class: u16, intended: Time, sent: Time, answered: Time, stages: ServerStages) {
         if intended < Time::ZERO + self.warmup {
             return;
         }
         let latency = answered.since(intended);
         let account = &mut self.accounts[usize::from(class)];
         account.latency.record(latency);
+        account.latency_from_send.record(answered.since(sent));
         account.seen += 1;
         let ServerStages { nic, tcp, event, service } = stages;
         let sample = Sample {
@@ -128,6 +148,10 @@ impl Recorder {
         }
     }
 
+    pub fn pace(&self) -> Pace {
+        self.pace.clone()
+    }
+
     pub fn report(&self) -> Vec<ClassReport> {
         let of = |(name, account): (&String, &Account)| ClassReport {
             name: name.clone(),
@@ -135,7 +159,9 @@ impl Recorder {
             never_sent: account.never_sent,
             late: account.late,
             unanswered: account.unanswered,
+            errors: account.errors,
             latency: account.latency.clone(),
+            latency_from_send: account.latency_from_send.clone(),
             at_p99: at_p99(&account.samples),
         };
         self.names.iter().zip(&self.accounts).map(of).collect()

@@ -20,6 +20,26 @@ pub struct Report {
     pub garbled: u64,
     /// Results by class, in the plan's order.
     pub classes: Vec<ClassReport>,
+    /// Punctuality of the generator.
+    #[serde(skip)]
+    pub pace: Pace,
+}
+
+/// Punctuality of the generator, whatever the server does.
+#[derive(Clone, Debug)]
+pub struct Pace {
+    /// Time from a request's due time until the generator came to it.
+    pub lag: Histogram,
+    /// Requests to which it came more than the plan's `late_after` after they were due.
+    pub lagging: u64,
+    /// Time from the start of the run until the last request was handed to TCP.
+    pub last_sent: Span,
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        Self { lag: Histogram::coarse(), lagging: 0, last_sent: Span::ZERO }
+    }
 }
 
 impl Report {
@@ -33,6 +53,12 @@ impl Report {
     #[must_use]
     pub fn requests(&self) -> u64 {
         self.classes.iter().map(|c| c.requests).sum()
+    }
+
+    /// Requests without a good response, all classes: never sent, unanswered, or answered by an error.
+    #[must_use]
+    pub fn errors(&self) -> u64 {
+        self.classes.iter().map(|c| c.never_sent + c.unanswered + c.errors).sum()
     }
 
     /// Requests answered in time, all classes.
@@ -56,8 +82,13 @@ pub struct ClassReport {
     pub late: u64,
     /// Requests sent, but lost with their connection or not answered before their timeout.
     pub unanswered: u64,
+    /// Requests answered by an error, such as HTTP's status 400 or above; they are also in `latency`.
+    pub errors: u64,
     /// Latency of answered requests, from the time they were due.
     pub latency: Histogram,
+    /// Latency of answered requests, from the time they were handed to TCP: not corrected for
+    /// coordinated omission.
+    pub latency_from_send: Histogram,
     /// Breakdown of requests near the 99th percentile.
     pub at_p99: Breakdown,
 }
@@ -204,6 +235,8 @@ mod tests {
             never_sent: 1,
             late: 0,
             unanswered: 2,
+            errors: 0,
+            latency_from_send: latency.clone(),
             latency,
             at_p99: Breakdown::default(),
         }

@@ -132,7 +132,9 @@ impl Session {
                         )
                     }
                     false => {
-                        let code = block.value("exit").unwrap_or("0");
+                        // A busy machine may not send at the rate, which `load` reports by status 3.
+                        let done = if command.starts_with("greenwave load ") { "load" } else { "0" };
+                        let code = block.value("exit").unwrap_or(done);
                         write!(
                             script,
                             "{{\n{command}\n}} >\"$out/{number}\" 2>&1 </dev/null\nended {number} $? {code}\n"
@@ -189,6 +191,7 @@ trap finish EXIT
 ended() {
     case $3 in
         any | "$2") ;;
+        load) case $2 in 0 | 3) ;; *) echo "$1 ends with status $2, neither 0 nor 3" >"$out/failed"; exit 0 ;; esac ;;
         *) echo "$1 ends with status $2 and not $3" >"$out/failed"; exit 0 ;;
     esac
 }

@@ -4,14 +4,15 @@ use std::io;
 use std::net::SocketAddr;
 
 use crate::plan::PlanError;
+use crate::protocol::http::RequestError;
 
 /// Error of a run.
 #[derive(Debug)]
 pub enum KernelError {
     /// Invalid plan.
     Plan(PlanError),
-    /// Invalid request path.
-    Path(String),
+    /// Invalid request.
+    Request(RequestError),
     /// Limit on open files too low.
     Files {
         /// Connections requested.
@@ -38,7 +39,7 @@ impl std::fmt::Display for KernelError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Plan(error) => error.fmt(f),
-            Self::Path(path) => write!(f, "path {path:?} does not begin with / or has a space in it"),
+            Self::Request(error) => error.fmt(f),
             Self::Files { connections, max } => write!(
                 f,
                 "connections {connections} is outside 1..={max}, the limit on open files; raise it with ulimit -n"
@@ -56,6 +57,12 @@ impl std::error::Error for KernelError {}
 impl From<io::Error> for KernelError {
     fn from(error: io::Error) -> Self {
         Self::Io(error)
+    }
+}
+
+impl From<RequestError> for KernelError {
+    fn from(error: RequestError) -> Self {
+        Self::Request(error)
     }
 }
 

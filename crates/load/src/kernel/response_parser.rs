@@ -27,17 +27,18 @@ impl ResponseParser {
     pub fn new(protocol: &AppProtocol) -> Self {
         match protocol {
             AppProtocol::Synthetic | AppProtocol::Texts { .. } => Self::Synthetic(Vec::new()),
-            AppProtocol::Http { .. } => Self::Http(http::Framer::default()),
+            AppProtocol::Http(_) => Self::Http(http::Framer::default()),
             AppProtocol::Memcached { .. } => Self::Memcached(memcached::Framer::default()),
         }
     }
 
     /// Parses `bytes`. Calls `answered` for each response that ends in them, with its request's
-    /// id if the protocol has one; `answered` returns `false` if no request matches.
+    /// id if the protocol has one, and true for an error; `answered` returns `false` if no request
+    /// matches.
     pub fn push(
         &mut self,
         bytes: &[u8],
-        mut answered: impl FnMut(Option<u64>, ServerStages) -> bool,
+        mut answered: impl FnMut(Option<u64>, ServerStages, bool) -> bool,
     ) -> Read {
         let (mut matched, mut last) = (true, false);
         let valid = match self {
@@ -45,7 +46,7 @@ impl ResponseParser {
                 partial.extend_from_slice(bytes);
                 let (consumed, valid) = synthetic::responses(partial, |response| {
                     let TimedResponse { id, nic, tcp, event, service, .. } = response;
-                    answered(Some(id), ServerStages { nic, tcp, event, service })
+                    answered(Some(id), ServerStages { nic, tcp, event, service }, false)
                 });
                 partial.drain(..consumed);
                 partial.shrink_to(synthetic::RESPONSE_LEN);
@@ -53,13 +54,13 @@ impl ResponseParser {
             }
             Self::Http(framer) => {
                 let framed = framer.push(bytes, |response| {
-                    matched &= answered(None, ServerStages::default());
+                    matched &= answered(None, ServerStages::default(), response.status >= 400);
                     last |= response.last;
                 });
                 framed.is_ok()
             }
             Self::Memcached(framer) => {
-                framer.push(bytes, || matched &= answered(None, ServerStages::default())).is_ok()
+                framer.push(bytes, || matched &= answered(None, ServerStages::default(), false)).is_ok()
             }
         };
         match (valid && matched, last) {

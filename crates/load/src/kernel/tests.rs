@@ -107,18 +107,24 @@ fn a_broken_connection_is_reopened_and_its_requests_are_lost() {
 #[test]
 fn http_responses_are_matched_in_order() {
     let target = server(4, |mut stream| {
-        let (mut head, mut byte) = (Vec::new(), [0]);
+        let (mut head, mut byte, mut answered) = (Vec::new(), [0], 0);
         while let Ok(1) = stream.read(&mut byte) {
             head.push(byte[0]);
             if head.ends_with(b"\r\n\r\n") {
                 assert!(head.starts_with(b"GET /x HTTP/1.1\r\n"));
                 head.clear();
-                let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc");
+                answered += 1;
+                let status = if answered % 2 == 0 { "200 OK" } else { "503 Busy" };
+                let _ =
+                    stream.write_all(format!("HTTP/1.1 {status}\r\nContent-Length: 3\r\n\r\nabc").as_bytes());
             }
         }
     });
-    let report = load(&plan(4, 200), target, &AppProtocol::Http { path: "/x".into() }).expect("it runs");
+    let report =
+        load(&plan(4, 200), target, &AppProtocol::Http(http::HttpRequest::get("/x"))).expect("it runs");
     assert_eq!((report.answered(), report.garbled), (200, 0));
+    // The first of each connection's responses is an error, and every second after it.
+    assert!((100..=104).contains(&report.errors()), "{}", report.errors());
 }
 
 //~ load: memcached requests follow the USR mix and are matched in order
@@ -186,6 +192,6 @@ fn an_invalid_run_fails_with_the_reason() {
     let mut none = plan(1, 1);
     none.connections = 0;
     assert_eq!(refused(&none, AppProtocol::Synthetic), "connections 0 is outside 1..=1000000");
-    let path = AppProtocol::Http { path: "no slash".into() };
+    let path = AppProtocol::Http(http::HttpRequest::get("no slash"));
     assert_eq!(refused(&plan(1, 1), path), "path \"no slash\" does not begin with / or has a space in it");
 }

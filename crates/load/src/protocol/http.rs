@@ -1,21 +1,104 @@
-//! HTTP/1.1 for load generation: GET requests and response framing.
+//! HTTP/1.1 for load generation: requests and response framing.
 //!
 //! Bodies are counted, not stored, so the state of a connection is a few words. Framing:
 //! Content-Length, chunked, and no body for 1xx, 204 and 304. A body that ends with the connection
 //! is an error, because no response can follow it. HEAD is not supported.
 //! Source: RFC 9112 §6, §7.1.
 
-/// Appends a GET request for `path` on `host`.
-pub fn write_get(path: &str, host: &str, into: &mut Vec<u8>) {
-    for part in ["GET ", path, " HTTP/1.1\r\nHost: ", host, "\r\nAccept: */*\r\n\r\n"] {
-        into.extend_from_slice(part.as_bytes());
+/// A request, the same each time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HttpRequest {
+    /// Method, not HEAD or CONNECT, whose responses have other framing.
+    pub method: String,
+    /// Request path, starting with `/`.
+    pub path: String,
+    /// Fields besides those of [`OWN_FIELDS`], which [`write`](Self::write) adds; one of `Host` replaces that.
+    pub headers: Vec<(String, String)>,
+    /// Content; with one, `Content-Length` is added.
+    pub body: Vec<u8>,
+}
+
+/// Invalid part of a [`HttpRequest`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RequestError {
+    /// Invalid or unsupported method.
+    Method(String),
+    /// Path without a leading slash, or with a space in it.
+    Path(String),
+    /// Not a field, or one that the generator sets.
+    Header(String),
+}
+
+/// Fields that a caller cannot set: they frame the request.
+pub const OWN_FIELDS: [&str; 3] = ["content-length", "transfer-encoding", "connection"];
+
+impl std::fmt::Display for RequestError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Method(method) => {
+                write!(f, "method {method:?} is not a word in capitals other than HEAD and CONNECT")
+            }
+            Self::Path(path) => write!(f, "path {path:?} does not begin with / or has a space in it"),
+            Self::Header(name) => {
+                write!(f, "header {name:?} is not NAME: VALUE, or is one of {}", OWN_FIELDS.join(", "))
+            }
+        }
     }
 }
 
-/// True if `path` is valid in a request line.
-#[must_use]
-pub fn path_is_valid(path: &str) -> bool {
-    path.starts_with('/') && path.bytes().all(|b| b.is_ascii_graphic())
+impl std::error::Error for RequestError {}
+
+impl HttpRequest {
+    /// A GET of `path`.
+    #[must_use]
+    pub fn get(path: &str) -> Self {
+        Self { method: "GET".to_owned(), path: path.to_owned(), headers: Vec::new(), body: Vec::new() }
+    }
+
+    /// Checks every part.
+    ///
+    /// # Errors
+    /// The first invalid part.
+    pub fn validate(&self) -> Result<(), RequestError> {
+        let is_method = !self.method.is_empty() && self.method.bytes().all(|b| b.is_ascii_uppercase());
+        if !is_method || ["HEAD", "CONNECT"].contains(&self.method.as_str()) {
+            return Err(RequestError::Method(self.method.clone()));
+        }
+        if !(self.path.starts_with('/') && self.path.bytes().all(|b| b.is_ascii_graphic())) {
+            return Err(RequestError::Path(self.path.clone()));
+        }
+        let is_field = |(name, value): &&(String, String)| {
+            // RFC 9110 §5.6.2, without rare letters.
+            let is_token = |b: u8| b.is_ascii_alphanumeric() || b"-_.!#$%&'*+^`|~".contains(&b);
+            let is_own = OWN_FIELDS.iter().any(|own| name.eq_ignore_ascii_case(own));
+            let is_name = !name.is_empty() && name.bytes().all(is_token) && !is_own;
+            is_name && !value.bytes().any(|b| b.is_ascii_control() && b != b'\t')
+        };
+        match self.headers.iter().find(|field| !is_field(field)) {
+            Some((name, _)) => Err(RequestError::Header(name.clone())),
+            None => Ok(()),
+        }
+    }
+
+    /// Appends the request for `host`.
+    pub fn write(&self, host: &str, into: &mut Vec<u8>) {
+        let has = |field: &str| self.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case(field));
+        let mut head = format!("{} {} HTTP/1.1\r\n", self.method, self.path);
+        let mut field = |name: &str, value: &str| head += &format!("{name}: {value}\r\n");
+        if !has("host") {
+            field("Host", host);
+        }
+        if !has("accept") {
+            field("Accept", "*/*");
+        }
+        self.headers.iter().for_each(|(name, value)| field(name, value));
+        if !self.body.is_empty() {
+            field("Content-Length", &self.body.len().to_string());
+        }
+        into.extend_from_slice(head.as_bytes());
+        into.extend_from_slice(b"\r\n");
+        into.extend_from_slice(&self.body);
+    }
 }
 
 /// Framing error of a response.
@@ -284,11 +367,40 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_get_is_one_request_line_and_a_host() {
+    fn written(request: &HttpRequest) -> String {
         let mut bytes = Vec::new();
-        write_get("/a?b=c", "10.0.0.1:80", &mut bytes);
-        assert_eq!(bytes, b"GET /a?b=c HTTP/1.1\r\nHost: 10.0.0.1:80\r\nAccept: */*\r\n\r\n");
-        assert!(path_is_valid("/a?b=c") && !path_is_valid("a") && !path_is_valid("/a b\r\n"));
+        request.write("10.0.0.1:80", &mut bytes);
+        String::from_utf8(bytes).unwrap()
+    }
+
+    fn with(headers: &[(&str, &str)], body: &str) -> HttpRequest {
+        let headers = headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        HttpRequest { method: "POST".to_owned(), headers, body: body.into(), ..HttpRequest::get("/pay") }
+    }
+
+    //~ load: requests have the given method, fields and content
+    #[test]
+    fn a_request_has_its_fields_and_the_length_of_its_content() {
+        let get = "GET /a?b=c HTTP/1.1\r\nHost: 10.0.0.1:80\r\nAccept: */*\r\n\r\n";
+        assert_eq!(written(&HttpRequest::get("/a?b=c")), get);
+        let post = with(&[("host", "shop"), ("X-Tier", "gold")], "ab");
+        let text =
+            "POST /pay HTTP/1.1\r\nAccept: */*\r\nhost: shop\r\nX-Tier: gold\r\nContent-Length: 2\r\n\r\nab";
+        assert_eq!(written(&post), text);
+        assert_eq!(post.validate(), Ok(()));
+    }
+
+    #[test]
+    fn parts_that_would_break_the_framing_are_refused() {
+        let header = |name: &str, value: &str| with(&[(name, value)], "").validate().is_err();
+        assert!(header("", "x") && header("a b", "x") && header("a", "x\r\nb: c"));
+        assert!(header("Content-Length", "9") && header("Transfer-Encoding", "chunked"));
+        let method = |method: &str| {
+            HttpRequest { method: method.to_owned(), ..HttpRequest::get("/") }.validate().is_err()
+        };
+        assert!(method("HEAD") && method("") && method("get") && method("GET /") && !method("DELETE"));
+        assert!(
+            HttpRequest::get("a").validate().is_err() && HttpRequest::get("/a b\r\n").validate().is_err()
+        );
     }
 }
