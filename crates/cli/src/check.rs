@@ -1,7 +1,7 @@
 //! `greenwave check`: validates a configuration file and prints its meaning.
 //!
-//! Accepts policies, `sched` tasks, egress policies and files for all commands, and distinguishes
-//! them by keys that only one kind has. Errors read `FILE:LINE: ...`, so that editors can jump
+//! Accepts policies, `sched` tasks, egress policies, experiments and files for all commands, and
+//! distinguishes them by their sections and keys. Errors read `FILE:LINE: ...`, so that editors can jump
 //! there. The effect on a single request is shown by `greenwave explain request`.
 
 use std::path::{Path, PathBuf};
@@ -15,12 +15,13 @@ use runtime::mode::Classifiers;
 use serde_json::json;
 
 use crate::table::Table;
-use crate::{Error, config_file, egress, include, sched};
+use crate::{Error, commands, config_file, egress, exp, include, sched, suggestion};
 
 /// Validate a file and show its content.
 ///
 /// The file is a policy (rules), a configuration of `greenwave sched` (tasks), a
-/// policy of `greenwave egress` (thresholds), or a file for `greenwave --config`.
+/// policy of `greenwave egress` (thresholds), an experiment (claims), or a file
+/// for `greenwave --config`.
 #[derive(clap::Args)]
 pub struct Args {
     /// TOML file.
@@ -43,22 +44,70 @@ impl Args {
 /// # Errors
 /// A file that cannot be read, or the mistake in it and its line.
 pub fn run(args: &Args) -> Result<ExitCode, Error> {
-    // The policy reader has better messages for invalid TOML.
     let file: toml::Table = include::read(&args.file)?.text.parse().unwrap_or_default();
-    let has = |key: &str| file.contains_key(key);
-    if has("tasks") {
-        return sched::describe(&args.file, args.json).map(|()| ExitCode::SUCCESS);
+    match FileKind::of(&file) {
+        FileKind::Policy => describe(&args.file, args.json)?,
+        FileKind::Tasks => sched::describe(&args.file, args.json)?,
+        FileKind::Egress => egress::describe(&args.file, args.json)?,
+        FileKind::Commands => config_file::describe(&args.file, args.json)?,
+        FileKind::Experiment => exp::describe(&args.file, args.json)?,
     }
-    if has("thresholds") {
-        return egress::describe(&args.file, args.json).map(|()| ExitCode::SUCCESS);
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Kinds of TOML files that commands read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum FileKind {
+    Policy,
+    Tasks,
+    Egress,
+    Commands,
+    Experiment,
+}
+
+impl FileKind {
+    /// The kind with most of the file's keys; a misspelt key counts for less than a correct one. A
+    /// policy if no kind has any.
+    fn of(file: &toml::Table) -> Self {
+        let commands = commands();
+        let names = |command: &clap::Command| {
+            let old = command.get_all_aliases().map(str::to_owned).collect::<Vec<_>>();
+            [vec![command.get_name().to_owned()], old].concat()
+        };
+        let sections: Vec<String> = commands.get_subcommands().flat_map(names).collect();
+        let kinds = [
+            (Self::Policy, keys(policy_of("\"\" = 0").err())),
+            (Self::Tasks, keys(sched::Config::parse("", "\"\" = 0").err())),
+            (Self::Egress, keys(egress::parse("", "\"\" = 0").err())),
+            (Self::Experiment, keys(exp::spec::Experiment::parse("\"\" = 0").err().map(Error::new))),
+            (Self::Commands, sections),
+        ];
+        let rank = |kind: Self, keys: &[String]| {
+            let worth = |(key, value): (&String, &toml::Value)| match keys.contains(key) {
+                // A section of that name; `policy` or `guard` are keys elsewhere.
+                _ if kind == Self::Commands && !value.is_table() => 0,
+                true => 100,
+                false => usize::from(suggestion::closest(key, keys.iter().map(String::as_str)).is_some()),
+            };
+            file.iter().map(worth).sum::<usize>()
+        };
+        let best = kinds.iter().rev().max_by_key(|(kind, keys)| rank(*kind, keys));
+        best.map_or(Self::Policy, |(kind, _)| *kind)
     }
-    if config_file::is_one(&file) {
-        return config_file::describe(&args.file, args.json).map(|()| ExitCode::SUCCESS);
-    }
-    let (policy, when) = policy(&args.file)?;
-    if args.json {
-        outln!("{:#}", as_json(&policy, &when));
-        return Ok(ExitCode::SUCCESS);
+}
+
+/// The valid keys that the error about an unknown one lists.
+fn keys(e: Option<Error>) -> Vec<String> {
+    let text = e.as_ref().map_or("", |e| e.parts().0);
+    suggestion::valid(text).into_iter().map(str::to_owned).collect()
+}
+
+/// Prints the policy in `path`.
+fn describe(path: &Path, as_json: bool) -> Result<(), Error> {
+    let (policy, when) = policy(path)?;
+    if as_json {
+        outln!("{:#}", self::as_json(&policy, &when));
+        return Ok(());
     }
     out!("{}", table(&policy, &when));
     let default =
@@ -68,7 +117,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     if !trusted.is_empty() {
         outln!("trusted peers, whose field Priority sets the level: {}", trusted.join(", "));
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 /// Prefixes of the policy's trusted peers.
@@ -114,9 +163,17 @@ pub fn summary(observed: &Observed) -> Vec<String> {
 /// The errors of [`run`].
 pub fn policy(path: &Path) -> Result<(Policy, Vec<RuleCondition>), Error> {
     let all = include::read(path)?;
-    let wrong = |e: PolicyError| Error::new(format!("{}: {}", all.location(e.line), e.message));
+    let wrong = |e: PolicyError| {
+        let e = Error::new(format!("{}: {}", all.location(e.line), e.message));
+        e.or_advice(|| "greenwave check --help, for a valid one".to_owned())
+    };
     let policy = Policy::parse(&all.text).map_err(wrong)?;
     Ok((policy, conditions(&all.text)))
+}
+
+/// The policy in `text`.
+fn policy_of(text: &str) -> Result<Policy, Error> {
+    Policy::parse(text).map_err(|e| Error::new(e.message))
 }
 
 /// Conditions of a rule: fields and values.
@@ -165,4 +222,29 @@ fn as_json(policy: &Policy, when: &[RuleCondition]) -> serde_json::Value {
         json!({ "rule": rule.name(), "layer": rule.layer().to_string(), "priority": priority, "when": when })
     });
     json!({ "rules": rules.collect::<Vec<_>>(), "default": policy.default_level(), "trusted": trusted(policy) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    //~ cli: a file with misspelt sections is checked as the kind that it resembles
+    #[test]
+    fn a_file_is_of_the_kind_whose_keys_it_has() {
+        for (text, expected) in [
+            ("", FileKind::Policy),
+            ("default = 3", FileKind::Policy),
+            ("[[rules]]\nname = 'a'", FileKind::Policy),
+            ("[[tasks]]\nname = 'a'", FileKind::Tasks),
+            ("policy = 'caladan'\n[[task]]\nname = 'a'", FileKind::Tasks),
+            ("polcy = 'caladan'\n[[tasks]]\nname = 'a'", FileKind::Tasks),
+            ("tresholds = [1]\nbuckets = 2", FileKind::Egress),
+            ("tresholds = [1]", FileKind::Egress),
+            ("[serve]\nport = 80", FileKind::Commands),
+            ("[serv]\nport = 80", FileKind::Commands),
+            ("title = 'a'\n[[claim]]\nid = 'b'", FileKind::Experiment),
+        ] {
+            assert_eq!(FileKind::of(&text.parse().unwrap()), expected, "{text}");
+        }
+    }
 }

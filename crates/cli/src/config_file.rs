@@ -32,7 +32,6 @@ mod check;
 mod file;
 
 pub use check::describe;
-pub use file::is_one;
 
 use file::{ConfigFile, FlagSetting};
 
@@ -141,7 +140,7 @@ fn values(matches: &ArgMatches, id: &str) -> String {
 }
 
 /// The flag that `e` is about, without dashes.
-fn flag_of(e: &clap::Error) -> Option<String> {
+pub fn flag_of(e: &clap::Error) -> Option<String> {
     let flag = match e.get(ContextKind::InvalidArg)? {
         ContextValue::String(flag) => flag,
         ContextValue::Strings(flags) => flags.first()?,
@@ -157,6 +156,11 @@ fn config(given: &[OsString]) -> Option<(OsString, usize)> {
         return given.get(2).map(|path| (path.clone(), 2));
     }
     Some((first.to_str()?.strip_prefix("--config=")?.into(), 1))
+}
+
+/// The names of a command line's command.
+pub fn names(given: &[OsString]) -> Vec<String> {
+    command(given).0
 }
 
 /// The names of a command line's command, and the number of words up to its last.

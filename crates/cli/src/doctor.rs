@@ -50,17 +50,23 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     Ok(if asked.iter().all(|area| serves(area, &findings)) { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 
-/// The missing prerequisites of a command that this machine refused; empty where they are all met,
-/// because the reason was another.
+/// The missing prerequisites of a command that this machine refused; `device` is the kind of its
+/// device, if it has one. Empty where they are all met, because the reason was another, and where
+/// they could not be tested.
 #[must_use]
-pub fn of_refused(area: &str) -> String {
+pub fn of_refused(area: &str, device: Option<&str>) -> String {
     let findings = doctor::examine(&[area]);
-    if serves(area, &findings) { String::new() } else { lacking(area, &findings) }
+    if serves(area, &findings) { String::new() } else { lacking(area, device, &findings) }
 }
 
-/// The `findings` that do not fully work; those with the same reason share a line.
-fn lacking(area: &str, findings: &[Finding]) -> String {
-    let lacking: Vec<&Finding> = findings.iter().filter(|finding| finding.health != Health::Works).collect();
+/// The `findings` about `device` that rule the command out; those with the same reason share a line.
+fn lacking(area: &str, device: Option<&str>, findings: &[Finding]) -> String {
+    let is_its = |finding: &&Finding| {
+        // The findings of `serve` are named after the kinds of device.
+        let is_its = area != "serve" || device.is_none_or(|device| finding.what.starts_with(device));
+        is_its && finding.health == Health::Absent && finding.is_tested()
+    };
+    let lacking: Vec<&Finding> = findings.iter().filter(is_its).collect();
     let same =
         |a: &&Finding, b: &&Finding| (a.health, &a.seen, &a.remedies) == (b.health, &b.seen, &b.remedies);
     let line = |group: &[&Finding]| {
@@ -100,9 +106,9 @@ fn as_json(findings: &[Finding]) -> serde_json::Value {
 mod tests {
     use super::*;
 
-    //~ cli: one missing prerequisite is one line
+    //~ cli: after a refusal `doctor` names what the command at hand lacks, one line for each reason
     #[test]
-    fn what_is_lacking_for_one_reason_is_one_line() {
+    fn only_what_rules_the_command_out_is_named() {
         let finding = |what: &str, health, seen: &str, remedies: &[&str]| Finding {
             area: "serve",
             what: what.to_owned(),
@@ -111,14 +117,21 @@ mod tests {
             remedies: remedies.iter().map(|&remedy| remedy.to_owned()).collect(),
         };
         let findings = [
-            finding("tap", Health::Absent, "not tested: no root", &["run as root"]),
-            finding("packet", Health::Absent, "not tested: no root", &["run as root"]),
-            finding("xdp", Health::Works, "active max", &[]),
-            finding("dpdk", Health::Limited, "slow", &[]),
+            finding("tap", Health::Absent, "no module", &["modprobe tun"]),
+            finding("xdp, generic", Health::Absent, "no AF_XDP", &["another kernel"]),
+            finding("xdp, native", Health::Absent, "no AF_XDP", &["another kernel"]),
+            finding("packet", Health::Limited, "slow", &[]),
+            finding("dpdk", Health::Absent, "not tested: no root", &["run as root"]),
         ];
-        let expected = "  doctor serve: tap; packet: absent, not tested: no root\n    try: run as root\n  \
-                        doctor serve: dpdk: limits, slow\n";
-        assert_eq!(lacking("serve", &findings), expected);
-        assert_eq!(lacking("serve", &findings[2..3]), "");
+        let tap = "  doctor serve: tap: absent, no module\n    try: modprobe tun\n";
+        let xdp = "  doctor serve: xdp, generic; xdp, native: absent, no AF_XDP\n    try: another kernel\n";
+        let check = |device: Option<&str>, expected: &str| {
+            assert_eq!(lacking("serve", device, &findings), expected, "{device:?}");
+        };
+        check(Some("tap"), tap);
+        check(Some("xdp"), xdp);
+        check(Some("packet"), "");
+        check(Some("dpdk"), "");
+        check(None, &format!("{tap}{xdp}"));
     }
 }

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::process::ExitCode;
 
+use crate::suggestion;
+
 /// The exit status of a measurement that was interrupted.
 pub const INTERRUPTED: u8 = 130;
 
@@ -16,9 +18,12 @@ pub struct Error {
 }
 
 impl Error {
-    /// An error `what`: one line with the given value and the valid ones.
+    /// An error `what`: one line with the given value and the valid ones. The advice is the valid name
+    /// that is close to the given one, if there is one.
     pub fn new(what: impl Into<String>) -> Self {
-        Self { what: what.into(), advice: None, is_machines: false, is_interrupt: false }
+        let what = what.into();
+        let advice = suggestion::of_text(&what).map(suggested);
+        Self { what, advice, is_machines: false, is_interrupt: false }
     }
 
     /// A measurement interrupted by ctrl-C or SIGTERM; `what` describes the remaining results.
@@ -34,7 +39,8 @@ impl Error {
 
     /// An error reported by this machine, in its words.
     fn of_machine(e: &impl fmt::Display, advice: Option<String>) -> Self {
-        Self { advice, is_machines: true, ..Self::new(plain(&e.to_string())) }
+        let error = Self { is_machines: true, ..Self::new(plain(&e.to_string())) };
+        advice.into_iter().fold(error, Self::advice)
     }
 
     /// True if the machine refused a valid request.
@@ -43,10 +49,29 @@ impl Error {
         self.is_machines
     }
 
-    /// Adds advice.
+    /// Sets the advice, after the name that the text suggests.
     #[must_use]
     pub fn advice(self, advice: impl Into<String>) -> Self {
-        Self { advice: Some(advice.into()), ..self }
+        let advice = match suggestion::of_text(&self.what) {
+            Some(name) => format!("{}, or {}", suggested(name), advice.into()),
+            None => advice.into(),
+        };
+        Self { advice: Some(advice), ..self }
+    }
+
+    /// The advice that the closest of the `valid` names to `given` was meant, if there is one.
+    #[must_use]
+    pub fn suggest<'a>(self, given: &str, valid: impl IntoIterator<Item = &'a str>) -> Self {
+        match suggestion::closest(given, valid) {
+            Some(name) => Self { advice: Some(suggested(name)), ..self },
+            None => self,
+        }
+    }
+
+    /// Sets the advice where there is none yet; an interruption needs none.
+    #[must_use]
+    pub fn or_advice(self, advice: impl FnOnce() -> String) -> Self {
+        if self.advice.is_some() || self.is_interrupt { self } else { self.advice(advice()) }
     }
 
     /// Puts the subject `what` before the error's text.
@@ -92,6 +117,11 @@ impl Error {
             None => error.advice("a file in an existing, writable folder"),
         }
     }
+}
+
+/// Advice that the name was meant.
+fn suggested(name: &str) -> String {
+    format!("{name} (did you mean that?)")
 }
 
 /// The kernel's message, without its number.

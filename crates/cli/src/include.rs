@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use toml::de::{DeTable, DeValue};
 
-use crate::Error;
+use crate::{Error, toml_error};
 
 /// A file and all its includes, as one text.
 #[derive(Debug)]
@@ -84,8 +84,8 @@ impl Included {
 fn split(path: &Path, mut text: String, is_part: bool) -> Result<(String, Vec<(usize, String)>), Error> {
     let wrong = |line: usize, what: String| Error::new(format!("{}:{line}: {what}", path.display()));
     let line = |at: usize| text[..at].matches('\n').count() + 1;
-    // The file's reader has better messages for invalid TOML.
-    let Ok(table) = DeTable::parse(&text) else { return Ok((text, Vec::new())) };
+    let table = DeTable::parse(&text)
+        .map_err(|e| toml_error::of(&text, &e, |line| format!("{}:{line}", path.display())))?;
     let (mut asked, mut blank) = (Vec::new(), None);
     for (key, value) in table.get_ref() {
         if key.get_ref() == "include" {
@@ -205,9 +205,14 @@ mod tests {
     }
 
     #[test]
-    fn text_that_is_no_toml_is_left_to_its_reader() {
-        let folder = Folder::new("none", &[("a.toml", "include = [\n")]);
-        let all = folder.read().unwrap();
-        assert_eq!((all.text.as_str(), folder.location(&all, 1).as_str()), ("include = [\n", "a.toml:1"));
+    fn text_that_is_no_toml_is_refused_with_its_line() {
+        let folder = Folder::new("none", &[("a.toml", "x = 1\nx = 2\n")]);
+        assert_eq!(
+            folder.read().unwrap_err(),
+            "error: a.toml:2: x is set twice\n  try: one of the two settings of x"
+        );
+        let folder = Folder::new("open", &[("a.toml", "include = ['b.toml']\n"), ("b.toml", "\nx = [\n")]);
+        let error = folder.read().unwrap_err();
+        assert!(error.starts_with("error: b.toml:"), "{error}");
     }
 }

@@ -10,11 +10,11 @@
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use config_file::Arguments;
 use error::Error;
+use usage::{help, refusal};
 
 /// Prints on stdout, by [`output`].
 macro_rules! out {
@@ -49,6 +49,7 @@ mod control;
 mod demo;
 mod device;
 mod doctor;
+mod dry_run;
 mod egress;
 mod error;
 mod exp;
@@ -64,6 +65,7 @@ mod load_client;
 mod load_row;
 mod malformed_summary;
 mod man_pages;
+mod manual;
 mod network_args;
 mod options;
 mod output;
@@ -82,10 +84,13 @@ mod shard_args;
 mod sim;
 mod snapshot_poller;
 mod source_dir;
+mod suggestion;
 mod table;
+mod toml_error;
 mod top;
 mod traces;
 mod ui;
+mod usage;
 mod verdict;
 
 /// Large simulations make many small allocations, accessed in any order: a tenth to a fifth faster
@@ -106,45 +111,27 @@ struct Cli {
     command: Command,
 }
 
+// Each command's text is that of its arguments.
 #[derive(Subcommand)]
 enum Command {
-    /// Run a bursty mixed workload without and with priorities.
     Demo(demo::Args),
-    /// Run a server on greenwave's TCP/IP stack.
     Serve(serve::Args),
-    /// Run an unmodified server on greenwave's TCP/IP stack.
     Run(run::Args),
-    /// Generate open-loop load over kernel sockets.
     Load(load::Args),
-    /// Allocate cores between latency-critical and best-effort programs.
     Sched(sched::Args),
-    /// Schedule short flows first at a network interface's egress.
     Egress(egress::Args),
-    /// List and run the papers' experiments.
     Exp(exp::Args),
-    /// Simulate switched networks and compute their thresholds.
     Sim(sim::Args),
-    /// Protect a server's goodput under overload.
     Guard(guard::Args),
-    /// Show a command that runs with --ui, live.
     Top(top::Args),
-    /// Query or control a daemon that runs with --control.
     Control(control::client::Args),
-    /// Measure the CPU cost of each step of the stack on this machine.
     Calibrate(calibrate::Args),
-    /// Compare greenwave with other systems on this machine.
     Bench(bench::Args),
-    /// Check which mechanisms work on this machine; suggest fixes.
     Doctor(doctor::Args),
-    /// Render the results of a run as a page, or compare two runs.
     Report(report::Args),
-    /// Validate a policy or configuration file and show its content.
     Check(check::Args),
-    /// Explain a request's priority.
     Explain(explain::Args),
-    /// Generate the man pages.
     Man(man_pages::ManArgs),
-    /// Print a shell completion script.
     Completions(man_pages::CompletionsArgs),
 }
 
@@ -203,14 +190,29 @@ impl Command {
         }
     }
 
-    /// The doctor's area for the command, where it needs something of the machine.
-    fn area(&self) -> Option<&'static str> {
+    /// The doctor's area for the command, where it needs something of the machine, and the kind of the
+    /// command's device.
+    fn area(&self) -> Option<(&'static str, Option<String>)> {
         match self {
-            Self::Serve(_) => Some("serve"),
-            Self::Run(_) => Some("run"),
-            Self::Sched(_) => Some("sched"),
-            Self::Egress(_) => Some("egress"),
-            Self::Guard(_) => Some("guard"),
+            Self::Serve(args) => Some(("serve", Some(args.device_kind().to_owned()))),
+            Self::Run(_) => Some(("run", None)),
+            Self::Sched(_) => Some(("sched", None)),
+            Self::Egress(_) => Some(("egress", None)),
+            Self::Guard(_) => Some(("guard", None)),
+            _ => None,
+        }
+    }
+
+    /// Prints what the command would do, if that is asked; `None` if it is not.
+    ///
+    /// # Errors
+    /// The errors of the command before its first action.
+    fn dry_run(&self) -> Option<Result<(), Error>> {
+        match self {
+            Self::Serve(args) => args.dry_run(),
+            Self::Run(args) => args.dry_run(),
+            Self::Sched(args) => args.dry_run(),
+            Self::Egress(args) => args.dry_run(),
             _ => None,
         }
     }
@@ -262,14 +264,17 @@ fn start() -> ExitCode {
     table::detect_terminal();
     let arguments = match Arguments::new(std::env::args_os().collect()) {
         Ok(arguments) => arguments,
-        Err(e) => return refused(&e),
+        Err(e) => return refused(e),
     };
     let command = match parse(arguments.words()) {
         Ok(Cli { command, .. }) => command,
-        Err(e) => return usage(&e, arguments.location(&e)),
+        Err(e) => return usage::end(&e, arguments.location(&e)),
     };
-    command.kind().prepare();
     let area = command.area();
+    if let Some(done) = command.dry_run() {
+        return done.map_or_else(refused, |()| ExitCode::SUCCESS);
+    }
+    command.kind().prepare();
     let done = match command {
         Command::Demo(args) => demo::run(&args),
         Command::Serve(args) => serve::run(&args, &arguments),
@@ -292,15 +297,18 @@ fn start() -> ExitCode {
         Command::Completions(args) => man_pages::completions(&args, commands()),
     };
     done.map(failure::or).unwrap_or_else(|e| {
-        let code = refused(&e);
-        if let Some(area) = area.filter(|_| e.is_machines()) {
-            err!("{}", doctor::of_refused(area));
+        let area = area.filter(|_| e.is_machines());
+        let code = refused(e);
+        if let Some((area, device)) = area {
+            err!("{}", doctor::of_refused(area, device.as_deref()));
         }
         code
     })
 }
 
-fn refused(e: &Error) -> ExitCode {
+/// Prints the error; one without advice gets the command's help as its advice.
+fn refused(e: Error) -> ExitCode {
+    let e = e.or_advice(help);
     errln!("{e}");
     e.code()
 }
@@ -313,9 +321,9 @@ fn check_words(words: &[String], has: &dyn Fn(&str) -> bool) -> Result<Result<()
     parse(words).map(|Cli { command, .. }| command.check(has))
 }
 
-/// All commands with their flags, and the flags' old spellings.
+/// All commands with their flags, the flags' old spellings, and examples.
 fn commands() -> clap::Command {
-    renames::alias(Cli::command())
+    manual::with_examples(renames::alias(Cli::command()), "")
 }
 
 /// The command of `words`.
@@ -325,43 +333,4 @@ fn commands() -> clap::Command {
 fn parse<W: Into<OsString> + Clone>(words: impl IntoIterator<Item = W>) -> Result<Cli, clap::Error> {
     let matches = commands().try_get_matches_from(words)?;
     Cli::from_arg_matches(&matches).map_err(|e| e.format(&mut commands()))
-}
-
-/// Prints help as it is, and an error as one line with advice. `location` is the file and line of the
-/// mistake.
-fn usage(e: &clap::Error, location: Option<&str>) -> ExitCode {
-    if matches!(e.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
-        out!("{e}");
-        return ExitCode::SUCCESS;
-    }
-    if e.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
-        err!("{e}");
-        return ExitCode::from(2);
-    }
-    refused(&refusal(e, location))
-}
-
-/// Error with advice for clap's error `e`; `location` is the place of the invalid argument if it is
-/// not on the command line.
-fn refusal(e: &clap::Error, location: Option<&str>) -> Error {
-    let text = e.to_string();
-    let tip = text.lines().find_map(|line| line.trim().strip_prefix("tip: "));
-    let prefix = location.map_or(String::new(), |at| format!("{at}: "));
-    Error::new(prefix + &words(e)).advice(tip.map_or_else(help, str::to_owned))
-}
-
-/// Text of clap's error in one line.
-fn words(e: &clap::Error) -> String {
-    let text = e.to_string();
-    let what: Vec<&str> = text.lines().map(str::trim).take_while(|line| !line.is_empty()).collect();
-    // Rust's message for an unreadable number says little.
-    let what = what.join(" ").replace("invalid digit found in string", "it is not a whole number");
-    what.strip_prefix("error: ").unwrap_or(&what).to_owned()
-}
-
-/// The command that prints the help.
-fn help() -> String {
-    let commands = commands();
-    let given = std::env::args().skip(1).find(|name| commands.find_subcommand(name).is_some());
-    given.map_or("greenwave --help".to_owned(), |name| format!("greenwave {name} --help"))
 }

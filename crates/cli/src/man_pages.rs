@@ -8,6 +8,8 @@ use clap_complete::Shell;
 
 use crate::error::Error;
 
+mod page;
+
 /// Generate the man pages: greenwave.1 and one for each subcommand.
 #[derive(Debug, clap::Args)]
 pub struct ManArgs {
@@ -43,8 +45,8 @@ fn pages(command: Command, folder: &Path) -> Result<(), Error> {
     for below in command.get_subcommands().filter(|below| !below.is_hide_set()) {
         pages(below.clone(), folder)?;
     }
-    let page = clap_mangen::Man::new(command);
-    crate::report::whole_by(&folder.join(page.get_filename()), |file| page.render(file))
+    let (name, text) = page::of(command, &host::day());
+    crate::report::whole(&folder.join(name), &text)
 }
 
 /// Prints the completions of `command` for `shell`.

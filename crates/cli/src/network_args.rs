@@ -13,7 +13,7 @@ use runtime::mode::Classifiers;
 
 use crate::address::{Addresses, KernelEnd, RequestedAddress, Scoped};
 use crate::device::{self, DeviceKind, WrappedDevice};
-use crate::{Error, check};
+use crate::{Error, check, dry_run};
 
 /// The arguments.
 #[derive(clap::Args)]
@@ -87,6 +87,30 @@ impl NetworkArgs {
         }
         let kind = if has("addr") { self.plan()?.0 } else { self.device.parse()? };
         kind.check()
+    }
+
+    /// Device, addresses and policy, for a plan.
+    ///
+    /// # Errors
+    /// The errors of [`plan`](Self::plan); a device that cannot exist.
+    pub fn rows(&self) -> Result<Vec<dry_run::PlanRow>, Error> {
+        let (kind, addresses) = self.plan()?;
+        kind.check()?;
+        let new = if kind.has_kernel_end() { " (new)" } else { "" };
+        let addr = self.addr.iter().map(ToString::to_string);
+        let ends = addresses.kernel.iter().map(|end| end.addr.to_string());
+        let policy = self.policy.iter().map(|path| path.display().to_string());
+        Ok(vec![
+            ("device", format!("{kind}{new}")),
+            ("addresses", dry_run::list(addr)),
+            ("kernel side", dry_run::list(ends)),
+            ("policy", dry_run::list(policy)),
+        ])
+    }
+
+    /// The kind of the device, as given.
+    pub fn device_kind(&self) -> &str {
+        self.device.split(':').next().unwrap_or_default()
     }
 
     /// The classifiers of the policy file, if one is named.

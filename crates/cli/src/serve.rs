@@ -24,7 +24,7 @@ use crate::report::ResultHeader;
 use crate::sandbox::Sandbox;
 use crate::shard_args::FlowHashArg;
 use crate::ui::{self, Head};
-use crate::{Error, control, guard_args, sandbox, traces};
+use crate::{Error, control, dry_run, guard_args, sandbox, traces};
 
 pub(crate) mod address_setup;
 pub(crate) mod live_view;
@@ -92,6 +92,8 @@ pub struct Args {
     /// Print the final tables as JSON on stdout; everything else on stderr.
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    dry_run: dry_run::Flag,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -127,6 +129,28 @@ impl Args {
     pub fn check(&self, has: &dyn Fn(&str) -> bool) -> Result<(), Error> {
         self.link.check(has)?;
         self.valid(None).map(drop)
+    }
+
+    /// The kind of the device, as given.
+    pub fn device_kind(&self) -> &str {
+        self.link.device_kind()
+    }
+
+    /// Prints the plan if `--dry-run` asks for it.
+    ///
+    /// # Errors
+    /// The errors of [`run`] before it opens anything.
+    pub fn dry_run(&self) -> Option<Result<(), Error>> {
+        self.dry_run.print("serve", || {
+            let (kind, _) = self.link.plan()?;
+            self.valid(kind.kept())?;
+            let mut rows = self.link.rows()?;
+            rows.push(("serves", head(self).about));
+            rows.push(("threads", format!("{} stacks, {} workers", self.shards, self.workers)));
+            rows.push(("guard", if self.guard.is_on() { "on" } else { "off" }.to_owned()));
+            rows.push(("--ui", dry_run::list(self.ui.ui.map(|address| address.to_string()))));
+            Ok(rows)
+        })
     }
 
     /// The flags other than device and addresses; `kept` as of [`sandbox::Flags::plan`].

@@ -182,6 +182,7 @@ const FILES: &[FileFlag] = &[
     ("exp hunt", "--out", Some(&["deadline", "--cases", "4"])),
     ("exp hunt", "--replay", None),
     ("exp table", "--out", Some(&["RESULTS", "--markdown"])),
+    ("load", "--body", None),
     ("sim fabric", "--topology", None),
     ("sim fabric", "--flow-trace", None),
     ("sim fabric", "--csv", Some(&["--count", "50"])),
@@ -450,6 +451,102 @@ fn pages_that_cannot_be_written_are_an_error() {
         assert_eq!(code(out.status), 2, "{stderr}");
         assert!(stderr.starts_with(&format!("error: {path}")), "{stderr}");
     }
+}
+
+//~ cli: the exit status of `load` says if a condition failed it, or its load was not offered
+#[test]
+fn a_load_ends_by_its_conditions_and_its_plan() {
+    let world = World::new("ends-load");
+    let load = |words: &[&str]| {
+        let plan = ["--rate", "50", "--duration", "100ms", "--connections", "1"];
+        let out = world.command("load", &[&plan, words].concat()).output().expect("greenwave starts");
+        let text = [out.stdout, out.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
+        (code(out.status), text)
+    };
+    let check = |words: &[&str], expected: i32, says: &str| {
+        let (status, text) = load(words);
+        assert!(status == expected && text.contains(says), "{words:?}: {status} {text}");
+    };
+    let server = ["--target", "SERVER"];
+    check(&server, 0, " answered (");
+    check(
+        &[&server[..], &["--fail-if", "errors>0", "--fail-if", "max>9s"]].concat(),
+        0,
+        "'max>9.00 s': passed",
+    );
+    check(&[&server[..], &["--fail-if", "p99>1ns"]].concat(), 1, "--fail-if 'p99>1 ns': FAILED");
+    check(&[&server[..], &["--fail-if", "rate<1000000"]].concat(), 1, "'rate<1000000': FAILED");
+    check(&[&server[..], &["--fail-if", "erors>0"]].concat(), 2, "errors (did you mean that?)");
+    // Nothing reads these requests, and no buffer holds them.
+    let silent = TcpListener::bind("127.0.0.1:0").expect("there is a free port");
+    let target = silent.local_addr().expect("it listens").to_string();
+    world.folder.write("body", &vec![b'x'; 32 << 20]).unwrap();
+    let stuck = ["--target", &target, "--body", "@FOLDER/body", "--timeout", "200ms"];
+    check(&stuck, 3, "the plan was not kept: ");
+    check(&[&stuck[..], &["--fail-if", "errors>0"]].concat(), 1, "'errors>0': FAILED");
+}
+
+/// Arguments of a dry run of each daemon, and of `egress attach`, which leaves its work in the kernel;
+/// or the reason why its `--dry-run` runs until it is ended.
+const DRY_RUNS: [(&str, Result<&[&str], &str>); 5] = [
+    ("serve", Ok(&["--device", "tap:gw0", "--addr", "10.77.0.2/24", "--policy", "FOLDER/policy.toml"])),
+    ("run", Ok(&["--device", "tap:gw0", "--addr", "10.77.0.2/24", "--lib", "LIBRARY", "--", "sleep", "600"])),
+    ("sched", Ok(&["--config", "FOLDER/tasks.toml", "--state-dir", "FOLDER/journals"])),
+    ("egress attach", Ok(&["ETHERNET", "--rate", "1gbit"])),
+    ("guard attach", Err("it counts the connections that it would shed")),
+];
+
+/// An Ethernet interface of this machine (ARPHRD_ETHER).
+fn ethernet() -> Option<String> {
+    let is_it = |entry: &fs::DirEntry| {
+        fs::read_to_string(entry.path().join("type")).is_ok_and(|kind| kind.trim() == "1")
+    };
+    let found = fs::read_dir("/sys/class/net").ok()?.flatten().find(is_it)?;
+    found.file_name().into_string().ok()
+}
+
+//~ cli: every daemon has a dry run, which checks all that it reads and changes nothing
+#[test]
+fn every_daemon_has_a_dry_run_that_changes_nothing() {
+    let daemons: BTreeSet<&str> = ROWS.iter().filter(|row| row.1 == Daemon).map(|row| row.0).collect();
+    let listed: BTreeSet<&str> = DRY_RUNS.iter().map(|(name, _)| *name).collect();
+    assert!(daemons.is_subset(&listed), "{daemons:?}");
+    let world = World::new("ends-dry");
+    let interfaces = || fs::read_dir("/sys/class/net").map_or(0, |entries| entries.count());
+    for (row, words) in DRY_RUNS {
+        let usage = greenwave(&[&row.split_whitespace().collect::<Vec<_>>()[..], &["--help"]].concat());
+        assert!(String::from_utf8_lossy(&usage.stdout).contains("--dry-run"), "{row}");
+        let Ok(words) = words else { continue };
+        let lib = library::library().to_str().expect("a path of ours is UTF-8");
+        let ethernet = ethernet();
+        if words.contains(&"ETHERNET") && ethernet.is_none() {
+            let _ =
+                std::io::stderr().write_all(b"skipped: its part of egress attach: no Ethernet interface\n");
+            continue;
+        }
+        let resolved = |word: &&'static str| match *word {
+            "LIBRARY" => lib.to_owned(),
+            "ETHERNET" => ethernet.clone().unwrap_or_default(),
+            word => word.to_owned(),
+        };
+        let words: Vec<String> = words.iter().map(resolved).collect();
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let end = words.iter().position(|word| *word == "--").unwrap_or(words.len());
+        let words = [&words[..end], &["--dry-run"], &words[end..]].concat();
+        let before = interfaces();
+        let out = world.command(row, &words).output().expect("greenwave starts");
+        let stderr = String::from_utf8_lossy(&out.stderr);
+        assert_eq!(code(out.status), 0, "{row}: {stderr}");
+        let stdout = String::from_utf8_lossy(&out.stdout);
+        assert!(stdout.contains("\ndry run: valid, and nothing was changed"), "{row}: {stdout}");
+        assert!(!world.folder.path().join("journals").exists(), "{row}");
+        assert_eq!(interfaces(), before, "{row}");
+    }
+    // Mistakes are those of a start.
+    let missing =
+        ["--device", "tap:gw0", "--addr", "10.77.0.2/24", "--policy", "FOLDER/none.toml", "--dry-run"];
+    let out = world.command("serve", &missing).output().expect("greenwave starts");
+    assert_eq!(code(out.status), 2);
 }
 
 /// Waits until `done`.

@@ -102,7 +102,7 @@ fn tried(
         Ok(probe(&near))
     };
     let (why, remedy) = match unavailable {
-        Some(why) => (format!("not tested: {why}"), Some("run as root".to_owned())),
+        Some(why) => (format!("{NOT_TESTED}{why}"), Some("run as root".to_owned())),
         None => match in_lab() {
             Ok(findings) => return findings,
             Err(e) => (e.to_string(), e.advice()),
@@ -111,7 +111,16 @@ fn tried(
     mechanisms.iter().map(|what| Finding::absent(area, what, why.clone(), remedy.clone())).collect()
 }
 
+/// Start of `seen` where a mechanism could not be tried.
+const NOT_TESTED: &str = "not tested: ";
+
 impl Finding {
+    /// True unless the test itself lacked a prerequisite, such as root.
+    #[must_use]
+    pub fn is_tested(&self) -> bool {
+        !self.seen.contains(NOT_TESTED)
+    }
+
     fn works(area: &'static str, what: &str, seen: impl Into<String>) -> Self {
         Self { area, what: what.to_owned(), health: Health::Works, seen: seen.into(), remedies: Vec::new() }
     }

@@ -9,6 +9,14 @@ pub fn today() -> String {
     date(since.as_secs() / 86_400)
 }
 
+/// The date of `SOURCE_DATE_EPOCH`, in seconds, where that is set, so that the same source gives the same
+/// files; else today's.
+#[must_use]
+pub fn day() -> String {
+    let given = std::env::var("SOURCE_DATE_EPOCH").ok().and_then(|text| text.parse::<u64>().ok());
+    given.map_or_else(today, |seconds| date(seconds / 86_400))
+}
+
 /// The date `days` days after 1970-01-01, by walking years and months.
 fn date(mut days: u64) -> String {
     let leap = |year: u64| year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));

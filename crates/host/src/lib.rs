@@ -46,5 +46,5 @@ pub mod thread;
 pub mod wait;
 
 pub use clock::Monotonic;
-pub use date::today;
+pub use date::{day, today};
 pub use machine_info::Machine;

@@ -31,6 +31,18 @@ pub enum RequestedAddress {
     Slaac,
 }
 
+/// The text that reads as the address.
+impl fmt::Display for RequestedAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Given(Scoped { addr, scope: Some(scope) }) => write!(f, "{addr}%{scope}"),
+            Self::Given(Scoped { addr, scope: None }) => addr.fmt(f),
+            Self::Dhcp => f.write_str("dhcp"),
+            Self::Slaac => f.write_str("slaac"),
+        }
+    }
+}
+
 /// An address, with its interface where one is named: `fe80::1%eth0`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scoped<T> {

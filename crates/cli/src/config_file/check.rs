@@ -5,10 +5,11 @@ use std::path::Path;
 use clap::error::ErrorKind;
 use serde_json::json;
 
-use super::file::{CommandSection, ConfigFile, FlagSetting, help};
+use super::file::{CommandSection, ConfigFile, FlagSetting};
 use super::flag_of;
 use crate::table::Table;
-use crate::{Error, check_words, words};
+use crate::usage::refusal_of;
+use crate::{Error, check_words};
 
 /// Prints the settings of the file at `path` after checking every value.
 ///
@@ -73,5 +74,5 @@ fn check(path: &Path, section: &CommandSection) -> Result<(), Error> {
     };
     let setting = flag_of(&e).and_then(|key| section.settings.iter().find(|setting| setting.key == key));
     let location = setting.map_or_else(|| path.display().to_string(), |setting| setting.location.clone());
-    Err(Error::new(format!("{location}: {}", words(&e))).advice(help(&section.command)))
+    Err(refusal_of(&e, Some(&location), &section.command))
 }

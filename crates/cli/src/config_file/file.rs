@@ -9,7 +9,8 @@ use clap::{Arg, ArgAction, Command};
 use toml::de::{DeTable, DeValue};
 
 use crate::include::{self, Included};
-use crate::{Error, commands};
+use crate::usage::help_of;
+use crate::{Error, commands, toml_error};
 
 /// A file whose keys are checked and whose values are not.
 pub struct ConfigFile {
@@ -65,10 +66,8 @@ impl ConfigFile {
     /// command, with the line and the valid names.
     pub fn read(path: &Path) -> Result<Self, Error> {
         let all = include::read(path)?;
-        let table = DeTable::parse(&all.text).map_err(|e| {
-            let location = location_at(&all, e.span().map_or(0, |span| span.start));
-            Error::new(format!("{location}: {}", e.message().replace('\n', " "))).advice("greenwave --help")
-        })?;
+        let table = DeTable::parse(&all.text)
+            .map_err(|e| toml_error::of(&all.text, &e, |line| all.location(line)))?;
         let mut commands = commands();
         commands.build();
         let mut reading = Reading { all: &all, sections: Vec::new() };
@@ -85,12 +84,6 @@ impl ConfigFile {
     }
 }
 
-/// True if `file` has a section for a command.
-pub fn is_one(file: &toml::Table) -> bool {
-    let commands = commands();
-    file.iter().any(|(key, value)| value.is_table() && commands.find_subcommand(key).is_some())
-}
-
 /// The flags of `command` that a file may set.
 pub fn flags(command: &Command) -> impl Iterator<Item = &Arg> {
     let is_own = |arg: &&Arg| arg.get_long().is_some_and(|name| !matches!(name, "help" | "version"));
@@ -100,12 +93,6 @@ pub fn flags(command: &Command) -> impl Iterator<Item = &Arg> {
 /// Old names of the flag `arg`.
 fn aliases(arg: &Arg) -> Vec<String> {
     arg.get_all_aliases().unwrap_or_default().into_iter().map(str::to_owned).collect()
-}
-
-/// Advice that names the help to read.
-pub fn help(names: &[String]) -> String {
-    let names = names.iter().map(String::as_str);
-    ["greenwave"].into_iter().chain(names).chain(["--help"]).collect::<Vec<_>>().join(" ")
 }
 
 /// State of reading a file.
@@ -125,7 +112,7 @@ impl Reading<'_> {
                 continue;
             }
             let location = location_at(self.all, at);
-            let wrong = |what: String| Error::new(format!("{location}: {what}")).advice(help(names));
+            let wrong = |what: String| Error::new(format!("{location}: {what}")).advice(help_of(names));
             let is_it =
                 |arg: &&Arg| arg.get_long() == Some(name) || aliases(arg).iter().any(|alias| alias == name);
             let flag = flags(command).find(is_it).filter(|_| !names.is_empty());

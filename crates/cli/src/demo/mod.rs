@@ -22,7 +22,7 @@ use crate::{Error, load_row, progress};
 mod html_report;
 mod run;
 
-/// Run a bursty mixed workload on the stack, without and with priorities.
+/// Run a bursty mixed workload without and with priorities.
 ///
 /// A few latency-sensitive requests (LS) share the server with many others.
 /// All arrive in bursts. Every mode serves the same requests.

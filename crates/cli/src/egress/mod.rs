@@ -6,17 +6,19 @@
 use std::process::ExitCode;
 
 use clap::Subcommand;
+use host::interface::Interface;
 use hostbpf::egress::{self, Choice, Counter, Policy, Shape, Status};
 use queueing::Rate;
 use queueing::egress::QueueQuantum;
 use serde_json::json;
 
+use crate::dry_run;
 use crate::error::Error;
 use crate::table::Table;
 
 mod policy;
 
-pub use policy::named;
+pub use policy::{named, parse};
 
 /// Schedule short flows first at a network interface's egress.
 #[derive(clap::Args)]
@@ -37,6 +39,8 @@ enum Command {
         /// Policy: a TOML file, or fish, pias or fifo.
         #[arg(long, default_value = "fish")]
         policy: String,
+        #[command(flatten)]
+        dry_run: dry_run::Flag,
     },
     /// Show packets, bytes, backlog and flows of each level.
     Status {
@@ -59,6 +63,28 @@ enum Command {
 }
 
 impl Args {
+    /// Prints the plan of an `attach` if `--dry-run` asks for it.
+    ///
+    /// # Errors
+    /// The errors of [`run`] before it changes anything.
+    pub fn dry_run(&self) -> Option<Result<(), Error>> {
+        let Command::Attach { device, rate, policy, dry_run } = &self.command else { return None };
+        dry_run.print("egress", || {
+            self.check()?;
+            let interface = Interface::find(device)?;
+            let policy = named(policy)?;
+            Ok(vec![
+                ("interface", format!("{device}, mtu {}", interface.mtu)),
+                ("rate", rate.to_string()),
+                ("policy", policy.name.clone()),
+                ("levels", policy.levels().to_string()),
+                ("queues", format!("{} of each level", policy.buckets)),
+                ("thresholds", dry_run::list(policy.thresholds.iter().map(|bytes| format!("{bytes} B")))),
+                ("undo", format!("greenwave egress detach {device}")),
+            ])
+        })
+    }
+
     /// Checks the arguments before the first action.
     ///
     /// # Errors
@@ -76,7 +102,7 @@ impl Args {
 /// The failed action, with advice.
 pub fn run(args: &Args) -> Result<ExitCode, Error> {
     match &args.command {
-        Command::Attach { device, rate, policy } => attach(device, *rate, policy)?,
+        Command::Attach { device, rate, policy, .. } => attach(device, *rate, policy)?,
         Command::Status { device, json } => {
             let status = egress::status(device)?;
             if *json { outln!("{}", as_json(device, &status)) } else { out!("{}", as_text(device, &status)) }

@@ -8,6 +8,7 @@ use queueing::{Priority, Span};
 use serde::Deserialize;
 
 use crate::error::Error;
+use crate::toml_error;
 
 /// The built-in policies, by name.
 const POLICIES: [(&str, &str); 3] = [
@@ -83,16 +84,17 @@ pub fn text(name: &str) -> Result<String, Error> {
     Ok(text)
 }
 
+/// Advice for a valid file.
+const RIGHT: &str = "greenwave egress policy fish, for a valid one";
+
 /// Parses `text`; `name` is its file or built-in name.
-fn parse(name: &str, text: &str) -> Result<Policy, Error> {
-    let wrong = |what: String| {
-        Error::new(format!("{name}: {what}")).advice("greenwave egress policy fish, for a valid one")
-    };
+///
+/// # Errors
+/// An invalid value, with the valid ones.
+pub fn parse(name: &str, text: &str) -> Result<Policy, Error> {
+    let wrong = |what: String| Error::new(format!("{name}: {what}")).advice(RIGHT);
     let file: File = toml::from_str(text).map_err(|e| {
-        let line = e.span().map_or(1, |span| text[..span.start].matches('\n').count() + 1);
-        let message = e.message().replace('\n', " ");
-        Error::new(format!("{name}:{line}: {message}"))
-            .advice("greenwave egress policy fish, for a valid one")
+        toml_error::of(text, &e, |line| format!("{name}:{line}")).or_advice(|| RIGHT.to_owned())
     })?;
     let level = |level: u8| {
         Priority::new(level)

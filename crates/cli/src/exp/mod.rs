@@ -16,7 +16,7 @@ mod plots;
 mod registry;
 mod result;
 mod resume;
-mod spec;
+pub mod spec;
 mod summary;
 mod until_decided;
 pub mod world;
@@ -206,6 +206,26 @@ pub fn run(args: Args) -> Result<ExitCode, Error> {
 pub fn check_file(file: &std::path::Path) -> Result<(), Error> {
     for source in registry::find(&file.display().to_string())? {
         source.parse()?.world().map_err(Error::new)?;
+    }
+    Ok(())
+}
+
+/// Prints the experiment in `file`, if it is valid.
+///
+/// # Errors
+/// The errors of `exp run` before its first run.
+pub fn describe(file: &std::path::Path, as_json: bool) -> Result<(), Error> {
+    let experiment = registry::from_file(file)?.parse()?;
+    let (title, world) = (&experiment.title, experiment.world().map_err(Error::new)?.name);
+    let (points, modes, claims) = (experiment.points().len(), experiment.modes.len(), experiment.claim.len());
+    if as_json {
+        let all = serde_json::json!({
+            "title": title, "world": world, "points": points, "modes": modes, "claims": claims,
+        });
+        outln!("{all:#}");
+    } else {
+        outln!("{title}: world {world}; {points} points, {modes} modes, {claims} claims");
+        outln!("run it: greenwave exp run {}", file.display());
     }
     Ok(())
 }

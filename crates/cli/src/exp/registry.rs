@@ -94,7 +94,10 @@ pub fn stem(name: &str) -> String {
 }
 
 /// Reads `path`, and `paper.csv` beside it if that exists.
-fn from_file(path: &Path) -> Result<Source, Error> {
+///
+/// # Errors
+/// The file cannot be read.
+pub fn from_file(path: &Path) -> Result<Source, Error> {
     let text = std::fs::read_to_string(path).map_err(|e| Error::file(path, &e))?;
     let paper = std::fs::read_to_string(path.with_file_name("paper.csv")).unwrap_or_default();
     Ok(Source { name: path.display().to_string(), text, paper })

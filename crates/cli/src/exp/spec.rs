@@ -147,7 +147,8 @@ impl Experiment {
     /// # Errors
     /// One line: the given value and the valid ones.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let experiment: Self = toml::from_str(text).map_err(|e| e.to_string().trim().replace('\n', " "))?;
+        let wrong = |e| crate::toml_error::of(text, &e, |line| format!("line {line}"));
+        let experiment: Self = toml::from_str(text).map_err(|e| wrong(e).parts().0.to_owned())?;
         experiment.check()?;
         Ok(experiment)
     }

@@ -23,7 +23,7 @@ use crate::network_args::NetworkArgs;
 use crate::options::{self, random_mac, secret};
 use crate::serve::reload::PolicyFiles;
 use crate::shard_args::FlowHashArg;
-use crate::{Error, control, guard_args, sandbox, traces, ui};
+use crate::{Error, control, dry_run, guard_args, sandbox, traces, ui};
 
 mod bypass;
 mod live_view;
@@ -95,6 +95,8 @@ pub struct Args {
     control: control::Flags,
     #[command(flatten)]
     traces: traces::Flags,
+    #[command(flatten)]
+    dry_run: dry_run::Flag,
     /// Program and arguments; the program must stay in the foreground:
     /// -- lighttpd -D -f lighttpd.conf.
     #[arg(last = true, required = true, value_name = "PROGRAM", verbatim_doc_comment)]
@@ -113,6 +115,25 @@ impl Args {
         self.link.classifiers()?;
         self.ui.check()?;
         self.check_files()
+    }
+
+    /// Prints the plan if `--dry-run` asks for it.
+    ///
+    /// # Errors
+    /// The errors of [`run`] before it opens anything.
+    pub fn dry_run(&self) -> Option<Result<(), Error>> {
+        self.dry_run.print("run", || {
+            let program = elf_check::find(&self.program[0])?;
+            let lib = Library::find(self.lib.as_deref())?;
+            self.check(&|_| true)?;
+            let mut rows = self.link.rows()?;
+            rows.push(("program", program.display().to_string()));
+            rows.push(("library", lib.path().display().to_string()));
+            rows.push(("threads", format!("{} stacks", self.shards)));
+            rows.push(("guard", if self.guard.is_on() { "on" } else { "off" }.to_owned()));
+            rows.push(("--ui", dry_run::list(self.ui.ui.map(|address| address.to_string()))));
+            Ok(rows)
+        })
     }
 
     /// Checks that the output files can be written.

@@ -10,7 +10,7 @@ use sched::cores::{Class, CoreAssignment, Policy, Settings, TaskSpec, Topology, 
 use serde::Deserialize;
 
 use crate::settings::{text, text_or_none, within};
-use crate::{Error, include};
+use crate::{Error, include, toml_error};
 
 /// Output of `greenwave sched example`: every setting with its default.
 pub const EXAMPLE: &str = include_str!("example.toml");
@@ -130,7 +130,9 @@ impl Config {
     }
 
     /// Parses `text`; `name` is its file.
-    #[cfg(test)]
+    ///
+    /// # Errors
+    /// An invalid value, with the valid ones.
     pub fn parse(name: &str, text: &str) -> Result<Self, Error> {
         Self::of(name, text, None, |line| format!("{name}:{line}"))
     }
@@ -142,10 +144,8 @@ impl Config {
         mechanism: Option<&str>,
         location: impl Fn(usize) -> String,
     ) -> Result<Self, Error> {
-        let mut config: Self = toml::from_str(text).map_err(|e| {
-            let line = e.span().map_or(1, |span| text[..span.start].matches('\n').count() + 1);
-            Error::new(format!("{}: {}", location(line), e.message().replace('\n', " "))).advice(RIGHT)
-        })?;
+        let wrong = |e: toml::de::Error| toml_error::of(text, &e, location).or_advice(|| RIGHT.to_owned());
+        let mut config: Self = toml::from_str(text).map_err(wrong)?;
         if let Some(mechanism) = mechanism {
             mechanism.clone_into(&mut config.mechanism);
         }

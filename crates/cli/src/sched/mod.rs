@@ -18,7 +18,7 @@ use serde_json::json;
 use crate::config_file::Arguments;
 use crate::control;
 use crate::table::Table;
-use crate::{Error, sandbox, ui};
+use crate::{Error, dry_run, sandbox, ui};
 
 mod banner;
 mod config;
@@ -33,7 +33,7 @@ mod sensor;
 mod status;
 
 use banner::{Start, greet};
-use config::Config;
+pub use config::Config;
 use control_loop::ControlLoop;
 use live_view::Shown;
 use plan::Plan;
@@ -74,6 +74,8 @@ pub struct Args {
     control: control::Flags,
     #[command(flatten)]
     sandbox: sandbox::NoSandbox,
+    #[command(flatten)]
+    dry_run: dry_run::Flag,
 }
 
 #[derive(clap::Subcommand)]
@@ -109,6 +111,29 @@ impl Args {
     /// True unless a subcommand is given.
     pub fn is_daemon(&self) -> bool {
         self.command.is_none()
+    }
+
+    /// Prints the plan if `--dry-run` asks for it.
+    ///
+    /// # Errors
+    /// The errors of [`run`] before it takes over a task.
+    pub fn dry_run(&self) -> Option<Result<(), Error>> {
+        let path = self.config.as_ref()?;
+        self.dry_run.print("sched", || {
+            self.check()?;
+            let config = Config::load(path, self.mechanism.as_deref())?;
+            let Plan { cores, choice, period, sensor, sensor_why, .. } = Plan::new(&config)?;
+            let tasks = config.tasks.iter().map(|task| format!("{} ({:?})", task.name, task.class));
+            Ok(vec![
+                ("policy", config.policy.clone()),
+                ("mechanism", format!("{:?}: {}", choice.mechanism, choice.why).to_lowercase()),
+                ("sensor", format!("{}: {sensor_why}", sensor.name())),
+                ("period", period.to_string()),
+                ("cores", cpulist::text(&cores)),
+                ("tasks", dry_run::list(tasks)),
+                ("--ui", dry_run::list(self.ui.ui.map(|address| address.to_string()))),
+            ])
+        })
     }
 
     /// Checks the arguments before the first action.

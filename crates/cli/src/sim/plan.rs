@@ -170,8 +170,8 @@ fn topology(name: &str) -> Result<Table, Error> {
         })?,
     };
     text.parse().map_err(|e: toml::de::Error| {
-        let line = e.span().map_or(1, |span| text[..span.start].matches('\n').count() + 1);
-        Error::new(format!("{name}:{line}: {}", e.message())).advice(TOPOLOGY_ADVICE)
+        crate::toml_error::of(&text, &e, |line| format!("{name}:{line}"))
+            .or_advice(|| TOPOLOGY_ADVICE.to_owned())
     })
 }
 

@@ -22,7 +22,7 @@ use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, Ke
 use crate::Error;
 use crate::error::plain;
 use crate::ui::window::{WINDOW_MAX_S, WINDOW_S};
-use crate::ui::{snapshot::Snapshot, tables};
+use crate::ui::{self, snapshot::Snapshot, tables};
 use screen::Screen;
 
 /// Show a command that runs with --ui, live.
@@ -31,7 +31,7 @@ use screen::Screen;
 #[derive(clap::Args)]
 pub struct Args {
     /// Address of the command, from its --ui.
-    #[arg(default_value = "127.0.0.1:9900")]
+    #[arg(default_value = "127.0.0.1:9900", value_parser = ui::address)]
     address: SocketAddr,
     /// Time window of rates and percentiles, in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = WINDOW_S, value_parser = clap::value_parser!(u64).range(1..=WINDOW_MAX_S))]

@@ -17,7 +17,7 @@ pub mod window;
 
 use std::cell::Cell;
 use std::io::ErrorKind;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use host::Monotonic;
@@ -39,11 +39,27 @@ use window::{Live, STEP, WINDOW_S};
 pub struct Flags {
     /// Serve a live page, Prometheus /metrics and the data of `greenwave
     /// top` at this address, such as 127.0.0.1:9900.
-    #[arg(long, value_name = "ADDRESS", verbatim_doc_comment)]
+    #[arg(long, value_name = "ADDRESS", verbatim_doc_comment, value_parser = address)]
     pub ui: Option<SocketAddr>,
     /// Allow a --ui address beyond loopback.
     #[arg(long, requires = "ui")]
     pub ui_remote: bool,
+}
+
+/// The address of a live view.
+///
+/// # Errors
+/// The missing part, and a valid address.
+pub fn address(text: &str) -> Result<SocketAddr, String> {
+    let what = match (text.parse::<SocketAddr>(), text.parse::<IpAddr>()) {
+        (Ok(address), _) => return Ok(address),
+        (_, Ok(ip)) => format!("{text:?} has no port, such as {}", SocketAddr::new(ip, 9900)),
+        (..) => match text.trim_start_matches(':').parse::<u16>() {
+            Ok(port) => format!("{text:?} is a port without a host, such as 127.0.0.1:{port}"),
+            Err(_) => format!("{text:?} is not an IP address and a port, such as 127.0.0.1:9900"),
+        },
+    };
+    Err(what)
 }
 
 impl Flags {

@@ -110,11 +110,10 @@ fn what_is_wrong_is_refused_with_its_line_before_anything_runs() {
     check("switch", "[serve]\n\npin = \"yes\"\n", "3: pin is not true or false");
     check("list", "[serve]\nport = [80, 81]\n", "2: port is not a text or a number");
     check("value", "[serve]\nworkers = 1\nport = 99999\n", "3: invalid value '99999' for '--port");
-    // The file's first reader refuses it.
     let twice = Scratch::new("all-twice.toml", "[serve]\nport = 80\nport = 81\n");
     for out in [greenwave(&["--config", twice.path(), "serve"]), greenwave(&["check", twice.path()])] {
         assert!(
-            says(&out).starts_with(&format!("error: {}:3: duplicate key", twice.path())),
+            says(&out).starts_with(&format!("error: {}:3: port is set twice", twice.path())),
             "{}",
             says(&out)
         );
