@@ -61,6 +61,12 @@ impl Table {
         html::wide("table", &table)
     }
 
+    /// Lines of the table for a terminal of so many columns.
+    #[must_use]
+    pub fn within(&self, columns: usize) -> Vec<String> {
+        self.lines(columns)
+    }
+
     /// Number of rows.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -199,7 +205,7 @@ fn chars(text: &str) -> usize {
 }
 
 /// `text` wrapped at `room` characters between words; a longer word stays whole.
-fn wrapped(text: &str, room: usize) -> Vec<String> {
+pub fn wrapped(text: &str, room: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split(' ') {
         match lines.last_mut() {

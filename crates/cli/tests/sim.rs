@@ -257,6 +257,20 @@ fn what_cannot_be_is_refused_with_its_value_before_anything_runs() {
     refused(&["sim", "thresholds", "--levels", "9"], "9");
 }
 
+//~ cli: `sim thresholds` and the built-in egress policy state the same bytes
+#[test]
+fn the_published_thresholds_are_those_of_the_policy_fish() {
+    let found = json(&["sim", "thresholds", "--workload", "websearch", "--load", "0.8", "--json"]);
+    let sets = found["sets"].as_array().expect("sets is a list");
+    let published = sets.iter().find(|set| set["thresholds"] == "published").expect("a set");
+    let policy = greenwave(&["egress", "policy", "fish"]).stdout;
+    let policy: toml::Table = String::from_utf8(policy).expect("text").parse().expect("TOML");
+    let bytes =
+        policy["thresholds"].as_array().expect("a list").iter().map(|n| n.as_integer().expect("bytes"));
+    let published = published["bytes"].as_array().expect("a list").iter().map(|n| n.as_i64().expect("bytes"));
+    assert_eq!(published.collect::<Vec<_>>(), bytes.collect::<Vec<_>>());
+}
+
 //~ fabric: computed thresholds equal the best found by trying all, and are no worse than published ones
 //~ cli: `sim thresholds` finds thresholds at least as good as published ones
 #[test]

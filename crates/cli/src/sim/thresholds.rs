@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use queueing::theory::feedback::{self, SizeDistribution};
 use queueing::{Bytes, Priority, Rate};
 use serde_json::json;
-use sim::fabric::{MSS, SEGMENT_BYTES};
+use sim::fabric::SEGMENT_BYTES;
 
 use super::workload::{Workload, load};
 use crate::error::Error;
@@ -69,7 +69,10 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let segment_us = Rate::from_gbps(args.gbps).time_for(Bytes::new(SEGMENT_BYTES.into())).as_micros_f64();
     let means: Vec<f64> =
         rows.iter().map(|(_, thresholds)| mean(&demand, args.load, thresholds) * segment_us).collect();
-    let bytes = |thresholds: &[u64]| thresholds.iter().map(|segments| segments * MSS).collect::<Vec<_>>();
+    // As `egress` counts them: headers included, the frame's excluded.
+    let bytes = |thresholds: &[u64]| {
+        thresholds.iter().map(|segments| segments * u64::from(SEGMENT_BYTES)).collect::<Vec<_>>()
+    };
     if args.json {
         let rows = rows.iter().zip(&means).map(|((name, thresholds), mean)| {
             json!({
@@ -93,7 +96,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     for ((name, _), mean) in rows.iter().zip(&means) {
         summary.row(vec![name.clone(), in_unit("µs", *mean), number(mean / means[0])]);
     }
-    out!("\n{summary}\n--thresholds {}\n", words(&best));
+    out!("\n{summary}\n--thresholds {}\negress policy: thresholds = {:?}\n", words(&best), bytes(&best));
     let closing = rows.iter().zip(&means).skip(1);
     let closing = closing
         .map(|((name, _), mean)| {

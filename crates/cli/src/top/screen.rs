@@ -4,12 +4,13 @@ use std::net::SocketAddr;
 
 use queueing::Time;
 use ratatui::Frame;
-use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::layout::{Constraint, Layout};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Text};
 use ratatui::widgets::{Paragraph, Sparkline, Wrap};
 
 use super::Answer;
+use crate::table::wrapped;
 use crate::ui::snapshot::Snapshot;
 use crate::ui::tables;
 
@@ -76,21 +77,23 @@ impl Screen {
             );
             return frame.render_widget(Paragraph::new(text).wrap(Wrap { trim: true }), area);
         }
+        let head_lines = self.head(usize::from(area.width), now);
+        let head_rows = u16::try_from(head_lines.len()).unwrap_or(u16::MAX);
         let parts = Layout::vertical([
-            Constraint::Length(2),
+            Constraint::Length(head_rows),
             Constraint::Length(3),
             Constraint::Min(1),
             Constraint::Length(1),
         ]);
         let [head, rate, tables, foot] = parts.areas(area);
-        self.head(frame, head, now);
+        frame.render_widget(Paragraph::new(head_lines), head);
         if let Some(snapshot) = &self.shown {
             let values = snapshot.history.iter().map(|point| point.rate.round() as u64);
             let width = usize::from(rate.width);
             let values: Vec<u64> = values.collect();
             let latest = &values[values.len().saturating_sub(width)..];
             frame.render_widget(Sparkline::default().data(latest).style(Color::Green), rate);
-            let text = text(snapshot);
+            let text = text(snapshot, usize::from(tables.width));
             let rows = u16::try_from(text.lines.len()).unwrap_or(u16::MAX);
             self.above = self.above.min(rows.saturating_sub(tables.height));
             frame.render_widget(Paragraph::new(text).scroll((self.above, 0)), tables);
@@ -99,36 +102,38 @@ impl Screen {
         frame.render_widget(Line::styled(keys, Style::new().fg(Color::DarkGray)), foot);
     }
 
-    /// Draws the command's description and warnings.
-    fn head(&self, frame: &mut Frame<'_>, area: Rect, now: Time) {
+    /// The command's description and warnings, in lines of at most `columns`.
+    fn head(&self, columns: usize, now: Time) -> Vec<Line<'static>> {
         let (program, what) = match &self.shown {
             Some(snapshot) => (tables::headline(snapshot), tables::rate(snapshot)),
             None => (format!("greenwave top {}", self.address), "waiting for the first snapshot".to_owned()),
         };
         let warn = Style::new().fg(Color::Black).bg(Color::Yellow);
-        let second = match (&self.lost, self.shown.as_deref().and_then(tables::caution)) {
+        let (second, style) = match (&self.lost, self.shown.as_deref().and_then(tables::caution)) {
             (Some((why, since)), _) => {
                 let span = now.since(*since).as_secs_f64();
                 let old = if self.shown.is_some() { "; the tables below are old" } else { "" };
                 let text = format!("{}: {why}, for {span:.0} s{old}; retrying", self.address);
-                Line::styled(text, warn)
+                (text, warn)
             }
-            (None, _) if self.paused => Line::styled(format!("paused; {what}"), warn),
-            (None, Some(caution)) => Line::styled(caution, warn),
-            (None, None) => Line::raw(what),
+            (None, _) if self.paused => (format!("paused; {what}"), warn),
+            (None, Some(caution)) => (caution, warn),
+            (None, None) => (what, Style::new()),
         };
-        let first = Line::styled(program, Style::new().add_modifier(Modifier::BOLD));
-        frame.render_widget(Paragraph::new(vec![first, second]), area);
+        let bold = Style::new().add_modifier(Modifier::BOLD);
+        let lines =
+            |text: &str, style| wrapped(text, columns).into_iter().map(move |line| Line::styled(line, style));
+        lines(&program, bold).chain(lines(&second, style)).collect()
     }
 }
 
-/// The tables, one below the other.
-fn text(snapshot: &Snapshot) -> Text<'static> {
+/// The tables, one below the other, in lines of at most `columns`: columns that do not fit follow below.
+fn text(snapshot: &Snapshot, columns: usize) -> Text<'static> {
     let title = Style::new().fg(Color::Green).add_modifier(Modifier::BOLD);
     let mut lines = Vec::new();
     for tables::TitledTable { title: name, table } in tables::sections(snapshot) {
         lines.push(Line::styled(name, title));
-        lines.extend(table.to_string().lines().map(|line| Line::raw(line.to_owned())));
+        lines.extend(table.within(columns).into_iter().map(Line::raw));
         lines.push(Line::raw(""));
     }
     Text::from(lines)

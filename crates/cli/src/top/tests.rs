@@ -77,6 +77,31 @@ fn a_terminal_that_is_too_small_is_reported_and_a_low_one_scrolls() {
     assert_eq!(drawn(&mut screen, (80, 12), at(12.0)), top);
 }
 
+//~ cli: `top` shows every number on a terminal of 60 columns
+#[test]
+fn a_narrow_terminal_cuts_no_number() {
+    let numbers = |width: u16, live: &crate::ui::window::Live, now: f64| {
+        let mut screen = Screen::new(HERE, 10);
+        screen.on_answer(at(now), answered(live, now));
+        let text = drawn(&mut screen, (width, 400), at(now)).join("\n");
+        let is_number = |word: &&str| word.starts_with(|c: char| c.is_ascii_digit());
+        let mut all: Vec<String> = text.split_whitespace().filter(is_number).map(str::to_owned).collect();
+        all.sort();
+        all
+    };
+    for (live, now) in [(serve(12), 12.0), (sched(), 2.0)] {
+        let wide = numbers(200, &live, now);
+        let mut narrow = numbers(60, &live, now);
+        assert!(wide.len() > 10, "{wide:?}");
+        // Columns that follow below repeat the text columns, which may be numbers.
+        for number in wide {
+            let at = narrow.iter().position(|other| *other == number);
+            let at = at.unwrap_or_else(|| panic!("{number} is not among {narrow:?}"));
+            narrow.remove(at);
+        }
+    }
+}
+
 #[test]
 fn keys_do_what_the_last_line_says() {
     let press = |code| act(KeyEvent::new(code, KeyModifiers::NONE));

@@ -37,9 +37,9 @@ pub fn text(comparisons: &[Comparison], unpaired: &[String]) -> String {
         if !compared.claims.is_empty() {
             let _ = write!(text, "\n{}", claims(compared, false));
         }
-        let significant = significant(compared);
-        if !significant.is_empty() {
-            let _ = write!(text, "\n{}", figures(significant.iter().take(FIGURES_MAX).copied(), ROW_WIDTH));
+        let shown = if has_intervals(compared) { significant(compared) } else { quantiles(compared) };
+        if !shown.is_empty() {
+            let _ = write!(text, "\n{}", figures(shown.iter().take(FIGURES_MAX).copied(), ROW_WIDTH));
         }
         let _ = writeln!(text, "\n{}\n", method_note(compared));
     }
@@ -151,6 +151,23 @@ fn significant(compared: &Comparison) -> Vec<&Measure> {
     significant
 }
 
+/// True if any figure has an interval.
+fn has_intervals(compared: &Comparison) -> bool {
+    compared.figures.iter().any(|measure| measure.difference.differs.is_some())
+}
+
+/// Quantiles of all rows, for runs without intervals: p99 first, then the others in their order; all
+/// figures where there are no quantiles.
+fn quantiles(compared: &Comparison) -> Vec<&Measure> {
+    let is_quantile =
+        |name: &str| name.strip_prefix('p').is_some_and(|rest| rest.starts_with(char::is_numeric));
+    let all = || compared.figures.iter();
+    let mut shown: Vec<&Measure> = all().filter(|measure| is_quantile(&measure.column.0)).collect();
+    // Stable: rows keep their order.
+    shown.sort_by_key(|measure| measure.column.0 != "p99");
+    if shown.is_empty() { all().collect() } else { shown }
+}
+
 /// Method of judging differences, and the number of differences expected by chance.
 fn method_note(compared: &Comparison) -> String {
     let all = || {
@@ -161,7 +178,8 @@ fn method_note(compared: &Comparison) -> String {
     let with_interval = all().filter(|difference| difference.differs.is_some()).count();
     let differ = all().filter(|difference| difference.differs == Some(true)).count();
     if with_interval == 0 {
-        return "only one run each: no confidence intervals, so differences cannot be judged".to_owned();
+        return "only one run each: no confidence intervals, so these differences cannot be judged"
+            .to_owned();
     }
     let methods = [
         (Method::Seed, "paired by seed"),

@@ -49,6 +49,21 @@ fn a_claim_under_its_old_id_is_compared_with_the_new_one() {
     assert_eq!(claims, [("no-shared-path-control", ClaimChange::Both(Holds))]);
 }
 
+//~ cli: a comparison of single runs shows their quantiles
+#[test]
+fn runs_without_intervals_are_compared_by_their_quantiles() {
+    let demo = |p99: u64| {
+        let class = json!({"class": "LS", "requests": 10, "p50_ns": 7000, "p99_ns": p99});
+        let modes = json!([{"mode": "adps", "report": {"classes": [class]}}]);
+        ParsedResult::read(&ResultHeader::of_host("demo", Some(1)).stamp(json!({"modes": modes}))).unwrap()
+    };
+    let text = text(&[compared(demo(40_000), demo(80_000))], &[]);
+    let row = text.lines().find(|line| line.contains("p99")).unwrap_or_else(|| panic!("{text}"));
+    let words: Vec<&str> = row.split_whitespace().collect();
+    assert_eq!(words[words.len() - 5..], ["40", "80", "2.00", "–", "–"], "{text}");
+    assert!(text.contains("cannot be judged") && !text.contains("requests"), "{text}");
+}
+
 #[test]
 fn each_claim_has_a_verdict_and_whether_its_figure_moved() {
     check(&[3.0, 3.2, 3.1], &[3.1, 3.1, 3.2], ClaimChange::Both(Holds), Some(false));
