@@ -41,8 +41,10 @@ const NAME: &std::ffi::CStr = c"greenwave-watch";
 const SNAPSHOTS_FIRST: u32 = 10;
 /// Shortest and longest interval between snapshots.
 const STEPS: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(1)];
-/// Interval over the duration of a snapshot: the search takes 1 % of the time at most.
-const STEP_SHARE: u32 = 100;
+/// Time over the time that snapshots take: 1 % at most.
+const SHARE: i64 = 100;
+/// Unused time of snapshots that is kept for dear ones, in ns: those of new processes.
+const CREDIT_MAX_NS: i64 = 50_000_000;
 /// Maximum number of processes reported for anything but sockets.
 const REPORTED_MAX: usize = 1024;
 
@@ -138,6 +140,7 @@ fn watch(mut tells: UnixStream, parent: u32, library: &Path, is_confined: bool) 
     let mut detector = Detector::new(routes, chosen_ports());
     let mut processes = Processes::new(parent, std::process::id(), library);
     let mut reported = BTreeSet::new();
+    let (mut budget, mut last) = (Budget::new(), Instant::now());
     for snapshots in 0_u32.. {
         let start = Instant::now();
         let events = match snapshot(&mut detector, &mut processes, &mut diag) {
@@ -154,7 +157,8 @@ fn watch(mut tells: UnixStream, parent: u32, library: &Path, is_confined: bool) 
         if tells.write_all(text.as_bytes()).is_err() {
             return;
         }
-        let step = step(snapshots, start.elapsed());
+        let step = budget.step(snapshots, start - last, start.elapsed());
+        last = start;
         let step = Timespec { tv_sec: step.as_secs() as i64, tv_nsec: step.subsec_nanos().into() };
         let mut ready = [PollFd::new(&tells, PollFlags::IN)];
         // No further input is expected: readable means that the stack's process has ended.
@@ -164,10 +168,29 @@ fn watch(mut tells: UnixStream, parent: u32, library: &Path, is_confined: bool) 
     }
 }
 
-/// Interval after snapshot number `snapshots`, which took `cost`.
-fn step(snapshots: u32, cost: Duration) -> Duration {
-    let [least, most] = STEPS;
-    if snapshots < SNAPSHOTS_FIRST { least } else { (cost * STEP_SHARE).clamp(least, most) }
+/// Time that snapshots may take.
+#[derive(Debug)]
+struct Budget {
+    /// Unused time in ns; negative: overdrawn.
+    credit_ns: i64,
+}
+
+impl Budget {
+    fn new() -> Self {
+        Self { credit_ns: CREDIT_MAX_NS }
+    }
+
+    /// Interval after snapshot number `snapshots`, which took `cost` and began `since` after the one
+    /// before.
+    fn step(&mut self, snapshots: u32, since: Duration, cost: Duration) -> Duration {
+        let [least, most] = STEPS;
+        let ns = |span: Duration| i64::try_from(span.as_nanos()).unwrap_or(i64::MAX);
+        let earned = self.credit_ns.saturating_add(ns(since) / SHARE).min(CREDIT_MAX_NS);
+        // What the longest interval cannot pay is forgiven.
+        self.credit_ns = earned.saturating_sub(ns(cost)).max(-ns(most) / SHARE);
+        let owed = self.credit_ns.min(0).unsigned_abs() * SHARE.unsigned_abs();
+        if snapshots < SNAPSHOTS_FIRST { least } else { Duration::from_nanos(owed).clamp(least, most) }
+    }
 }
 
 /// Detaches this process from the stack's descriptors, signals and output.
@@ -231,15 +254,28 @@ fn snapshot(
 mod tests {
     use super::*;
 
+    /// Intervals after snapshots that take `cost_ms` each.
+    fn steps(cost_ms: &[u64]) -> Vec<u128> {
+        let (mut budget, mut since) = (Budget::new(), Duration::ZERO);
+        let each = cost_ms.iter().map(|cost| {
+            since = budget.step(SNAPSHOTS_FIRST, since, Duration::from_millis(*cost));
+            since.as_millis()
+        });
+        each.collect()
+    }
+
     //~ run: the search for kernel sockets runs up to ten times in a second and takes 1 % of the time at most
     #[test]
     fn cheap_snapshots_are_taken_ten_times_in_a_second_and_dear_ones_once() {
-        let ms = Duration::from_millis;
-        for (cost_us, expected) in
-            [(0, 100), (1_000, 100), (2_000, 200), (5_000, 500), (10_000, 1000), (90_000, 1000)]
-        {
-            assert_eq!(step(0, Duration::from_micros(cost_us)), ms(100), "at the start");
-            assert_eq!(step(SNAPSHOTS_FIRST, Duration::from_micros(cost_us)), ms(expected), "{cost_us} µs");
-        }
+        assert_eq!(steps(&[1; 40]), [100; 40]);
+        assert_eq!(steps(&[1, 30, 1, 10, 1]), [100; 5], "a dear one among cheap ones");
+        let dear = steps(&[20; 40]);
+        assert_eq!(dear[..2], [100; 2], "from what was saved");
+        assert_eq!(dear[3..], [1000; 37]);
+        // 20 s of snapshots of 5 ms.
+        let some = steps(&[5; 60]);
+        let total: u128 = some.iter().sum();
+        assert!(5 * 60 <= total / 100 + 50 + 5, "{total} ms");
+        assert_eq!(Budget::new().step(0, Duration::ZERO, Duration::from_secs(9)), STEPS[0], "at the start");
     }
 }
