@@ -513,3 +513,44 @@ fn a_request_without_a_deadline_waits_for_those_that_would_lose_theirs() {
         [("urgent", true), ("patient", true)]
     );
 }
+
+/// Order in which a short and a long budget are served, after requests with long ones have expired and one with
+/// a short one was in time.
+fn order_after_losses(order: Order, shedding: Shedding) -> Vec<usize> {
+    let mut queue = DeadlineQueue::new(QueueSettings { order, shedding, ..QueueSettings::default() });
+    let (service, start, later) = (Span::from_millis(5), at(1), at(500_000_001));
+    let [long, short] = [400, 20].map(|ms| Some(Span::from_millis(ms)));
+    let push = |queue: &mut DeadlineQueue<Request>, now, number, left| {
+        assert_eq!(queue.enqueue(now, Request { number, left, service }), EnqueueResult::Queued);
+    };
+    push(&mut queue, start, 0, short);
+    assert!(matches!(queue.dequeue(start), Some(DequeueResult::Serve(Request { number: 0, .. }))));
+    (1..5).for_each(|number| push(&mut queue, start, number, long));
+    while queue.dequeue(later).is_some() {}
+    push(&mut queue, later, 5, short);
+    push(&mut queue, later, 6, long);
+    let served = std::iter::from_fn(|| queue.dequeue(later));
+    served
+        .map(|result| match result {
+            DequeueResult::Serve(request) | DequeueResult::Shed(request, _) => request.number,
+        })
+        .collect()
+}
+
+//~ deadlines: a budget that loses less than longer ones waits for them, by each rule that drops the expired
+#[test]
+fn a_short_budget_waits_for_those_that_lose_more() {
+    for (_, order) in ORDERS {
+        for (_, shedding) in SHEDDINGS {
+            let by_deadline = matches!(order, Order::Edf | Order::Laxity);
+            let expected = match shedding {
+                // The shared vectors have the rule for overload.
+                Shedding::Overload => continue,
+                Shedding::Expired | Shedding::Infeasible if by_deadline => [6, 5],
+                _ if order == Order::Lifo => [6, 5],
+                _ => [5, 6],
+            };
+            assert_eq!(order_after_losses(order, shedding), expected, "{order:?} {shedding:?}");
+        }
+    }
+}

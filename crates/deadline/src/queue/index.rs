@@ -101,8 +101,8 @@ impl<T> Index<T> {
     }
 
     /// Ranked entries in order.
-    pub(super) fn ranked(&self) -> impl Iterator<Item = &T> {
-        self.bands[Band::Ranked as usize].iter().map(|&key| self.entry(key).1)
+    pub(super) fn ranked(&self) -> impl Iterator<Item = (QueueHandle, &T)> {
+        self.bands[Band::Ranked as usize].iter().map(|&key| self.entry(key))
     }
 
     /// Moves the entry with `handle` to `band`, at `key`.

@@ -110,7 +110,8 @@ pub trait Work: Entry {
 /// A sender that understates its budget must not gain by it. While more than one request in fifty is lost,
 /// those of a budget that lose less than others of their size wait for one with a longer budget. So a lie
 /// gains at most what is gained within one octave of the budget. An order of the application's own is not
-/// touched.
+/// touched. Under [`Shedding::Expired`] and [`Shedding::Infeasible`] the same holds in the orders `edf` and `laxity`,
+/// with less effect, since these rules have no other measure of losses.
 ///
 /// Requests that were passed over are served, latest deadline first, when no other with a deadline
 /// waits: the server never idles while one waits, and an estimate that is wrong under low load changes
@@ -226,7 +227,14 @@ impl<T: Work> DeadlineQueue<T> {
     }
 
     fn next_in_order(&mut self, now: Time) -> Option<QueueHandle> {
-        self.aged(now).or_else(|| Some(self.waiting.first(Band::Ranked)?.0))
+        if let Some(handle) = self.aged(now) {
+            return Some(handle);
+        }
+        let (handle, head) = self.waiting.first(Band::Ranked)?;
+        if self.shares_losses() && self.drop_reason(now, head).is_none() {
+            return Some(self.longer_budget_than(head, PASSED_OVER_MAX).unwrap_or(handle));
+        }
+        Some(handle)
     }
 
     fn next_in_overload(&mut self, now: Time) -> Option<QueueHandle> {
@@ -271,14 +279,14 @@ impl<T: Work> DeadlineQueue<T> {
         if head.due.is_some() && gain < floor * head.probability_at_enqueue / ONE {
             return true;
         }
-        if self.is_ahead_by_its_budget(head) {
+        if self.longer_budget_than(head, SCAN_MAX).is_some() {
             return true;
         }
         if self.all_have_time(now, head) {
             return false;
         }
         let (mut start, mut cost) = (now, 0);
-        for behind in self.waiting.ranked().skip(1).take(SCAN_MAX) {
+        for (_, behind) in self.waiting.ranked().skip(1).take(SCAN_MAX) {
             if let Some(due) = behind.due {
                 let if_passed_over = behind.forecast.probability_within(due.since(start));
                 let if_served = behind.forecast.probability_within(due.since(start + head.turn));
@@ -292,16 +300,28 @@ impl<T: Work> DeadlineQueue<T> {
         false
     }
 
-    /// True if budgets as short as that of `head` lose less than longer ones, of which one waits.
-    fn is_ahead_by_its_budget(&self, head: &QueuedEntry<T>) -> bool {
+    /// True if budgets get equal shares of the losses outside of [`Shedding::Overload`]: they order the queue, and
+    /// those that have expired are dropped.
+    fn shares_losses(&self) -> bool {
+        let sheds = matches!(self.settings.shedding, Shedding::Expired | Shedding::Infeasible);
+        sheds && matches!(self.settings.order, Order::Edf | Order::Laxity)
+    }
+
+    /// The entry, of the `scan` ones behind `head`, that `head` waits for: one with a longer budget, whose class does not lose less than others,
+    /// while that of `head` does.
+    fn longer_budget_than(&self, head: &QueuedEntry<T>, scan: usize) -> Option<QueueHandle> {
         let is_favoured =
             |waiting: &QueuedEntry<T>, class| self.losses.is_favoured(class, waiting.probability_at_enqueue);
-        let Some(class) = head.class.filter(|_| !self.has_own_order) else { return false };
-        is_favoured(head, class)
-            && self.waiting.ranked().skip(1).take(SCAN_MAX).any(|behind| {
-                let longer = behind.class.filter(|other| other.is_longer_than(class));
-                longer.is_some_and(|longer| !is_favoured(behind, longer))
-            })
+        let class = head.class.filter(|_| !self.has_own_order)?;
+        if !is_favoured(head, class) {
+            return None;
+        }
+        let mut behind = self.waiting.ranked().skip(1).take(scan);
+        let longer = behind.find(|(_, behind)| {
+            let longer = behind.class.filter(|other| other.is_longer_than(class));
+            longer.is_some_and(|longer| !is_favoured(behind, longer))
+        });
+        longer.map(|(handle, _)| handle)
     }
 
     /// True if no cost can arise, since the entries scanned will be in time whatever goes first.

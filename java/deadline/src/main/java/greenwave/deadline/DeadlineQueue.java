@@ -3,6 +3,7 @@ package greenwave.deadline;
 import java.io.Serializable;
 import java.util.Comparator;
 import java.util.LinkedHashSet;
+import java.util.Optional;
 import java.util.OptionalLong;
 import java.util.TreeSet;
 
@@ -190,7 +191,23 @@ public final class DeadlineQueue<T extends DeadlineQueue.Entry> {
 
     private Waiting<T> nextInOrder(long nowNanos) {
         Waiting<T> aged = aged(nowNanos, byAge);
-        return aged != null ? aged : ranked.first();
+        if (aged != null) {
+            return aged;
+        }
+        Waiting<T> head = ranked.first();
+        if (!sharesLosses() || shed(nowNanos, head) != null) {
+            return head;
+        }
+        return longerBudgetThan(head, PASSED_OVER_MAX).orElse(head);
+    }
+
+    /**
+     * True if budgets get equal shares of the losses outside of {@link Shedding#OVERLOAD}: they order the queue, and
+     * those that have expired are dropped.
+     */
+    private boolean sharesLosses() {
+        return (settings.shedding == Shedding.EXPIRED || settings.shedding == Shedding.INFEASIBLE)
+                && (settings.order == Order.EDF || settings.order == Order.LAXITY);
     }
 
     private Waiting<T> nextInOverload(long nowNanos) {
@@ -233,7 +250,7 @@ public final class DeadlineQueue<T extends DeadlineQueue.Entry> {
         if (head.hasDeadline() && gain < floor * head.probabilityAtOffer / Forecast.ONE) {
             return true;
         }
-        if (isAheadByItsBudget(head)) {
+        if (longerBudgetThan(head, SCAN_MAX).isPresent()) {
             return true;
         }
         long start = nowNanos;
@@ -257,17 +274,21 @@ public final class DeadlineQueue<T extends DeadlineQueue.Entry> {
         return false;
     }
 
-    /** True if budgets as short as that of {@code head} lose less than longer ones, of which one waits. */
-    private boolean isAheadByItsBudget(Waiting<T> head) {
+    /**
+     * Of the {@code scan} entries behind {@code head}, the one that it waits for: one with a longer budget, whose class
+     * does not lose less than others, while that of {@code head} does.
+     */
+    private Optional<Waiting<T>> longerBudgetThan(Waiting<T> head, int scan) {
         if (custom != null || !head.hasDeadline() || !isFavoured(head)) {
-            return false;
+            return Optional.empty();
         }
         return ranked.stream()
                 .skip(1)
-                .limit(SCAN_MAX)
-                .anyMatch(behind -> behind.hasDeadline()
+                .limit(scan)
+                .filter(behind -> behind.hasDeadline()
                         && behind.budgetClass.isLongerThan(head.budgetClass)
-                        && !isFavoured(behind));
+                        && !isFavoured(behind))
+                .findFirst();
     }
 
     private boolean isFavoured(Waiting<T> waiting) {

@@ -298,6 +298,43 @@ class DeadlineQueueTest {
         assertTrue(liars <= honest + 0.05 && honest > 0.66, liars + " against " + honest);
     }
 
+    //~ java: a budget that loses less than longer ones waits for them, by each rule that drops the expired
+    @Test
+    void aShortBudgetWaitsForThoseThatLoseMore() {
+        for (Order order : Order.values()) {
+            for (Shedding shedding : Shedding.values()) {
+                if (shedding == Shedding.OVERLOAD) {
+                    continue; // The shared vectors have the rule for overload.
+                }
+                boolean byDeadline = order == Order.EDF || order == Order.LAXITY;
+                boolean waits = byDeadline && shedding != Shedding.NONE || order == Order.LIFO;
+                List<Integer> expected = waits ? List.of(6, 5) : List.of(5, 6);
+                assertEquals(expected, orderAfterLosses(order, shedding), order + " " + shedding);
+            }
+        }
+    }
+
+    /**
+     * Order in which a short and a long budget are served, after requests with long ones have expired and one with a
+     * short one was in time.
+     */
+    private static List<Integer> orderAfterLosses(Order order, Shedding shedding) {
+        long ms = 1_000_000;
+        long later = 500 * ms + 1;
+        DeadlineQueue<Request> queue = new DeadlineQueue<>(new Settings(10_000, order, shedding, 1_000 * ms));
+        queue.offer(1, Request.of(0, 20 * ms, 5 * ms));
+        assertEquals(0, queue.next(1).entry().number());
+        for (int number = 1; number < 5; number++) {
+            queue.offer(1, Request.of(number, 400 * ms, 5 * ms));
+        }
+        while (!queue.isEmpty()) {
+            queue.next(later);
+        }
+        queue.offer(later, Request.of(5, 20 * ms, 5 * ms));
+        queue.offer(later, Request.of(6, 400 * ms, 5 * ms));
+        return List.of(queue.next(later).entry().number(), queue.next(later).entry().number());
+    }
+
     /** Serves what starts before {@code now}; the time at which the server is idle. */
     private static long serve(
             DeadlineQueue<Request> queue,
