@@ -260,21 +260,45 @@ fn a_dry_run_counts_whom_it_would_have_shed() {
     assert!(ended(controller).contains("would have been shed"));
 }
 
+//~ xdp-guard: the kernel's drops at listeners count since the attach
+#[cfg(feature = "bpf")]
+#[test]
+fn drops_before_the_attach_do_not_count() {
+    let Some(rig) = Rig::new("drops_before_the_attach_do_not_count") else { return };
+    rustix::net::listen(&rig.listener, 1).unwrap();
+    let waiting: Vec<_> = (0..2).map(|_| rig.connect().expect("there is room")).collect();
+    assert!(rig.connect().is_none(), "the accept queue is full");
+    let netstat = rig.server.enter(|| std::fs::read_to_string("/proc/thread-self/net/netstat").unwrap());
+    let lines: Vec<Vec<&str>> = netstat.lines().map(|line| line.split(' ').collect()).collect();
+    let at = lines[0].iter().position(|&name| name == "ListenOverflows").expect("the kernel counts them");
+    assert_ne!(lines[1][at], "0", "one was dropped");
+    let controller = rig.attach(&[]);
+    let status = rig.until("it reads", |status| status["waiting"] == 2);
+    assert_eq!((&status["listen_overflows"], &status["listen_drops"]), (&0.into(), &0.into()), "{status}");
+    signal(&controller, Signal::INT);
+    ended(controller);
+    drop(waiting);
+}
+
 //~ xdp-guard: a shed client receives a valid RST if configured
 #[cfg(feature = "bpf")]
 #[test]
 fn a_shed_connection_gets_a_reset_on_request() {
     let Some(rig) = Rig::new("a_shed_connection_gets_a_reset_on_request") else { return };
-    // Frames that a veth returns arrive only if the peer polls, as with GRO.
-    rig.client.run("ethtool", &["--offload", "eth0", "gro", "on"]).unwrap();
     // No other traffic arrives that would wake it.
     for namespace in [&rig.client, &rig.server] {
         namespace.sysctl("net.ipv6.conf.all.disable_ipv6", "1").unwrap();
     }
-    for mode in ["drv", "skb"] {
-        let controller = rig.attach(&["--reject", "reset", "--mode", mode]);
+    for (mode, gro) in [("", "off"), ("", "on"), ("drv", "on"), ("skb", "off")] {
+        rig.client.run("ethtool", &["--offload", "eth0", "gro", gro]).unwrap();
+        let flags = ["--reject", "reset", "--mode", mode];
+        let controller = rig.attach(if mode.is_empty() { &flags[..2] } else { &flags });
         let _overload = rig.overload();
-        assert_eq!(rig.status()["refusal"], "reset");
+        let status = rig.status();
+        assert_eq!(status["refusal"], "reset");
+        // Frames that a veth returns in the driver arrive only if the peer polls, as with GRO.
+        let warnings = status["warnings"].as_array().unwrap();
+        assert_eq!(warnings.len(), usize::from(mode == "drv"), "{mode}: {warnings:?}");
         // A client without an answer retries, and is not refused.
         let outcomes: Vec<_> = (0..32).map(|_| rig.connect_within(LIMIT).err().map(|e| e.kind())).collect();
         assert!(outcomes.contains(&Some(std::io::ErrorKind::ConnectionRefused)), "{mode}: {outcomes:?}");

@@ -34,7 +34,7 @@ fn attach(title: &str, mode: Mode, until: WaitEnd, works: &str) -> Finding {
     };
     let options = Options {
         ports: vec![at.port()],
-        mode,
+        mode: Some(mode),
         classes: Classes::default(),
         until,
         watching: true,

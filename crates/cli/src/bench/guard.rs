@@ -111,7 +111,7 @@ fn controller(duration: Span, until: WaitEnd) -> Result<Result<f64, GuardError>,
         let mut policy = by_name("queue-delay", &Params::default()).expect("a default policy");
         let options = Options {
             ports: vec![80],
-            mode: Mode::Native,
+            mode: Some(Mode::Native),
             classes: Classes::default(),
             until,
             watching: false,

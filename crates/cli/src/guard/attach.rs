@@ -68,9 +68,10 @@ pub struct Args {
     /// Response to a shed SYN: drop (default) or reset.
     #[arg(long = "reject", value_enum, default_value = "drop", hide_default_value = true)]
     reject: Reject,
-    /// XDP mode: drv, in the driver (default); skb, after the driver.
-    #[arg(long, value_enum, default_value = "drv", hide_default_value = true, hide_possible_values = true)]
-    mode: ModeName,
+    /// XDP mode: drv, in the driver (default); skb, after the driver (default
+    /// on a veth with --reject reset).
+    #[arg(long, value_enum, hide_possible_values = true)]
+    mode: Option<ModeName>,
     #[command(flatten)]
     sandbox: sandbox::Flags,
     #[command(flatten)]
@@ -164,7 +165,7 @@ impl Args {
         let controller = Controller { name: self.policy.clone(), policies, params };
         let options = Options {
             ports,
-            mode: self.mode.into(),
+            mode: self.mode.map(Mode::from),
             classes: Classes(self.class.iter().map(|class| class.0.clone()).collect()),
             until: self.until.into(),
             watching: self.dry_run,
@@ -197,6 +198,7 @@ pub fn run(args: &Args, arguments: &Arguments) -> Result<ExitCode, Error> {
     let (start, used_before) = (clock.now(), used.now());
     let mut due = start;
     let mut steps = 0_u64;
+    let mut warned = Vec::new();
     let end = loop {
         due = wait(&clock, due + args.period);
         if interrupted.load(Ordering::Relaxed) {
@@ -215,6 +217,9 @@ pub fn run(args: &Args, arguments: &Arguments) -> Result<ExitCode, Error> {
         let step = controller.step(&mut guard, clock.now());
         step.map_err(|e| Error::new(format!("{}: {e}", args.device)))?;
         ui.iter().for_each(|ui| show(ui, args, &guard, clock.now()));
+        if steps.is_multiple_of(WARN) {
+            warn(args, &guard, clock.now(), &mut warned);
+        }
     };
     let share =
         used.now().since(used_before).as_secs_f64() / clock.now().since(start).as_secs_f64().max(1e-9);
@@ -315,6 +320,17 @@ fn show(ui: &Ui, args: &Args, guard: &Guard, now: Time) {
     }
 }
 
+/// Prints the warnings of `guard status` that are not among `printed`.
+fn warn(args: &Args, guard: &Guard, now: Time, printed: &mut Vec<String>) {
+    let Ok(status) = guard.status(now) else { return };
+    for warning in status::warnings(&status) {
+        if !printed.contains(&warning) {
+            errln!("warning: {}: {warning}", args.device);
+            printed.push(warning);
+        }
+    }
+}
+
 /// Sleeps until `due`, or not at all when that is past. The next deadline counts from the wake-up,
 /// so that a late step is not followed by a burst.
 fn wait(clock: &Monotonic, due: Time) -> Time {
@@ -328,6 +344,8 @@ fn wait(clock: &Monotonic, due: Time) -> Time {
 
 /// Number of control steps between two checks that the guard is still attached.
 const CHECK: u64 = 20;
+/// Number of control steps between two searches for something to warn of.
+const WARN: u64 = 100;
 
 fn greeting(args: &Args) -> String {
     let ports = args.ports_text();

@@ -93,6 +93,24 @@ fn per_s(cost_ns: u64) -> f64 {
 /// Completed handshakes per million SYNs below which SYNs are told apart from connections.
 const FLOOD_PPM: u64 = 900_000;
 
+/// Conditions under which the guard does not do what its flags say.
+pub(super) fn warnings(status: &Status) -> Vec<String> {
+    let resets = status.may_lose_resets.then(|| {
+        "in mode drv on a veth a reset reaches the client only if the interface at the other end has GRO or \
+         an XDP program; --mode skb has no such condition"
+            .to_owned()
+    });
+    let ports = status.ports.iter().filter(|port| port.lacks_handshakes());
+    let ports = ports.map(|PortStatus { port, .. }| {
+        format!(
+            "few SYNs to port {port} complete the handshake: in a SYN flood, or where the packets are rewritten \
+             behind XDP (DNAT, as by Docker and Kubernetes) and reach another listener; then guard that \
+             listener's port in its network namespace"
+        )
+    });
+    resets.into_iter().chain(ports).collect()
+}
+
 /// Limit and counts of each port, if there are several.
 fn ports(status: &Status) -> Option<Table> {
     let mut table = Table::new(4, &["port", "seen", "shed", "accepted", "admits"]);
@@ -130,6 +148,7 @@ fn as_text(device: &str, status: &Status) -> String {
             format!("  port {port}: {waiting} of {room} waiting, oldest {delay}{stuck}\n")
         })
         .collect();
+    let warnings: String = warnings(status).iter().map(|warning| format!("warning: {warning}\n")).collect();
     let (ports, admits) = match ports(status) {
         Some(ports) => (ports.to_string(), "as above, each port by its own limit".to_owned()),
         None => (String::new(), admission(status, status.held, &status.seen)),
@@ -138,8 +157,9 @@ fn as_text(device: &str, status: &Status) -> String {
         "{device}: {}, target {}, mode {}, refusal {}{dry}\n\
          {table}{ports}controller: {alive}; admits: {admits}\n\
          accept queue: {} of {} waiting, oldest {}; accepted: {}\n\
-         {each}{}{}dropped by the kernel: {} because the accept queue was full (phantom connections), {} at listeners in total\n\
-         admitted because the controller was stalled: {}\n",
+         {each}{}{}dropped by the kernel since the attach, at all listeners of this network namespace: {}, of them {} at a \
+         full accept queue (phantom connections)\n\
+         admitted because the controller was stalled: {}\n{warnings}",
         notes.name(),
         notes.target,
         mode(status),
@@ -150,8 +170,8 @@ fn as_text(device: &str, status: &Status) -> String {
         seen.served,
         unanswered(status),
         requests(&seen.requests),
-        seen.overflows,
         seen.drops,
+        seen.overflows,
         status.counts.silent,
     )
 }
@@ -232,6 +252,7 @@ fn as_json(device: &str, status: &Status) -> serde_json::Value {
             "budget_ns": status.seen.requests.budget.map(Span::as_nanos),
         },
         "served": status.seen.served, "listen_overflows": status.seen.overflows, "listen_drops": status.seen.drops,
+        "warnings": warnings(status),
     })
 }
 

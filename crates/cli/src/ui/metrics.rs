@@ -230,7 +230,7 @@ pub const METRICS: &[Metric] = &[
         "greenwave_guard_listen_overflows_total",
         "device",
         "guard",
-        "Connections dropped by the kernel because the accept queue was full.",
+        "Connections dropped by the kernel at a full accept queue since the attach, in the network namespace.",
     ),
     counter(
         "greenwave_guard_listen_drops_total",

@@ -2,7 +2,7 @@
 
 //~ guard: an overloaded port of a guard is limited alone: each connection to its other ports is served
 
-use std::io::{ErrorKind, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::Instant;
 
@@ -118,6 +118,34 @@ fn a_port_that_no_program_accepts_on_costs_its_neighbour_nothing() {
     let status = rig.until("it is named", |status| status["queues"][0]["stuck"] == true);
     assert_eq!((&status["queues"][0]["port"], &status["shed"]), (&80.into(), &0.into()), "{status}");
     assert_eq!(status["by_port"].as_array().map(Vec::len), Some(2), "{status}");
+}
+
+//~ xdp-guard: a port whose packets are rewritten behind XDP (DNAT) is named in status, JSON and on the terminal
+#[test]
+fn a_port_whose_packets_are_redirected_is_named() {
+    let Some(rig) = Rig::new("a_port_whose_packets_are_redirected_is_named") else { return };
+    // As Docker does: a listener that holds the port, and packets that go to another.
+    let redirect =
+        ["-t", "nat", "-A", "PREROUTING", "-p", "tcp", "--dport", "80", "-j", "REDIRECT", "--to-ports", "81"];
+    rig.server.run("iptables", &redirect).unwrap();
+    let target = rig.neighbour();
+    let mut controller = rig.attach(&[]);
+    assert_eq!(rig.status()["warnings"], Value::Array(Vec::new()));
+    for _ in 0..CONNECTIONS {
+        let _client = rig.connect().expect("no overload");
+        target.accept().unwrap();
+    }
+    let status = rig.until("it is named", |status| status["warnings"][0].is_string());
+    let port = of_port(&status, 80);
+    assert_eq!((number(&port["served"]), number(&port["shed"])), (0, 0), "{status}");
+    assert!(number(&port["seen"]) >= CONNECTIONS as u64, "{status}");
+    let text = String::from_utf8(rig.guard(&["status", "eth0"]).stdout).unwrap();
+    let mut printed = String::new();
+    BufReader::new(controller.stderr.as_mut().unwrap()).read_line(&mut printed).unwrap();
+    for (output, start) in [(&text, "warning: "), (&printed, "warning: eth0: ")] {
+        let line = output.lines().find(|line| line.starts_with(start));
+        assert!(line.is_some_and(|line| line.contains("port 80") && line.contains("DNAT")), "{output}");
+    }
 }
 
 #[test]

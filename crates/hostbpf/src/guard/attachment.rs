@@ -42,7 +42,7 @@ impl GuardAttachment {
         Self {
             policy: options.policy.clone(),
             target: options.target,
-            mode: options.mode,
+            mode: options.mode.unwrap_or(Mode::Native),
             ports: options.ports.clone(),
             classes,
             until: options.until,

@@ -132,8 +132,8 @@ pub enum Refusal {
 pub struct Options {
     /// Guarded ports, at least one and each once; each has a limit of its own.
     pub ports: Vec<u16>,
-    /// XDP mode of the program.
-    pub mode: xdp::Mode,
+    /// XDP mode of the program; `None`: [`Native`](xdp::Mode::Native), unless resets could be lost in it.
+    pub mode: Option<xdp::Mode>,
     /// Classes, which set the order of shedding.
     pub classes: Classes,
     /// End of a connection's wait.
@@ -183,6 +183,7 @@ impl Options {
 /// An attached guard; detached on drop.
 pub struct Guard {
     attachment: Option<xdp::Attachment>,
+    index: u32,
     link: OwnedFd,
     loaded: Loaded,
     queues: Queues,
@@ -211,6 +212,10 @@ pub fn attach(device: &str, options: &Options) -> Result<Guard, GuardError> {
             .map_or_else(|_| "of another version".to_owned(), |notes| notes.name());
         return Err(GuardError::Attached { device: device.to_owned(), what });
     }
+    let may_lose_resets = options.refusal == Refusal::Reset && xdp::is_veth(interface.index);
+    let default_mode = if may_lose_resets { xdp::Mode::Generic } else { xdp::Mode::Native };
+    let mode = options.mode.unwrap_or(default_mode);
+    let options = &Options { mode: Some(mode), ..options.clone() };
     let mut queues = Queues::new(&options.ports).map_err(refused("a read of the listeners"))?;
     let (waiting_before, listening) = queues.sample().map_err(refused("a read of the listeners"))?;
     if let Some(&port) = options.ports.iter().find(|port| !listening.contains(port)) {
@@ -226,7 +231,7 @@ pub fn attach(device: &str, options: &Options) -> Result<Guard, GuardError> {
         classes: options.classes.len() as u32,
         watching: options.watching,
         prefixes: options.classes.of_prefixes().next().is_some(),
-        resets: (options.refusal == Refusal::Reset).then(|| way(interface.index, options.mode)),
+        resets: (options.refusal == Refusal::Reset).then(|| way(interface.index, mode)),
         answers: options.until == WaitEnd::Answer,
         ports: options.ports.clone(),
         notes: GuardAttachment::new(options).bytes(),
@@ -253,7 +258,7 @@ pub fn attach(device: &str, options: &Options) -> Result<Guard, GuardError> {
     let totals = LimitEntry { alive: now, ..LimitEntry::default() };
     maps.set_totals(&totals).map_err(&refused)?;
     maps.set_settings(&settings).map_err(&refused)?;
-    let (link, _) = xdp::attach(&interface, &loaded.program, Some(options.mode), |what, source| {
+    let (link, _) = xdp::attach(&interface, &loaded.program, Some(mode), |what, source| {
         InterfaceError::Refused { name: device.to_owned(), what, source }
     })?;
     let attachment = xdp::Attachment::of(interface.index);
@@ -262,6 +267,7 @@ pub fn attach(device: &str, options: &Options) -> Result<Guard, GuardError> {
     let (options, stuck, reports) = (options.clone(), StuckQueues::default(), report_files.signals_of_all());
     Ok(Guard {
         attachment,
+        index: interface.index,
         link,
         loaded,
         queues,

@@ -9,8 +9,9 @@ use super::error::GuardError;
 use super::map_layout::{Counts, DEADMAN, LimitEntry, LimitInForce, ObservedSignals, PORTS_MAX};
 use super::maps::{Maps, refused};
 use super::settings::Settings;
-use super::{DETACHED, Guard, attached};
+use super::{DETACHED, Guard, Refusal, attached};
 use crate::bpf;
+use crate::xdp::{self, Mode};
 use host::Monotonic;
 use host::interface::{Interface, InterfaceError};
 
@@ -29,6 +30,9 @@ pub struct Status {
     pub counts: Counts,
     /// Each guarded port.
     pub ports: Vec<PortStatus>,
+    /// True if a reset reaches the client only if the interface at the other end of this veth polls: it
+    /// has GRO, or an XDP program.
+    pub may_lose_resets: bool,
 }
 
 /// Limit, latest signals and counts of a guarded port.
@@ -43,6 +47,21 @@ pub struct PortStatus {
     /// Counts since the attach.
     pub counts: Counts,
 }
+
+impl PortStatus {
+    /// True if few of the admitted SYNs complete the handshake: in a SYN flood, or where the packets are
+    /// rewritten behind XDP (DNAT), so that the listener of this port never gets them.
+    #[must_use]
+    pub fn lacks_handshakes(&self) -> bool {
+        let ObservedSignals { served, waiting, handshakes_ppm, .. } = self.seen;
+        let admitted = self.counts.offered().saturating_sub(self.counts.shed());
+        admitted >= SYNS_MIN && (served + waiting == 0 || handshakes_ppm < HANDSHAKES_PPM_MIN)
+    }
+}
+
+/// Admitted SYNs that tell whether handshakes are completed, and the share that is few.
+const SYNS_MIN: u64 = 64;
+const HANDSHAKES_PPM_MIN: u64 = 50_000;
 
 impl Status {
     /// True if its controller is alive; otherwise every SYN passes.
@@ -59,13 +78,14 @@ impl Guard {
     /// The kernel's error.
     pub fn status(&self, now: Time) -> io::Result<Status> {
         let entries = self.ports.iter().map(|port| *port.entry()).collect();
-        read(&self.loaded.maps, now, GuardAttachment::new(&self.options), self.totals, entries)
+        let notes = GuardAttachment::new(&self.options);
+        read((&self.loaded.maps, self.index), now, notes, self.totals, entries)
     }
 }
 
-/// Status of the totals and of the ports' entries, with the counts in `maps`.
+/// Status of the totals and of the ports' entries, with the counts in `maps`, of the interface at `index`.
 fn read(
-    maps: &Maps,
+    (maps, index): (&Maps, u32),
     now: Time,
     notes: GuardAttachment,
     totals: LimitEntry,
@@ -76,7 +96,9 @@ fn read(
     let status = |((&port, LimitEntry { held, seen, .. }), counts)| PortStatus { port, held, seen, counts };
     let ports = ports.map(status).collect();
     let silent = now.since(totals.alive);
-    Ok(Status { notes, silent, held: totals.held, seen: totals.seen, counts, ports })
+    let may_lose_resets =
+        notes.refusal == Refusal::Reset && notes.mode == Mode::Native && xdp::is_veth(index);
+    Ok(Status { notes, silent, held: totals.held, seen: totals.seen, counts, ports, may_lose_resets })
 }
 
 /// Status of the guard on `device`.
@@ -84,14 +106,14 @@ fn read(
 /// # Errors
 /// [`GuardError::NotAttached`] if there is none.
 pub fn status(device: &str) -> Result<Status, GuardError> {
-    let id = find(device)?;
+    let (index, id) = find(device)?;
     let refused = refused("a read of the guard's maps");
     let maps = Maps::attached(id)?;
     let notes = GuardAttachment::read(&maps.settings().map_err(&refused)?.notes)?;
     let totals = maps.totals().map_err(&refused)?;
     let entries = (0..notes.ports.len().min(PORTS_MAX)).map(|slot| maps.limit(slot));
     let entries = entries.collect::<io::Result<_>>().map_err(&refused)?;
-    read(&maps, Monotonic::new().now(), notes, totals, entries).map_err(&refused)
+    read((&maps, index), Monotonic::new().now(), notes, totals, entries).map_err(&refused)
 }
 
 /// Detaches the guard of `device`, whichever process attached it; its controller notices. Result: the
@@ -100,7 +122,7 @@ pub fn status(device: &str) -> Result<Status, GuardError> {
 /// # Errors
 /// [`GuardError::NotAttached`] if there is none.
 pub fn detach(device: &str) -> Result<String, GuardError> {
-    let id = find(device)?;
+    let (_, id) = find(device)?;
     let name = GuardAttachment::attached(id)
         .map_or_else(|_| "a guard of another version".to_owned(), |notes| notes.name());
     // Tells the controller that this is a detach, not a removal by another program.
@@ -116,8 +138,8 @@ pub fn detach(device: &str) -> Result<String, GuardError> {
     Ok(name)
 }
 
-/// ID of the guard's program on `device`.
-fn find(device: &str) -> Result<u32, GuardError> {
+/// Index of `device`, and the ID of the guard's program on it.
+fn find(device: &str) -> Result<(u32, u32), GuardError> {
     if !rustix::process::geteuid().is_root() {
         return Err(GuardError::NoPermission);
     }
@@ -129,5 +151,6 @@ fn find(device: &str) -> Result<u32, GuardError> {
         }
         Err(e) => return Err(e.into()),
     };
-    attached(index).ok_or_else(|| GuardError::NotAttached(device.to_owned()))
+    let id = attached(index).ok_or_else(|| GuardError::NotAttached(device.to_owned()))?;
+    Ok((index, id))
 }

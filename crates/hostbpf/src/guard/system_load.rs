@@ -23,7 +23,7 @@ pub(super) struct SystemLoad {
     pub sockets: u64,
     /// Share of memory in use, 0 to 1.
     pub memory_share: f64,
-    /// `ListenOverflows` and `ListenDrops` of this network namespace.
+    /// `ListenOverflows` and `ListenDrops` of this network namespace since the reader was created.
     pub overflows: u64,
     pub drops: u64,
 }
@@ -40,6 +40,8 @@ pub(super) struct SystemLoadReader {
     /// True if everything is read.
     reads_all: bool,
     read: Option<Time>,
+    /// `ListenOverflows` and `ListenDrops` at the start.
+    before: [u64; 2],
     /// Ticks of each processor: in the kernel, and in total.
     ticks: Vec<[u64; 2]>,
     load: SystemLoad,
@@ -54,13 +56,16 @@ impl SystemLoadReader {
         // Files of the thread: tests enter namespaces by thread.
         let net = |name: &str| ProcFile::open(&format!("/proc/thread-self/net/{name}"));
         let sockstats = [Some(net("sockstat")?), net("sockstat6").ok()];
+        let mut netstat = net("netstat")?;
+        let before = listen_drops(&netstat.read()?);
         Ok(Self {
             stat: ProcFile::open("/proc/stat")?,
             meminfo: ProcFile::open("/proc/meminfo")?,
-            netstat: net("netstat")?,
+            netstat,
             sockstats: sockstats.into_iter().flatten().collect(),
             reads_all,
             read: None,
+            before,
             ticks: Vec::new(),
             load: SystemLoad::default(),
         })
@@ -71,9 +76,9 @@ impl SystemLoadReader {
         let period = if self.reads_all { PERIOD } else { PERIOD_DROPS };
         if self.read.is_none_or(|read| now.since(read) >= period) {
             self.read = Some(now);
-            let netstat = self.netstat.read()?;
-            self.load.overflows = counter(&netstat, "ListenOverflows");
-            self.load.drops = counter(&netstat, "ListenDrops");
+            let [overflows, drops] = listen_drops(&self.netstat.read()?);
+            self.load.overflows = overflows.saturating_sub(self.before[0]);
+            self.load.drops = drops.saturating_sub(self.before[1]);
             if self.reads_all {
                 self.read_all()?;
             }
@@ -92,6 +97,11 @@ impl SystemLoadReader {
         self.load.memory_share = memory_share(&self.meminfo.read()?);
         Ok(())
     }
+}
+
+/// `ListenOverflows` and `ListenDrops`.
+fn listen_drops(netstat: &str) -> [u64; 2] {
+    ["ListenOverflows", "ListenDrops"].map(|name| counter(netstat, name))
 }
 
 /// A file of `/proc`, which the kernel regenerates for each read from its start.
