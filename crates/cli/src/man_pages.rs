@@ -4,9 +4,11 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Command;
+use clap::builder::PossibleValuesParser;
 use clap_complete::Shell;
 
 use crate::error::Error;
+use crate::{egress, exp};
 
 mod page;
 
@@ -53,9 +55,62 @@ fn pages(command: Command, folder: &Path) -> Result<(), Error> {
 ///
 /// # Errors
 /// None; every command has this signature.
-pub fn completions(args: &CompletionsArgs, mut command: Command) -> Result<ExitCode, Error> {
-    let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut command, "greenwave", &mut script);
-    out!("{}", String::from_utf8_lossy(&script));
+pub fn completions(args: &CompletionsArgs, command: Command) -> Result<ExitCode, Error> {
+    out!("{}", script(args.shell, command));
     Ok(ExitCode::SUCCESS)
+}
+
+/// Stands for the interfaces of the machine, which only the shell knows when it completes.
+const INTERFACES: &str = "@INTERFACES@";
+
+/// The completions of `command`, with the names of experiments and policies where the shell's script
+/// completes positional arguments (not fish), and of interfaces; bash alone asks
+/// for the interfaces.
+fn script(shell: Shell, command: Command) -> String {
+    let policies = || PossibleValuesParser::new(egress::NAMES);
+    let device = |command: Command| match shell {
+        Shell::Bash => command.mut_arg("device", |arg| arg.value_parser([INTERFACES])),
+        _ => command,
+    };
+    // Clap's values are static, and the command ends after its script.
+    let experiments: Vec<&'static str> = exp::names().into_iter().map(|name| &*name.leak()).collect();
+    let experiments = PossibleValuesParser::new(experiments);
+    let mut command = command
+        .mut_subcommand("exp", |command| {
+            command.mut_subcommand("run", |run| run.mut_arg("names", |arg| arg.value_parser(experiments)))
+        })
+        .mut_subcommand("egress", |command| {
+            let policy = |command: Command, name| command.mut_arg(name, |arg| arg.value_parser(policies()));
+            let command = ["status", "detach"]
+                .into_iter()
+                .fold(command, |command, name| command.mut_subcommand(name, device));
+            command
+                .mut_subcommand("attach", |attach| policy(device(attach), "policy"))
+                .mut_subcommand("policy", |below| policy(below, "name"))
+        })
+        .mut_subcommand("guard", |command| {
+            let below = ["attach", "status", "detach"].into_iter();
+            below.fold(command, |command, name| command.mut_subcommand(name, device))
+        });
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut command, "greenwave", &mut script);
+    String::from_utf8_lossy(&script).replace(INTERFACES, "$(ls /sys/class/net)")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    //~ cli: completions of bash and zsh know experiments and policies, and those of bash the interfaces
+    #[test]
+    fn completions_know_experiments_policies_and_interfaces() {
+        for shell in [Shell::Bash, Shell::Zsh] {
+            let script = script(shell, crate::commands());
+            let all = exp::names();
+            assert!(all.len() > 40 && all.iter().all(|name| script.contains(name.as_str())), "{shell}");
+            assert!(egress::NAMES.iter().all(|name| script.contains(name)), "{shell}");
+            assert!(!script.contains(INTERFACES), "{shell}");
+            assert_eq!(script.contains("$(ls /sys/class/net)"), shell == Shell::Bash);
+        }
+    }
 }

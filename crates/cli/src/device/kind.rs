@@ -164,6 +164,7 @@ impl DeviceKind {
     pub fn polling(&self) -> &'static str {
         match self {
             Self::Dpdk { .. } => "DPDK owns the port, and a core polls it",
+            Self::Pcap { .. } => "the capture is played back, and nothing is sent",
             _ => "the kernel keeps the other addresses",
         }
     }

@@ -18,7 +18,7 @@ use crate::table::Table;
 
 mod policy;
 
-pub use policy::{named, parse};
+pub use policy::{NAMES, named, parse};
 
 /// Schedule short flows first at a network interface's egress.
 #[derive(clap::Args)]

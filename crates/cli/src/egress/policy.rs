@@ -17,6 +17,9 @@ const POLICIES: [(&str, &str); 3] = [
     ("fifo", include_str!("fifo.toml")),
 ];
 
+/// Names of the built-in policies.
+pub const NAMES: [&str; 3] = [POLICIES[0].0, POLICIES[1].0, POLICIES[2].0];
+
 /// A policy file.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -210,6 +210,11 @@ pub fn check_file(file: &std::path::Path) -> Result<(), Error> {
     Ok(())
 }
 
+/// Names of the shipped experiments, and `all`.
+pub fn names() -> Vec<String> {
+    registry::all().into_iter().map(|source| source.name).chain(["all".to_owned()]).collect()
+}
+
 /// Prints the experiment in `file`, if it is valid.
 ///
 /// # Errors
