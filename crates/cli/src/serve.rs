@@ -146,7 +146,8 @@ impl Args {
             self.valid(kind.kept())?;
             let mut rows = self.link.rows()?;
             rows.push(("serves", head(self).about));
-            rows.push(("threads", format!("{} stacks, {} workers", self.shards, self.workers)));
+            rows.push(("stacks", self.shards.to_string()));
+            rows.push(("workers", self.workers.to_string()));
             rows.push(("guard", if self.guard.is_on() { "on" } else { "off" }.to_owned()));
             rows.push(("--ui", dry_run::list(self.ui.ui.map(|address| address.to_string()))));
             Ok(rows)
