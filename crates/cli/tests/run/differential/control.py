@@ -12,7 +12,7 @@ OTHER = {(1, 29), (1, 35), (1, 37), (1, 63), (1, 64), (1, 65), (0, 23), (41, 11)
 # Offset of the interface's number.
 INTERFACE = {(0, 8): 0, (41, 2): 16, (41, 50): 16}
 DEVICE = "gw9" if OURS.startswith("10.9.") or ":9:" in OURS else "gw0"
-port = 33_000
+port = 30_000
 def name(code): return errno.errorcode.get(code, str(code))
 def said(f):
     try: return str(f())

@@ -8,7 +8,8 @@ def other(ip):
     if ":" in ip: net, host = ip.split(":")[1], ip.rpartition(":")[2]; return f"10.{net}.0.{int(host, 16)}"
     _, net, _, host = ip.split("."); return f"fd00:{net}::{int(host):x}"
 OURS, PEER = ((ip, other(ip)) if "." in ip else (other(ip), ip) for ip in (OURS, PEER))
-port = 34_000
+# Below the ports that the kernel gives to connections.
+port = 31_000
 def four(ip, port): return struct.pack("=HH4s8x", 2, socket.htons(port), socket.inet_aton(ip))
 def six(ip, port): return struct.pack("=HHI16sI", 10, socket.htons(port), 0, socket.inet_pton(10, ip), 0)
 def addresses(pair, port):

@@ -1,5 +1,5 @@
 """Peer on the kernel's TCP: each port ends its connections in another way."""
-import ctypes, errno, socket, struct, sys, threading, time
+import ctypes, errno, socket, struct, sys, threading, time, traceback
 ADDRS = sys.argv[1:]
 
 def reset(c):
@@ -67,23 +67,28 @@ def refuse():
     four = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP)
     six = socket.socket(socket.AF_INET6, socket.SOCK_RAW, socket.IPPROTO_ICMPV6)
     seen = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(3))
+    seen.setsockopt(1, 33, 1 << 24)  # SO_RCVBUFFORCE: on a busy machine this thread is late
     while True:
         packet, (_, protocol, direction, *_) = seen.recvfrom(65536)
         if direction == socket.PACKET_OUTGOING or not packet: continue
-        if protocol == 0x800: at, kind, source, target = (packet[0] & 15) * 4, packet[9], packet[12:16], packet[16:20]
-        elif protocol == 0x86dd: at, kind, source, target = 40, packet[6], packet[8:24], packet[24:40]
-        else: continue
-        if kind not in (6, 17): continue
-        to = struct.unpack("!H", packet[at + 2:at + 4])[0]
-        length = struct.unpack("!H", packet[2:4])[0] if protocol == 0x800 else 40 + struct.unpack("!H", packet[4:6])[0]
-        if target[:3] == b"\x0a\x08\x03" or target[:4] == b"\xfd\0\0\x08" and target[4:15] == bytes(11): code = target[-1]
-        elif kind == 6 and 7010 <= to < 7030 and length > at + (packet[at + 12] >> 4) * 4: code = to - 7010
-        else: continue
-        quoted = packet[:min(length, at + 20) & ~1]
-        if protocol == 0x800:
-            message = struct.pack("!BBHI", 3, code, 0, 0) + quoted
-            four.sendto(message[:2] + struct.pack("!H", checksum(message)) + message[4:], (socket.inet_ntoa(source), 0))
-        else: six.sendto(struct.pack("!BBHI", 1, code, 0, 0) + quoted, (socket.inet_ntop(socket.AF_INET6, source), 0))
+        # A packet cut short, or one whose sender has gone meanwhile, ends no other program's errors.
+        try: answer(packet, protocol, four, six)
+        except (OSError, IndexError, struct.error): traceback.print_exc()
+def answer(packet, protocol, four, six):
+    if protocol == 0x800: at, kind, source, target = (packet[0] & 15) * 4, packet[9], packet[12:16], packet[16:20]
+    elif protocol == 0x86dd: at, kind, source, target = 40, packet[6], packet[8:24], packet[24:40]
+    else: return
+    if kind not in (6, 17): return
+    to = struct.unpack("!H", packet[at + 2:at + 4])[0]
+    length = struct.unpack("!H", packet[2:4])[0] if protocol == 0x800 else 40 + struct.unpack("!H", packet[4:6])[0]
+    if target[:3] == b"\x0a\x08\x03" or target[:4] == b"\xfd\0\0\x08" and target[4:15] == bytes(11): code = target[-1]
+    elif kind == 6 and 7010 <= to < 7030 and length > at + (packet[at + 12] >> 4) * 4: code = to - 7010
+    else: return
+    quoted = packet[:min(length, at + 20) & ~1]
+    if protocol == 0x800:
+        message = struct.pack("!BBHI", 3, code, 0, 0) + quoted
+        four.sendto(message[:2] + struct.pack("!H", checksum(message)) + message[4:], (socket.inet_ntoa(source), 0))
+    else: six.sendto(struct.pack("!BBHI", 1, code, 0, 0) + quoted, (socket.inet_ntop(socket.AF_INET6, source), 0))
 
 keep = []
 def serve(port):
