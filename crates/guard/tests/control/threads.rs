@@ -283,6 +283,24 @@ proptest! {
         }
     }
 
+    //~ guard: until-answer: stalls of up to 1 s in each 4 s, at loads up to 0.7, shed at most 5 % of the requests
+    #[test]
+    fn stalls_below_capacity_shed_little(
+        per_s in 200.0..4_000.0_f64, load in 0.2..0.7_f64, stall_ms in 20..1_000_u64, seed in 0..1_000_u64,
+    ) {
+        let mut server = Threads::new(per_s, 100_000, WaitEnd::Answer, seed);
+        server.run(seconds(3), load);
+        let (mut offered, mut shed) = (0, 0);
+        for _ in 0..5 {
+            let begin = server.now + seconds(1);
+            server.stall = [begin, begin + Span::from_millis(stall_ms)];
+            let observed = server.run(seconds(4), load);
+            offered += observed.offered;
+            shed += observed.shed;
+        }
+        prop_assert!(shed * 20 <= offered, "{shed} of {offered}");
+    }
+
     //~ guard: until-answer: overload beside 16 to 5,000 long polls is bounded; at least 90 % of the capacity is served
     #[test]
     fn overload_beside_long_polls_is_bounded(
