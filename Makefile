@@ -201,7 +201,8 @@ toolchain:
 # What the tests against the kernel's TCP run; they need root. Servers among
 # them are installed as if in runlevel 1, where the system starts none.
 TOOLS := curl wrk dnsmasq:dnsmasq-base unshare:util-linux ip:iproute2 ping:iputils-ping ethtool iperf3 nc:netcat-openbsd iptables \
-  nginx:nginx-light lighttpd apache2:apache2-bin vsftpd gcc musl-gcc:musl-tools setcap:libcap2-bin mandoc
+  nginx:nginx-light lighttpd apache2:apache2-bin vsftpd gcc musl-gcc:musl-tools setcap:libcap2-bin mandoc \
+  promtool:prometheus
 tools:
 	@if [ "$$(id -u)" != 0 ]; then \
 	  echo "note: not root, so the tests against the kernel's TCP will be skipped"; exit 0; \

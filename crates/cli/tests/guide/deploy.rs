@@ -93,6 +93,33 @@ fn the_sample_of_the_one_file_is_right_and_is_what_units_take() {
     }
 }
 
+//~ operations: Prometheus loads the alert rules, and each alert fires for its cause and only then
+#[test]
+fn alerts_fire_for_their_cause_only() {
+    let [rules, tests] = ["rules", "test"].map(|part| format!("deploy/prometheus/greenwave.{part}.yml"));
+    let described = read("docs/guide/watch.md");
+    let names = |text: &str, start: &str| -> Vec<String> {
+        let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+        words.filter(|word| word.starts_with(start)).map(str::to_owned).collect()
+    };
+    let (metrics, alerts) = (names(&read(&rules), "greenwave_"), names(&read(&rules), "Greenwave"));
+    assert!(metrics.len() >= 10 && alerts.len() >= 7, "{metrics:?} {alerts:?}");
+    for name in metrics {
+        assert!(described.contains(&format!("| `{name}` |")), "{name} is no metric of the guide's table");
+    }
+    let tested = names(&read(&tests), "Greenwave");
+    assert!(alerts.iter().all(|alert| tested.contains(alert)), "{alerts:?} are not all among {tested:?}");
+    if !is_there("promtool") {
+        return skipped("the alert rules", "promtool is not there");
+    }
+    for (action, file) in [("check", &rules), ("test", &tests)] {
+        let out = Command::new("promtool").args([action, "rules"]).arg(root().join(file)).output();
+        let out = out.expect("promtool starts");
+        let texts = [&out.stdout, &out.stderr].map(|text| String::from_utf8_lossy(text).into_owned());
+        assert!(out.status.success(), "{action} {file}: {}", texts.concat());
+    }
+}
+
 /// All units that can be sandboxed are; the list names the remaining privileges.
 #[test]
 fn units_give_up_what_they_do_not_need() {
