@@ -395,7 +395,7 @@ fn what_cannot_be_guarded_is_said_with_what_could() {
         "a queue report has port 81, and only 80 is guarded",
     );
     check(&attach(&["--port", "0"]), "0 is not in 1..");
-    check(&attach(&[]), "--port");
+    check(&attach(&[]), "lo is not an Ethernet interface");
     check(&attach(&["--port", "80", "--mode", "hw"]), "hw");
     check(&attach(&["--port", "80", "--reject", "shout"]), "shout");
     check(&attach(&["--port", "80"]), "lo is not an Ethernet interface");

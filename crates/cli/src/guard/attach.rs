@@ -5,6 +5,7 @@
 //! ([`hostbpf::guard`]); this file has the loop and its output. SIGHUP makes it read `--config` again, for
 //! another `target-delay`.
 
+use std::collections::HashSet;
 use std::process::ExitCode;
 use std::str::FromStr;
 use std::sync::atomic::Ordering;
@@ -33,7 +34,8 @@ pub struct Args {
     /// Network interface that receives the clients' traffic, such as eth0.
     device: String,
     /// TCP port of a server; repeatable. Each port has a limit of its own.
-    #[arg(long, required = true, value_parser = clap::value_parser!(u16).range(1..))]
+    /// Default: all ports that listen now and clients reach, except 22.
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
     port: Vec<u16>,
     /// Target queueing delay of a connection.
     #[arg(long, value_name = "TIME", default_value = "20ms", value_parser = options::target_delay)]
@@ -135,20 +137,20 @@ impl Args {
         Ok(self.valid()?.1.check()?)
     }
 
-    /// The guarded ports, each once.
-    fn ports(&self) -> Vec<u16> {
-        let mut ports = Vec::new();
-        for &port in &self.port {
-            if !ports.contains(&port) {
-                ports.push(port);
-            }
+    /// The guarded ports, each once: those given, or those that listen.
+    fn ports(&self) -> Result<Vec<u16>, Error> {
+        let mut ports = self.port.clone();
+        if ports.is_empty() {
+            ports = hostbpf::guard::listening_ports(&self.device)?;
+            ports.retain(|port| *port != SSH);
         }
-        ports
-    }
-
-    /// The guarded ports as text.
-    fn ports_text(&self) -> String {
-        self.ports().iter().map(u16::to_string).collect::<Vec<_>>().join(", ")
+        if ports.is_empty() {
+            let what = format!("{}: no server listens on a TCP port that clients reach", self.device);
+            return Err(Error::new(what).advice("start the server first, or --port 80"));
+        }
+        let mut seen = HashSet::new();
+        ports.retain(|port| seen.insert(*port));
+        Ok(ports)
     }
 
     /// The validated flags.
@@ -160,7 +162,7 @@ impl Args {
                 .advice("--interval 10ms"));
         }
         let params = Params { period: self.period, delay_target: self.target_delay, ..Params::default() };
-        let ports = self.ports();
+        let ports = self.ports()?;
         let policies = ports.iter().map(|_| policy(&self.policy, &params)).collect::<Result<_, _>>()?;
         let controller = Controller { name: self.policy.clone(), policies, params };
         let options = Options {
@@ -188,12 +190,13 @@ pub fn run(args: &Args, arguments: &Arguments) -> Result<ExitCode, Error> {
     let _ = host::signals::hangup();
     let (mut controller, options, sandbox) = args.valid()?;
     let interrupted = host::signals::flag();
-    let ui = args.ui.open(head(args), args.control.is_on())?;
+    let ports = ports_text(&options);
+    let ui = args.ui.open(head(args, &ports), args.control.is_on())?;
     let reads = arguments.file().into_iter().collect();
     let mut control = args.control.open(ui.as_ref(), reads)?;
     let mut guard = hostbpf::guard::attach(&args.device, &options)?;
     sandbox.enter(ui.as_ref())?;
-    errln!("{}", greeting(args));
+    errln!("{}", greeting(args, &ports));
     let (clock, used) = (Monotonic::new(), ThreadTime);
     let (start, used_before) = (clock.now(), used.now());
     let mut due = start;
@@ -296,9 +299,13 @@ impl Controller {
     }
 }
 
+/// The guarded ports as text.
+fn ports_text(options: &Options) -> String {
+    options.ports.iter().map(u16::to_string).collect::<Vec<_>>().join(", ")
+}
+
 /// Description of this command for the live view.
-fn head(args: &Args) -> Head {
-    let ports = args.ports_text();
+fn head(args: &Args, ports: &str) -> Head {
     let dry = if args.dry_run { ", dry run" } else { "" };
     Head {
         command: "guard",
@@ -342,13 +349,14 @@ fn wait(clock: &Monotonic, due: Time) -> Time {
     due
 }
 
+/// Port of the operator's shell, which is guarded only if it is named.
+const SSH: u16 = 22;
 /// Number of control steps between two checks that the guard is still attached.
 const CHECK: u64 = 20;
 /// Number of control steps between two searches for something to warn of.
 const WARN: u64 = 100;
 
-fn greeting(args: &Args) -> String {
-    let ports = args.ports_text();
+fn greeting(args: &Args, ports: &str) -> String {
     let what = if args.dry_run { "watched, nothing is shed" } else { "guarded" };
     let target = match args.policy.as_str() {
         "queue-delay" => format!(", target {}", args.target_delay),
@@ -358,13 +366,17 @@ fn greeting(args: &Args) -> String {
         guard_args::Until::Accept => "",
         guard_args::Until::FirstByte => ", until the first response byte",
     };
+    let found = match args.port.is_empty() {
+        true => " (all that listen now; 22 only if named)",
+        false => "",
+    };
     let services = match args.queue_reports.len() {
         0 => String::new(),
         1 => ", with 1 service queue".to_owned(),
         count => format!(", with {count} service queues"),
     };
     format!(
-        "{}: port {ports} {what} by {}{target}{until}{services}; status: greenwave guard status {}; ctrl-C detaches",
+        "{}: port {ports}{found} {what} by {}{target}{until}{services}; status: greenwave guard status {}; ctrl-C detaches",
         args.device, args.policy, args.device
     )
 }

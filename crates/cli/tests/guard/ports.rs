@@ -4,6 +4,7 @@
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::Stdio;
 use std::time::Instant;
 
 use rustix::process::Signal;
@@ -146,6 +147,27 @@ fn a_port_whose_packets_are_redirected_is_named() {
         let line = output.lines().find(|line| line.starts_with(start));
         assert!(line.is_some_and(|line| line.contains("port 80") && line.contains("DNAT")), "{output}");
     }
+}
+
+//~ xdp-guard: without --port all listeners that clients reach are guarded, except SSH's
+#[test]
+fn ports_are_found_from_the_listeners() {
+    let Some(rig) = Rig::new("ports_are_found_from_the_listeners") else { return };
+    let out = rig.client.command(super::GREENWAVE).args(["guard", "attach", "eth0"]).output().unwrap();
+    let stderr = String::from_utf8_lossy(&out.stderr);
+    assert!(stderr.contains("no server listens") && stderr.contains("\n  try: "), "{stderr}");
+    let listen = |addr: &str| rig.server.enter(|| TcpListener::bind(addr).unwrap());
+    let _others = ["[::]:443", "0.0.0.0:22", "127.0.0.1:6379"].map(listen);
+    let mut command = rig.server.command(super::GREENWAVE);
+    command.args(["guard", "attach", "eth0"]).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut controller = rig.server.spawn(&mut command).unwrap();
+    let mut line = String::new();
+    BufReader::new(controller.stderr.as_mut().unwrap()).read_line(&mut line).unwrap();
+    assert!(line.starts_with("eth0: port 80, 443 (all that listen now; 22 only if named)"), "{line}");
+    assert_eq!(rig.status()["ports"], serde_json::json!([80, 443]));
+    signal(&controller, Signal::INT);
+    ended(controller);
+    drop(rig.listener);
 }
 
 #[test]

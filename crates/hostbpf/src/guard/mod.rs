@@ -76,6 +76,7 @@ use program::{Loaded, load};
 pub use queue_reports::{QUEUE_REPORTS_MAX, ReportFile};
 use queue_reports::{QueueReports, ReportFiles};
 use settings::{Settings, Way};
+use sock_diag::Listeners;
 pub use status::{PortStatus, Status, detach, status};
 #[cfg(not(feature = "bpf"))]
 pub use stub::costs;
@@ -281,6 +282,27 @@ pub fn attach(device: &str, options: &Options) -> Result<Guard, GuardError> {
     })
 }
 
+/// Ports of the TCP listeners in this thread's network namespace that `device` can reach: those that are
+/// not bound to a loopback address or to another device; in ascending order.
+///
+/// # Errors
+/// The interface does not exist, or the kernel's error.
+pub fn listening_ports(device: &str) -> Result<Vec<u16>, GuardError> {
+    let index = Interface::find(device)?.index;
+    let mut ports = Vec::new();
+    let listeners = Listeners::new().and_then(|mut listeners| {
+        listeners.each(None, |listener| {
+            if !listener.is_loopback() && [0, index].contains(&listener.device) {
+                ports.push(listener.port);
+            }
+        })
+    });
+    listeners.map_err(refused("a read of the listeners"))?;
+    ports.sort_unstable();
+    ports.dedup();
+    Ok(ports)
+}
+
 /// Number of this thread's network namespace.
 fn netns() -> io::Result<u32> {
     use std::os::unix::fs::MetadataExt;
@@ -366,7 +388,6 @@ impl Guard {
             port.hold(maps, now, limit, classes)?;
         }
         self.totals.alive = now;
-        self.totals.held = LimitInForce::strictest(self.ports.iter().map(|port| port.entry().held));
         maps.set_totals(&self.totals)
     }
 

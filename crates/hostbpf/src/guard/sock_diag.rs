@@ -1,7 +1,7 @@
 //! Accept queues and connection counts of guarded ports, by netlink (sock_diag).
 
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 
 use host::sock_diag::{self, CLOSE_WAIT, ESTABLISHED, LISTEN, SockDiag};
 
@@ -19,6 +19,18 @@ pub(super) struct Listener {
     pub device: u32,
     pub waiting: u32,
     pub room: u32,
+}
+
+impl Listener {
+    /// True if it is bound to an address that only this machine reaches.
+    pub fn is_loopback(&self) -> bool {
+        let v6 = Ipv6Addr::from(self.target);
+        match v6.to_ipv4_mapped() {
+            Some(mapped) => mapped.is_loopback(),
+            None if self.is_v6 => v6.is_loopback(),
+            None => self.target[12] == 127,
+        }
+    }
 }
 
 /// Reads listeners of the network namespace in which it was created.
@@ -74,7 +86,7 @@ mod tests {
             Listeners::new().unwrap().each(Some(addr.port()), |listener| found.push(listener)).unwrap();
             let [listener] = found[..] else { panic!("{found:?}") };
             assert_eq!((listener.port, listener.waiting, listener.device), (addr.port(), 3, 0));
-            assert!(listener.room >= 128, "{listener:?}");
+            assert!(listener.room >= 128 && listener.is_loopback(), "{listener:?}");
             let target = match addr.is_ipv4() {
                 true => std::net::Ipv4Addr::LOCALHOST.to_ipv6_compatible(),
                 false => std::net::Ipv6Addr::LOCALHOST,
@@ -86,6 +98,25 @@ mod tests {
                 "though none was accepted"
             );
             drop(waits);
+        }
+    }
+
+    #[test]
+    fn only_addresses_of_this_machine_are_loopback() {
+        for (addr, is_loopback) in [
+            ("127.0.0.1:0", true),
+            ("127.7.7.7:0", true),
+            ("0.0.0.0:0", false),
+            ("[::1]:0", true),
+            ("[::]:0", false),
+            ("[::ffff:127.0.0.1]:0", true),
+            ("[::ffff:0.0.0.0]:0", false),
+        ] {
+            let Ok(bound) = TcpListener::bind(addr) else { continue };
+            let port = bound.local_addr().unwrap().port();
+            let mut found = Vec::new();
+            Listeners::new().unwrap().each(Some(port), |listener| found.push(listener)).unwrap();
+            assert_eq!(found.iter().map(Listener::is_loopback).collect::<Vec<_>>(), [is_loopback], "{addr}");
         }
     }
 }

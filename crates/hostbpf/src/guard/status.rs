@@ -92,13 +92,14 @@ fn read(
     entries: Vec<LimitEntry>,
 ) -> io::Result<Status> {
     let (by_port, counts) = maps.counts_of_ports(entries.len())?;
+    let held = LimitInForce::strictest(entries.iter().map(|entry| entry.held));
     let ports = notes.ports.iter().zip(entries).zip(by_port);
     let status = |((&port, LimitEntry { held, seen, .. }), counts)| PortStatus { port, held, seen, counts };
     let ports = ports.map(status).collect();
     let silent = now.since(totals.alive);
     let may_lose_resets =
         notes.refusal == Refusal::Reset && notes.mode == Mode::Native && xdp::is_veth(index);
-    Ok(Status { notes, silent, held: totals.held, seen: totals.seen, counts, ports, may_lose_resets })
+    Ok(Status { notes, silent, held, seen: totals.seen, counts, ports, may_lose_resets })
 }
 
 /// Status of the guard on `device`.
