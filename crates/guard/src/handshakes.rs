@@ -6,6 +6,9 @@
 //! connections and back: a SYN counts as much as the recent share of admitted SYNs that were
 //! completed. Without a flood that share is one, and nothing changes.
 //!
+//! A handshake takes a round trip, so a crowd that has just come has completed few. SYNs above the rate of
+//! the last [`CROWD_S`] count as connections.
+//!
 //! Decision: `docs/adr/0093-syns-count-by-completed-handshakes.md`.
 
 use queueing::Span;
@@ -19,6 +22,9 @@ pub struct Handshakes {
     admitted: f64,
     completed: f64,
     seconds: f64,
+    /// SYNs per second: of the last moments, and of the last [`CROWD_S`].
+    offered_now_per_s: f64,
+    offered_per_s: f64,
     /// Shed connections below one, not yet in the signals.
     shed_rest: f64,
 }
@@ -56,8 +62,14 @@ impl Handshakes {
     #[must_use]
     pub fn signals(&mut self, interval: Span, ends: HandshakeEnds, signals: Signals) -> Signals {
         let HandshakeEnds { completed, dropped } = ends;
+        let interval_s = interval.as_secs_f64();
+        let per_s = signals.offered as f64 / interval_s.max(f64::MIN_POSITIVE);
+        for (mean, memory_s) in [(&mut self.offered_now_per_s, NOW_S), (&mut self.offered_per_s, CROWD_S)] {
+            let keep = (-interval_s / memory_s).exp();
+            *mean = keep * *mean + if interval_s > 0.0 { (1.0 - keep) * per_s } else { 0.0 };
+        }
         let answered = signals.admitted.saturating_sub(dropped);
-        self.record(interval.as_secs_f64(), answered as f64, completed as f64);
+        self.record(interval_s, answered as f64, completed as f64);
         let shed = self.shed_rest + signals.offered.saturating_sub(signals.admitted) as f64 * self.share();
         self.shed_rest = shed.fract();
         let admitted = completed.saturating_add(dropped);
@@ -78,7 +90,9 @@ impl Handshakes {
     /// Recent share of admitted SYNs whose handshake was completed, above 0 and at most 1.
     #[must_use]
     pub fn share(&self) -> f64 {
-        ((self.completed + 1.0) / (self.admitted + 1.0)).min(1.0)
+        let completed = ((self.completed + 1.0) / (self.admitted + 1.0)).min(1.0);
+        let known = (self.offered_per_s / self.offered_now_per_s.max(f64::MIN_POSITIVE)).min(1.0);
+        1.0 - known * (1.0 - completed)
     }
 
     fn record(&mut self, interval_s: f64, admitted: f64, completed: f64) {
@@ -96,6 +110,9 @@ impl Handshakes {
 const MEMORY_COMPLETED: f64 = 32.0;
 const MEMORY_S: f64 = 0.2;
 const MEMORY_MAX_S: f64 = 5.0;
+/// Time within which most handshakes are completed, and the last moments.
+const CROWD_S: f64 = 0.3;
+const NOW_S: f64 = 0.05;
 
 //~ guard: a SYN counts as much as the share of admitted SYNs whose handshake is completed
 #[cfg(test)]
@@ -150,6 +167,27 @@ mod tests {
             // As many SYNs as contain about 100 connections.
             let connections = per_s * real as f64 / (real + flood) as f64;
             prop_assert!((40.0..250.0).contains(&connections), "{connections}, completed {completed_of_all}");
+        }
+    }
+
+    //~ guard: SYNs of a crowd count as connections while their handshakes may take a round trip of up to 0.1 s
+    #[test]
+    fn a_crowd_that_has_just_come_is_no_flood() {
+        for (before, crowd) in [(0, 10), (2, 20), (1, 100), (10, 1_000)] {
+            let mut handshakes = Handshakes::default();
+            for _ in 0..100 {
+                let _ = handshakes.signals(TICK, HandshakeEnds::completed(before), syns(before, before));
+            }
+            for tick in 0..100 {
+                // A round trip of ten ticks.
+                let completed = if tick < 10 { before } else { crowd };
+                let _ = handshakes.signals(TICK, HandshakeEnds::completed(completed), syns(crowd, crowd));
+                assert!(
+                    handshakes.share() > 0.6,
+                    "{crowd} after {before}, tick {tick}: {}",
+                    handshakes.share()
+                );
+            }
         }
     }
 
