@@ -81,7 +81,8 @@ impl Handshakes {
     pub fn limit(&self, limit: Limit) -> Limit {
         match limit {
             Limit::Rate { per_s, burst } => {
-                Limit::Rate { per_s: per_s / self.share(), burst: burst / self.share() }
+                let share = self.share();
+                Limit::Rate { per_s: per_s / share, burst: burst / share }
             }
             Limit::Open | Limit::Concurrency { .. } | Limit::Closed => limit,
         }

@@ -163,8 +163,8 @@ pub struct ObservedSignals {
     pub delay: Span,
     /// Connections accepted since the attach.
     pub served: u64,
-    /// `ListenOverflows` since the attach: drops by the kernel at a full accept queue, mostly of the last ACK of a
-    /// handshake, after which the client considers itself connected.
+    /// `ListenOverflows` since the attach: drops by the kernel at a full accept queue, mostly of the last
+    /// ACK of a handshake, after which the client considers itself connected.
     pub overflows: u64,
     /// `ListenDrops` since the attach: all drops by the kernel at listeners of this network namespace.
     pub drops: u64,

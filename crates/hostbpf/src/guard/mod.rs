@@ -184,7 +184,7 @@ impl Options {
 /// An attached guard; detached on drop.
 pub struct Guard {
     attachment: Option<xdp::Attachment>,
-    index: u32,
+    may_lose_resets: bool,
     link: OwnedFd,
     loaded: Loaded,
     queues: Queues,
@@ -213,9 +213,11 @@ pub fn attach(device: &str, options: &Options) -> Result<Guard, GuardError> {
             .map_or_else(|_| "of another version".to_owned(), |notes| notes.name());
         return Err(GuardError::Attached { device: device.to_owned(), what });
     }
-    let may_lose_resets = options.refusal == Refusal::Reset && xdp::is_veth(interface.index);
-    let default_mode = if may_lose_resets { xdp::Mode::Generic } else { xdp::Mode::Native };
-    let mode = options.mode.unwrap_or(default_mode);
+    let resets = options.refusal == Refusal::Reset;
+    let mode = options.mode.unwrap_or_else(|| match way(interface.index, xdp::Mode::Native) {
+        Way::Redirect if resets => xdp::Mode::Generic,
+        _ => xdp::Mode::Native,
+    });
     let options = &Options { mode: Some(mode), ..options.clone() };
     let mut queues = Queues::new(&options.ports).map_err(refused("a read of the listeners"))?;
     let (waiting_before, listening) = queues.sample().map_err(refused("a read of the listeners"))?;
@@ -232,7 +234,7 @@ pub fn attach(device: &str, options: &Options) -> Result<Guard, GuardError> {
         classes: options.classes.len() as u32,
         watching: options.watching,
         prefixes: options.classes.of_prefixes().next().is_some(),
-        resets: (options.refusal == Refusal::Reset).then(|| way(interface.index, mode)),
+        resets: resets.then(|| way(interface.index, mode)),
         answers: options.until == WaitEnd::Answer,
         ports: options.ports.clone(),
         notes: GuardAttachment::new(options).bytes(),
@@ -268,7 +270,7 @@ pub fn attach(device: &str, options: &Options) -> Result<Guard, GuardError> {
     let (options, stuck, reports) = (options.clone(), StuckQueues::default(), report_files.signals_of_all());
     Ok(Guard {
         attachment,
-        index: interface.index,
+        may_lose_resets: settings.may_lose_resets(),
         link,
         loaded,
         queues,

@@ -38,6 +38,11 @@ pub struct Settings {
 }
 
 impl Settings {
+    /// True if a RST arrives only where the client's end of a veth polls.
+    pub fn may_lose_resets(&self) -> bool {
+        self.resets == Some(Way::Redirect)
+    }
+
     pub(super) const LEN: usize = NOTES + NOTES_LEN;
 
     pub(super) fn bytes(&self) -> Vec<u8> {

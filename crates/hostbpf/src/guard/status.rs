@@ -9,9 +9,8 @@ use super::error::GuardError;
 use super::map_layout::{Counts, DEADMAN, LimitEntry, LimitInForce, ObservedSignals, PORTS_MAX};
 use super::maps::{Maps, refused};
 use super::settings::Settings;
-use super::{DETACHED, Guard, Refusal, attached};
+use super::{DETACHED, Guard, attached};
 use crate::bpf;
-use crate::xdp::{self, Mode};
 use host::Monotonic;
 use host::interface::{Interface, InterfaceError};
 
@@ -79,15 +78,16 @@ impl Guard {
     pub fn status(&self, now: Time) -> io::Result<Status> {
         let entries = self.ports.iter().map(|port| *port.entry()).collect();
         let notes = GuardAttachment::new(&self.options);
-        read((&self.loaded.maps, self.index), now, notes, self.totals, entries)
+        read(&self.loaded.maps, now, notes, self.may_lose_resets, self.totals, entries)
     }
 }
 
-/// Status of the totals and of the ports' entries, with the counts in `maps`, of the interface at `index`.
+/// Status of the totals and of the ports' entries, with the counts in `maps`.
 fn read(
-    (maps, index): (&Maps, u32),
+    maps: &Maps,
     now: Time,
     notes: GuardAttachment,
+    may_lose_resets: bool,
     totals: LimitEntry,
     entries: Vec<LimitEntry>,
 ) -> io::Result<Status> {
@@ -97,8 +97,6 @@ fn read(
     let status = |((&port, LimitEntry { held, seen, .. }), counts)| PortStatus { port, held, seen, counts };
     let ports = ports.map(status).collect();
     let silent = now.since(totals.alive);
-    let may_lose_resets =
-        notes.refusal == Refusal::Reset && notes.mode == Mode::Native && xdp::is_veth(index);
     Ok(Status { notes, silent, held, seen: totals.seen, counts, ports, may_lose_resets })
 }
 
@@ -107,14 +105,16 @@ fn read(
 /// # Errors
 /// [`GuardError::NotAttached`] if there is none.
 pub fn status(device: &str) -> Result<Status, GuardError> {
-    let (index, id) = find(device)?;
+    let id = find(device)?;
     let refused = refused("a read of the guard's maps");
     let maps = Maps::attached(id)?;
-    let notes = GuardAttachment::read(&maps.settings().map_err(&refused)?.notes)?;
+    let settings = maps.settings().map_err(&refused)?;
+    let notes = GuardAttachment::read(&settings.notes)?;
     let totals = maps.totals().map_err(&refused)?;
     let entries = (0..notes.ports.len().min(PORTS_MAX)).map(|slot| maps.limit(slot));
     let entries = entries.collect::<io::Result<_>>().map_err(&refused)?;
-    read((&maps, index), Monotonic::new().now(), notes, totals, entries).map_err(&refused)
+    let now = Monotonic::new().now();
+    read(&maps, now, notes, settings.may_lose_resets(), totals, entries).map_err(&refused)
 }
 
 /// Detaches the guard of `device`, whichever process attached it; its controller notices. Result: the
@@ -123,7 +123,7 @@ pub fn status(device: &str) -> Result<Status, GuardError> {
 /// # Errors
 /// [`GuardError::NotAttached`] if there is none.
 pub fn detach(device: &str) -> Result<String, GuardError> {
-    let (_, id) = find(device)?;
+    let id = find(device)?;
     let name = GuardAttachment::attached(id)
         .map_or_else(|_| "a guard of another version".to_owned(), |notes| notes.name());
     // Tells the controller that this is a detach, not a removal by another program.
@@ -139,8 +139,8 @@ pub fn detach(device: &str) -> Result<String, GuardError> {
     Ok(name)
 }
 
-/// Index of `device`, and the ID of the guard's program on it.
-fn find(device: &str) -> Result<(u32, u32), GuardError> {
+/// ID of the guard's program on `device`.
+fn find(device: &str) -> Result<u32, GuardError> {
     if !rustix::process::geteuid().is_root() {
         return Err(GuardError::NoPermission);
     }
@@ -152,6 +152,5 @@ fn find(device: &str) -> Result<(u32, u32), GuardError> {
         }
         Err(e) => return Err(e.into()),
     };
-    let id = attached(index).ok_or_else(|| GuardError::NotAttached(device.to_owned()))?;
-    Ok((index, id))
+    attached(index).ok_or_else(|| GuardError::NotAttached(device.to_owned()))
 }
