@@ -73,7 +73,7 @@ pub struct Args {
     /// Request length in bytes, 32 to 65536 (synthetic).
     #[arg(long, default_value_t = 64)]
     length: usize,
-    /// FailCondition that fails the run: p50, p90, p99, p999, max, errors or rate,
+    /// Condition that fails the run: p50, p90, p99, p999, max, errors or rate,
     /// such as 'p99>5ms', 'errors>0.1%' or 'rate<19000'; repeatable.
     #[arg(long, value_name = "CONDITION", verbatim_doc_comment)]
     fail_if: Vec<FailCondition>,

@@ -5,8 +5,8 @@
 //! remaining time, so clocks need not be synchronized. [`BudgetValidator`] limits budgets that
 //! peers send. [`DeadlineQueue`] orders requests by deadline; under overload it
 //! serves those first that a [`Forecast`] says will be in time.
-//! [`model`] holds the paper's formulas. A [`Cause`] says why a request got no answer of its handler. No clock and no I/O here, except in the layers of the
-//! feature `tower` for hyper, axum and tonic.
+//! [`model`] holds the paper's formulas. A [`Cause`] says why a request got no answer of its handler.
+//! No clock and no I/O here, except in the layers of the feature `tower` for hyper, axum and tonic.
 //! Source: D2P (distributed deadline propagation).
 //!
 //! ```

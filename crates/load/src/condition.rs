@@ -148,32 +148,15 @@ impl fmt::Display for FailCondition {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::{Breakdown, ClassReport, Pace};
+    use crate::report::ClassReport;
 
     /// 1000 requests in 10 s: 990 answered after 1 to 990 ms, 5 of them by errors; 10 unanswered.
     fn report(answered: u64) -> Report {
         let mut latency = Histogram::new();
         (1..=answered).for_each(|ms| latency.record(Span::from_millis(ms)));
-        let class = ClassReport {
-            name: "all".to_owned(),
-            requests: 1000,
-            never_sent: 0,
-            late: 0,
-            unanswered: 1000 - answered,
-            errors: 5,
-            latency_from_send: latency.clone(),
-            latency,
-            at_p99: Breakdown::default(),
-        };
-        Report {
-            world: "kernel".to_owned(),
-            seed: 1,
-            machine: None,
-            reconnects: 0,
-            garbled: 0,
-            classes: vec![class],
-            pace: Pace::default(),
-        }
+        let unanswered = 1000 - answered;
+        let class = ClassReport { requests: 1000, unanswered, errors: 5, latency, ..ClassReport::default() };
+        Report { classes: vec![class], ..Report::default() }
     }
 
     //~ load: `--fail-if` compares latencies, errors and rates of a run with limits

@@ -5,7 +5,7 @@ use serde::Serialize;
 use serde::ser::{SerializeStruct, Serializer};
 
 /// Result of a run.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct Report {
     /// Environment: `sim`, `memory`, `kernel`, or a device's name.
     pub world: String,
@@ -69,7 +69,7 @@ impl Report {
 }
 
 /// Result of a class. Serialised as one flat row; times are integers in ns, null if no request was answered.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct ClassReport {
     /// Class name.
     pub name: String,

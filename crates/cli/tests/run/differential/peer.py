@@ -44,7 +44,7 @@ def behave(c, port):
         elif port == 7033:          # as 7008, and resets it at once
             ip, to, data = c.recv(100).decode().split(",")
             s = socket.create_connection((ip, int(to))); s.sendall(data.encode()); time.sleep(.01); reset(s); c.sendall(b"reset"); c.recv(1); c.close()
-        elif port == 7034:          # as 7008, with a small window, and reads to the end when it is told, saying how much that was
+        elif port == 7034:          # as 7008, with a small window; after a byte it reads to the end, and sends the length
             ip, to, _ = c.recv(100).decode().split(","); s = socket.socket(); s.setsockopt(1, 8, 4096); s.connect((ip, int(to))); c.sendall(b"connected"); c.recv(1)
             n = 0
             while b := s.recv(65536): n += len(b)

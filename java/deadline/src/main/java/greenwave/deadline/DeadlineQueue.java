@@ -275,7 +275,7 @@ public final class DeadlineQueue<T extends DeadlineQueue.Entry> {
     }
 
     /**
-     * Of the {@code scan} entries behind {@code head}, the one that it waits for: one with a longer budget, whose class
+     * Entry that {@code head} waits for, of the {@code scan} ones behind it: one with a longer budget, whose class
      * does not lose less than others, while that of {@code head} does.
      */
     private Optional<Waiting<T>> longerBudgetThan(Waiting<T> head, int scan) {

@@ -39,7 +39,7 @@ public enum Shedding {
             this.cause = cause;
         }
 
-        /** The cause that the request's sender is told. */
+        /** Cause in the response to the request's sender. */
         public Cause cause() {
             return cause;
         }
