@@ -238,7 +238,7 @@ impl Budget {
         self
     }
 
-    /// Budget of a request that was created when this one had the time left that it has: nothing elapsed, no stages.
+    /// Budget of a new request with the time that this one has left: nothing elapsed, no stages.
     #[must_use]
     pub fn without_past(self) -> Self {
         let left = self.granted() - self.elapsed;

@@ -307,8 +307,8 @@ impl<T: Work> DeadlineQueue<T> {
         sheds && matches!(self.settings.order, Order::Edf | Order::Laxity)
     }
 
-    /// The entry, of the `scan` ones behind `head`, that `head` waits for: one with a longer budget, whose class does not lose less than others,
-    /// while that of `head` does.
+    /// Entry that `head` waits for, of the `scan` ones behind it: one with a longer budget, whose class does
+    /// not lose less than others, while that of `head` does.
     fn longer_budget_than(&self, head: &QueuedEntry<T>, scan: usize) -> Option<QueueHandle> {
         let is_favoured =
             |waiting: &QueuedEntry<T>, class| self.losses.is_favoured(class, waiting.probability_at_enqueue);

@@ -5,9 +5,9 @@
 //! [`PropagateLayer`] writes the remaining budget into each request that the handler sends.
 //! Handlers query [`remaining`], [`parts`] and [`priority`], and [release their permit](give_way)
 //! before they wait for other services. With [levels](Settings::levels), the more urgent level goes first,
-//! and the level travels in the same way, in the field `Priority` (RFC 9218). The [`Cause`](crate::Cause) of a rejected request
-//! or a failed call is in a response field, a counter and a `tracing` event at debug level. This module has the tasks, timers and [`Clock`];
-//! decisions are made by the rest of the crate.
+//! and the level travels in the same way, in the field `Priority` (RFC 9218). The [`Cause`](crate::Cause)
+//! of a rejected request or a failed call is in a response field, a counter and a `tracing` event at debug
+//! level. This module has the tasks, timers and [`Clock`]; decisions are made by the rest of the crate.
 //! Source: D2P §3 (extract, copy to local storage, schedule, send on).
 //!
 //! ```

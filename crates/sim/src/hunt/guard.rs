@@ -1,9 +1,9 @@
 //! Hunt for losses of the guard's default policy against no guard.
 //!
 //! A server with two stages on one core, receiving before serving. Families: service laws, loads of
-//! 0.1 to 10, Poisson arrivals, bursts at even and at random intervals, on-off arrivals, stalls of 20 ms to 2 s, accept queues of 64
-//! to 4,096, clients that give up after 0.3 to 10 s, costs of receiving and of shedding, SYN floods whose
-//! receiving takes up to 0.9 of the core.
+//! 0.1 to 10, Poisson arrivals, bursts at even and at random intervals, on-off arrivals, stalls of 20 ms
+//! to 2 s, accept queues of 64 to 4,096, clients that give up after 0.3 to 10 s, costs of receiving and
+//! of shedding, SYN floods whose receiving takes up to 0.9 of the core.
 
 use queueing::{Rng, named};
 
